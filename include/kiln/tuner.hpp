@@ -121,6 +121,11 @@ TunerState& state_of(const Tuner& tuner) noexcept;
 /// Tunes into the overlay of its Options, which every engine and process of this user reads. A bucket that another process is tuning is
 /// waited for, and found. Every member may be called from any thread; calls that tune or compile wait for each other. Cheap to copy:
 /// copies are one Tuner.
+///
+/// With Options::team, tune() and prewarm() are collective: all ranks of the team call them, with the same demands for ops of the team in the
+/// same order, and the same TuneChoice::retune. Their buckets come first. Rank 0 tunes them and the others take part; each rank's overlay gets
+/// the records. A failure or a stop of one rank is that of all. Other demands are for this rank alone, and may differ. An engine that has a
+/// team's bucket ready goes on with its plan. deploy() is not collective.
 class Tuner {
  public:
   Tuner(const Tuner&) = default;
@@ -129,7 +134,8 @@ class Tuner {
   /// On Options::device. Throws as Engine's constructor does.
   explicit Tuner(const Options& options = {});
   /// On the GPUs of these ordinals, which divide buckets and compiles among themselves. Each bucket is tuned once for each class of device.
-  /// Throws Error(bad_input) for an empty list, for a device named twice, and for several devices with an overlay in memory.
+  /// Throws Error(bad_input) for an empty list, for a device named twice, and for several devices with an overlay in memory. With a team, its
+  /// device must be among them, and all must be of one class.
   Tuner(const Options& options, std::span<const int> devices);
   /// On an engine's device, with its files and options. A bucket that the engine has ready is served by its new record at once; another
   /// one at its next miss.
@@ -145,7 +151,7 @@ class Tuner {
   /// Tunes each bucket that has no usable record, and those of `choice.retune`. Each finished bucket is written to the overlay at once, in
   /// one transaction. Where the overlay cannot be written, it is held in memory and not `kept`. A bucket that is stopped, or fails, is left
   /// as it was. One bucket's failure is reported in its TunedBucket, and the others go on. A stop is reported as `interrupted`.
-  /// Throws Error(bad_input) for a demand that is no problem of its op, before anything is tuned. Throws failures that end all tunes, such as
+  /// Throws Error(bad_input) for a demand that is no problem of its op or needs a team, before anything is tuned. Throws failures that end all tunes, such as
   /// Error(no_nvrtc) or a broken context's Error(driver_failed).
   TuneReport tune(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
   /// tune(), then brings all machine code that launching and verifying these buckets can need to the overlay: no launch compiles. Compiles

@@ -72,11 +72,12 @@ struct Subjects {
   std::vector<Subject> all;  // grouped by record
   std::int64_t records = 0;
   std::int64_t unusable = 0;  // choices that cannot serve, also of records without a usable one
+  std::int64_t of_teams = 0;  // records that only the ranks of a team could time
 };
 
 /// Returns, for each record that a look-up finds, the choices that can serve here.
 std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const std::string& op_name,
-                                                     std::int64_t& unusable) {
+                                                     Subjects& subjects) {
   const manifest::DeviceFacts& device = state.context.info().facts;
   std::vector<std::vector<Subject>> by_record;
   std::set<std::string> seen;
@@ -89,16 +90,20 @@ std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const
       if (!bucket || manifest::record_key(op, *bucket, device, regime) != listed.value.key ||
           !seen.insert(listed.value.key).second)
         continue;
+      if (op.team_axis() >= 0) {
+        ++subjects.of_teams;
+        continue;
+      }
       const engine::Resolution found = engine::resolve(op, *bucket, device, regime, state.layers, false);
       const store::Record& record = found.is_hit() ? found.record->value : listed.value;
       tune::Servings servings = tune::servings_of(op, *bucket, device, record);
-      unusable += servings.unusable;
+      subjects.unusable += servings.unusable;
       if (!servings.any()) continue;
-      std::vector<Subject>& subjects = by_record.emplace_back();
+      std::vector<Subject>& configs = by_record.emplace_back();
       for (auto* role : {&servings.fastest, &servings.without_library})
         for (tune::Serving& each : *role) {
           const double baseline_ns = each.at() == *bucket ? record.baseline_ns : 0.0;
-          subjects.push_back({&op, *bucket, regime, record.key, baseline_ns, std::move(each)});
+          configs.push_back({&op, *bucket, regime, record.key, baseline_ns, std::move(each)});
         }
     }
   }
@@ -108,7 +113,7 @@ std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const
 
 Subjects subjects_of(engine::State& state, const BenchRecordsSettings& settings) {
   Subjects subjects;
-  auto by_record = servings_by_record(state, settings.op, subjects.unusable);
+  auto by_record = servings_by_record(state, settings.op, subjects);
   if (settings.limit > 0 && by_record.size() > settings.limit) by_record.resize(settings.limit);
   subjects.records = static_cast<std::int64_t>(by_record.size());
   for (auto& record : by_record) std::ranges::move(record, std::back_inserter(subjects.all));
@@ -260,7 +265,8 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
                 {"records", subjects.records},
                 {"configs", done},
                 {"found", found},
-                {"unusable", subjects.unusable}});
+                {"unusable", subjects.unusable},
+                {"of_teams", subjects.of_teams}});
   else
     print(fmt::format("{}{} of {} of this device {} timed again, {} with a finding\n",
                       table.empty() ? "" : table.text() + "\n", counted(done, "config"),
@@ -268,6 +274,9 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
   if (subjects.unusable > 0 && !globals.json && !globals.quiet)
     note(fmt::format("{} cannot serve, not declared or not legal; kiln tune replaces {}",
                      counted(subjects.unusable, "config"), verb(subjects.unusable, "it", "them")));
+  if (subjects.of_teams > 0 && !globals.json && !globals.quiet)
+    note(fmt::format("{} of ops of a team {} not timed, which takes all ranks", counted(subjects.of_teams, "record"),
+                     verb(subjects.of_teams, "was", "were")));
   if (Interrupt::requested()) return exit_interrupted;
   return found > 0 ? exit_wrong : exit_good;
 }

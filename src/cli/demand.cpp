@@ -99,19 +99,28 @@ std::string prewarm_command(const DemandSource& source) {
                      file.empty() ? "" : " " + shell_word(file));
 }
 
-void check_demand(const DemandSource& source, const manifest::Catalogue& ops) {
+bool names_op_of_team(const DemandSource& source, const manifest::Catalogue& ops) {
   require_one(source);
-  if (!source.workload.empty()) read_workload(source.workload, ops);
+  if (source.workload.empty()) return false;
+  return std::ranges::any_of(read_entries(source.workload), [&](const WorkloadEntry& each) {
+    const manifest::Op* op = ops.op(each.op);
+    return op != nullptr && op->team_axis() >= 0;
+  });
+}
+
+void check_demand(const DemandSource& source, const manifest::Catalogue& ops, int world) {
+  require_one(source);
+  if (!source.workload.empty()) read_workload(source.workload, ops, world);
 }
 
 Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
-                     store::Layers& layers) {
+                     store::Layers& layers, int world) {
   require_one(source);
   Demands demands;
   demands.counted = source.from_histogram;
   const Tally counts = source.from_histogram
                            ? count_histogram(rows_of(source, layers), ops, device, demands.unknown_launches)
-                           : one_each(read_workload(source.workload, ops));
+                           : one_each(read_workload(source.workload, ops, world));
   for (const auto& [bucket, counted] : counts) {
     const double ns = engine::expected_ns(*bucket.op, bucket.bucket, device, Regime::cold_l2, layers);
     demands.buckets.push_back({bucket, counted.launches, ns * counted.at_edge});

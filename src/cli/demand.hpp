@@ -39,11 +39,14 @@ struct DemandSource {
 void declare_demand(CLI::App& command, DemandSource& source);
 /// "kiln prewarm w.toml" or "kiln prewarm --from-histogram FILE"
 std::string prewarm_command(const DemandSource& source);
+/// Whether a workload is set that names an op of a team. Throws Error(bad_input) unless exactly one of the two is set, and as read_entries does.
+bool names_op_of_team(const DemandSource& source, const manifest::Catalogue& ops);
 /// Throws Error(bad_input) unless exactly one of the two is set, and what reading the workload throws. Needs no device and opens no layer.
-void check_demand(const DemandSource& source, const manifest::Catalogue& ops);
+/// `world` as in parse_problem_set.
+void check_demand(const DemandSource& source, const manifest::Catalogue& ops, int world = 0);
 /// Throws as check_demand does, Error(bad_input) for an empty histogram, and what reading it throws.
 Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
-                     store::Layers& layers);
+                     store::Layers& layers, int world = 0);
 
 /// Returns how many of the first buckets take `share` of the time.
 std::size_t buckets_for_share(const Demands& demands, double share);

@@ -108,8 +108,9 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
                             ? "nothing can serve"
                             : fmt::format("{} {}", explanation.implementation, explanation.config)});
   const bool fallback = is_fallback(explanation.origin);
-  answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), fallback ? ", a fallback" : "",
-                                  explanation.stale ? ", stale" : "")});
+  if (!explanation.implementation.empty())
+    answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), fallback ? ", a fallback" : "",
+                                    explanation.stale ? ", stale" : "")});
   answer.row({"because", explanation.why});
   if (!explanation.miss.empty()) answer.row({"miss", text_of_miss(explanation)});
   if (explanation.cost_ns > 0)
@@ -130,12 +131,6 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
 std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings& settings, const manifest::Op& op,
                                   const Problem& problem, const Target& target, store::Layers& layers) {
   const engine::Resolution found = engine::resolve(op, problem, target.facts, Regime::cold_l2, layers);
-  if (op.team_axis() >= 0) {
-    if (found.is_hit()) return {};
-    return {fmt::format(
-        "launch {} once on all ranks of a team, with the policy tune; the overlay of rank 0 keeps the record",
-        op.name)};
-  }
   Missing missing;
   const engine::Answer* answer = found.is_hit() ? engine::serving(op, found, problem, target.facts) : nullptr;
   if (answer != nullptr || !found.is_hit()) add_missing(missing, {&op, found.bucket}, answer, target, layers);

@@ -7,6 +7,7 @@
 
 #include "cli/other_files.hpp"
 #include "cli/output.hpp"
+#include "cli/units.hpp"
 #include "engine/machine_code.hpp"
 #include "store/keys.hpp"
 
@@ -53,7 +54,8 @@ std::string class_option(const Target& target) {
 }
 
 /// A command without -o tunes into the overlay, which must then be a file.
-std::string how_to_tune(Globals globals, const Target& target, const std::string& command, const std::string& sign) {
+std::string how_to_tune(Globals globals, const Target& target, const std::string& command, int ranks,
+                        const std::string& sign) {
   const bool writes = command.find(" -o ") != std::string::npos;
   const bool needs_overlay = !writes && globals.overlay && globals.overlay->empty();
   if (needs_overlay) globals.overlay = "FILE.kiln";
@@ -61,8 +63,10 @@ std::string how_to_tune(Globals globals, const Target& target, const std::string
   const std::string then = writes || needs_overlay
                                ? fmt::format(" and writes all to FILE.kiln{}; then add --base FILE.kiln", sign)
                                : " and keeps it in the overlay";
-  return fmt::format("{}{}{}, on a GPU of class {}, tunes what is missing{}", command, options_that_find(globals),
-                     ordinal, class_word(target.facts.device_class()), then);
+  return fmt::format("{}{}{}{}, on {} of class {}, tunes what is missing{}", command,
+                     ranks > 0 ? fmt::format(" --ranks {}", ranks) : "", options_that_find(globals),
+                     ranks > 0 ? "" : ordinal, ranks > 0 ? counted(ranks, "GPU") : "a GPU",
+                     class_word(target.facts.device_class()), then);
 }
 
 }  // namespace
@@ -85,6 +89,13 @@ void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Ans
     missing.untrusted.insert(*layer);
   else
     missing.code = true;
+}
+
+int ranks_for(const std::vector<engine::OpBucket>& buckets) {
+  for (const engine::OpBucket& each : buckets)
+    if (each.op->team_axis() >= 0)
+      return static_cast<int>(each.bucket.axes[static_cast<std::size_t>(each.op->team_axis())]);
+  return 0;
 }
 
 std::string shell_word(const std::string& word) {
@@ -125,7 +136,7 @@ std::vector<std::string> next_steps(const Globals& globals, const Target& target
   }
   const std::string sign = signing_note(globals);
   if (!missing.records.empty())
-    steps.push_back(how_to_tune(globals, target, remedy.tune, sign));
+    steps.push_back(how_to_tune(globals, target, remedy.tune, ranks_for(missing.records), sign));
   else if (missing.code)
     steps.push_back(fmt::format(
         "{}{}{} -o FILE.kiln compiles what is missing, without a GPU{}{}; then add --base FILE.kiln", remedy.compile,

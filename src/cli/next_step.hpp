@@ -37,7 +37,9 @@ void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Ans
 std::string shell_word(const std::string& word);
 /// Returns the options that decide which ops, records and machine code are found, each after a space.
 std::string options_that_find(const Globals& globals);
-/// Returns one sentence a step; none when nothing is missing.
+/// The ranks of the first of these buckets that is of an op of a team; 0 where none is.
+int ranks_for(const std::vector<engine::OpBucket>& buckets);
+/// Returns one sentence a step; none when nothing is missing. The command that tunes gets --ranks where an op of a team has no record.
 std::vector<std::string> next_steps(const Globals& globals, const Target& target, const store::Layers& layers,
                                     const Missing& missing, const Remedy& remedy);
 /// Prints "next: SENTENCE" lines.

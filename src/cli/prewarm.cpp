@@ -11,6 +11,7 @@
 #include "cli/next_step.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
+#include "cli/ranks.hpp"
 #include "cli/signatures.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
@@ -32,6 +33,7 @@ struct PrewarmSettings {
   double top = 100;
   std::int64_t limit = 0;
   std::string devices;
+  int ranks = 0;
   SearchChoice search;
   TargetChoice target;
   std::string output;
@@ -47,6 +49,7 @@ void declare(CLI::App& command, PrewarmSettings& settings) {
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->type_name("N");
   declare_devices(command, settings.devices);
+  declare_ranks(command, settings.ranks);
   declare_search(command, settings.search);
   command
       .add_option("--arch", settings.target.arch,
@@ -142,11 +145,15 @@ void print_json_prewarmed(const PrewarmSettings& settings, const Result& result)
 
 void print_missing(const manifest::Catalogue& ops, const Deployment& deployment) {
   Table table({"op", "bucket", "why"});
-  for (const Deployment::Missing& each : deployment.missing)
+  bool is_any_of_team = false;
+  for (const Deployment::Missing& each : deployment.missing) {
     table.row({each.op, display_stored(ops, each.op, each.bucket), each.why});
+    is_any_of_team = is_any_of_team || find_op(ops, each.op).team_axis() >= 0;
+  }
   print(fmt::format(
-      "\nWithout a record: {} of {}. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included:\n{}",
-      deployment.missing.size(), counted(deployment.buckets, "bucket"), table.text(2)));
+      "\nWithout a record: {} of {}. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included{}:\n{}",
+      deployment.missing.size(), counted(deployment.buckets, "bucket"),
+      is_any_of_team ? "; nothing stands in for an op of a team" : "", table.text(2)));
 }
 
 void print_text_prewarmed(const PrewarmSettings& settings, const manifest::Catalogue& ops, const Result& result) {
@@ -205,8 +212,8 @@ void print_demands(const Globals& globals, const Demands& demands, std::size_t c
 
 std::vector<OpBucket> chosen_buckets(const Globals& globals, const PrewarmSettings& settings,
                                      const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
-                                     store::Layers& layers) {
-  const Demands demands = read_demands(settings.source, ops, device, layers);
+                                     store::Layers& layers, int world = 0) {
+  const Demands demands = read_demands(settings.source, ops, device, layers, world);
   std::vector<OpBucket> buckets = demands.in_order();
   if (!demands.counted) return buckets;
   std::size_t chosen = settings.top < 100 ? buckets_for_share(demands, settings.top / 100) : buckets.size();
@@ -216,21 +223,39 @@ std::vector<OpBucket> chosen_buckets(const Globals& globals, const PrewarmSettin
   return buckets;
 }
 
-int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
+Options options_of(const Globals& globals, const PrewarmSettings& settings) {
   Options options = engine_options(globals);
   options.search = search_settings(settings.search);
-  const Tuner tuner = make_tuner(globals, settings.devices, options);
+  return options;
+}
+
+Retune retune_of(const PrewarmSettings& settings) { return settings.force ? Retune::all : Retune::none; }
+
+Tuner make_prewarming_tuner(const Globals& globals, const PrewarmSettings& settings, const Options& options) {
+  return make_tuner(globals, settings.devices, options, [&](const Tuner& tuner) {
+    const engine::TunerState& devices = engine::state_of(tuner);
+    if (settings.output.empty()) require_place(pre_warmed, not_kept(devices));
+    if (devices.classes() > 1 && !settings.output.empty())
+      throw Error(
+          ErrorKind::bad_input,
+          "the devices are of several classes and -o writes a file for one; prewarm without it, then kiln cache export --workload");
+  });
+}
+
+/// Notes the signatures that the output had before `work` wrote it.
+int note_signatures(const Globals& globals, const PrewarmSettings& settings, const std::function<int()>& work) {
+  const std::size_t signatures = signatures_of(settings.output);
+  const int status = work();
+  say_unsigned(globals, settings.output, signatures);
+  return status;
+}
+
+int tune_and_finish(const Globals& globals, const PrewarmSettings& settings, const Tuner& tuner,
+                    std::span<const OpBucket> buckets) {
   engine::TunerState& devices = engine::state_of(tuner);
-  if (settings.output.empty()) require_place(pre_warmed, not_kept(devices));
-  if (devices.classes() > 1 && !settings.output.empty())
-    throw Error(
-        ErrorKind::bad_input,
-        "the devices are of several classes and -o writes a file for one; prewarm without it, then kiln cache export --workload");
   engine::State& first = devices.first();
-  const auto buckets = chosen_buckets(globals, settings, first.ops, first.context.info().facts, first.layers);
-  const TuneReport tuned =
-      tune_buckets(globals, tuner, buckets,
-                   {.retune = settings.force ? Retune::all : Retune::none, .in_order = settings.source.from_histogram});
+  const TuneReport tuned = tune_buckets(globals, tuner, buckets,
+                                        {.retune = retune_of(settings), .in_order = settings.source.from_histogram});
   print_tuned(globals, tuner, tuned);
   if (tuned.interrupted) require_kept(devices, tuned);
   if (tuned.interrupted) throw Error(ErrorKind::interrupted, interruption_of(tuned));
@@ -249,6 +274,28 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
   require_kept(devices, tuned);
   if (!why.empty()) refuse_unkept("what was pre-warmed", why);
   return status;
+}
+
+int tune_here(const Globals& globals, const PrewarmSettings& settings) {
+  const Tuner tuner = make_prewarming_tuner(globals, settings, options_of(globals, settings));
+  engine::State& first = engine::state_of(tuner).first();
+  auto buckets = chosen_buckets(globals, settings, first.ops, first.context.info().facts, first.layers);
+  leave_out_other_teams(globals, buckets, 0);
+  return tune_and_finish(globals, settings, tuner, buckets);
+}
+
+int tune_on_ranks(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops, int world) {
+  const auto find = [&](const Globals& own) {
+    store::Layers layers = open_layers(own);
+    auto buckets = chosen_buckets(own, settings, ops, cuda::device_info(0).facts, layers, world);
+    leave_out_other_teams(own, buckets, world);
+    return buckets;
+  };
+  const auto lead = [&](const Options& options, std::span<const OpBucket> buckets) {
+    const Tuner tuner = make_prewarming_tuner(globals, settings, options);
+    return note_signatures(globals, settings, [&] { return tune_and_finish(globals, settings, tuner, buckets); });
+  };
+  return on_ranks(globals, settings.ranks, {options_of(globals, settings), retune_of(settings), find, lead});
 }
 
 int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops) {
@@ -283,27 +330,37 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
   return status;
 }
 
+/// The ranks that the command tunes on; 0: it tunes no op of a team. Ops of a team that were counted are left out then: the device that counted
+/// may have no others beside it.
+int ranks_of(const PrewarmSettings& settings, const manifest::Catalogue& ops) {
+  if (names_op_of_team(settings.source, ops))
+    return world_of(settings.ranks, settings.source.workload + " names ops of a team");
+  if (settings.ranks > 0 && !settings.source.from_histogram)
+    throw Error(ErrorKind::bad_input,
+                fmt::format("--ranks is for ops of a team, and {} names none; leave it out", settings.source.workload));
+  return settings.ranks;
+}
+
 int run(const Globals& globals, const PrewarmSettings& settings) {
   check_output(globals, settings.output);
   const manifest::Catalogue ops = load_ops(globals);
-  check_demand(settings.source, ops);  // before the device is used
+  const bool offline = !settings.target.arch.empty() || !settings.target.device_class.empty();
+  const int world = offline ? 0 : ranks_of(settings, ops);
+  check_demand(settings.source, ops, world);  // before the device is used
   if (!settings.source.from_histogram && (settings.top < 100 || settings.limit > 0))
     throw Error(ErrorKind::bad_input, "--top and --limit need counted launches; give --from-histogram with them");
-  const bool offline = !settings.target.arch.empty() || !settings.target.device_class.empty();
-  if (offline && (settings.force || !settings.devices.empty()))
+  if (offline && (settings.force || !settings.devices.empty() || settings.ranks > 0))
     throw Error(
         ErrorKind::bad_input,
-        "--force and --devices are for tuning, which needs the GPU; leave them out, or leave out --arch and --device-class");
-  const std::size_t signatures = signatures_of(settings.output);
-  const int status =
-      offline
-          ? compile_and_finish(globals, settings, ops)
-          : or_advise(
-                "Without a GPU, --device-class compiles for records of a --base: kiln prewarm WORKLOAD.toml --device-class "
-                "H200 --base h200.jsonl -o FILE.kiln",
-                [&] { return tune_and_finish(globals, settings); });
-  say_unsigned(globals, settings.output, signatures);
-  return status;
+        "--force, --devices and --ranks are for tuning, which needs the GPU; leave them out, or leave out --arch and --device-class");
+  if (offline) return note_signatures(globals, settings, [&] { return compile_and_finish(globals, settings, ops); });
+  constexpr std::string_view advice =
+      "Without a GPU, --device-class compiles for records of a --base: kiln prewarm WORKLOAD.toml --device-class H200 "
+      "--base h200.jsonl -o FILE.kiln";
+  return or_advise(advice, [&] {
+    if (world > 0) return tune_on_ranks(globals, settings, ops, world);
+    return note_signatures(globals, settings, [&] { return tune_here(globals, settings); });
+  });
 }
 
 }  // namespace
@@ -316,6 +373,7 @@ void add_prewarm(CLI::App& app, Chosen& chosen) {
       "Examples:\n  kiln prewarm cache/workloads/llama3_8b.toml -o llama3_8b.kiln           tune on this GPU what has no record\n"
       "  kiln prewarm --from-histogram production.kiln --top 99      production's launches, the most time first\n"
       "  kiln prewarm cache/workloads/llama3_8b.toml --devices all   on every GPU of this host\n"
+      "  kiln prewarm cache/workloads/llama3_8b_tp2.toml --ranks 2 -o llama3_8b_tp2.kiln   ops of a team, on two GPUs\n"
       "  kiln prewarm cache/workloads/llm.toml --arch sm_90a --base cache/h200.jsonl -o h200.kiln   without a GPU\n"
       "What is compiled goes into the overlay too, with -o as without, so that a repeated command continues; --overlay \"\" keeps it\n"
       "out, and coverage --overlay \"\" then shows what FILE alone holds.\n"

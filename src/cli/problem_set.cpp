@@ -64,6 +64,25 @@ Range parse_range(const manifest::Op& op, const manifest::Axis& axis, const std:
   return range;
 }
 
+std::string text_of(std::span<const Range> ranges) {
+  std::string text;
+  for (const Range& each : ranges) {
+    text += fmt::format("{}{}", text.empty() ? "" : ",", each.low);
+    if (each.high != each.low) text += fmt::format("..{}", each.high);
+  }
+  return text;
+}
+
+/// The axis of a team is the number of ranks that the command runs on, and may be left out.
+void take_world(const manifest::Op& op, std::vector<Range>& given, int world) {
+  const manifest::Axis& axis = op.axes[static_cast<std::size_t>(op.team_axis())];
+  const Range all = parse_range(op, axis, std::to_string(world));
+  if (given.empty()) given.push_back(all);
+  if (given == std::vector{all}) return;
+  fail(op, fmt::format("axis '{}' is {}, and the command runs on {} ranks; give {}={}, or leave it out", axis.name,
+                       text_of(given), world, axis.name, world));
+}
+
 std::uint8_t parse_word(const manifest::Op& op, const manifest::Selection& selection, const std::string& word) {
   const auto found = std::find(selection.values.begin(), selection.values.end(), word);
   if (found == selection.values.end())
@@ -97,7 +116,7 @@ std::vector<manifest::Setting> parse_settings(std::span<const std::string> words
   return settings;
 }
 
-ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words) {
+ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words, int world) {
   ProblemSet set{std::vector<std::vector<Range>>(op.axes.size()),
                  std::vector<std::vector<std::uint8_t>>(op.selections.size())};
   const std::vector<std::string> names = names_of(op);
@@ -117,6 +136,7 @@ ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string
         set.selections[selection].push_back(parse_word(op, op.selections[selection], item));
     }
   }
+  if (op.team_axis() >= 0 && world > 0) take_world(op, set.axes[static_cast<std::size_t>(op.team_axis())], world);
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (set.axes[i].empty())
       fail(op, fmt::format("axis '{}' is missing, expected {}=SIZE, a list or a range", names[i], names[i]));

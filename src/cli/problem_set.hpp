@@ -28,8 +28,8 @@ manifest::Setting parse_setting(const std::string& word);
 std::vector<manifest::Setting> parse_settings(std::span<const std::string> words);
 
 /// Throws Error(bad_input) for a word that does not parse, an unknown or repeated name, a missing axis, and a size that is not legal.
-/// A selection that is left out takes its default.
-ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words);
+/// A selection that is left out takes its default. `world`: the ranks that the command runs on, which the axis of a team is, given or not; 0: none.
+ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words, int world = 0);
 
 /// Parses one problem. Throws Error(bad_input) as manifest::make_problem does, and for ranges and lists.
 Problem parse_problem(const manifest::Op& op, std::span<const std::string> words);

@@ -43,7 +43,18 @@ void declare(CLI::App& command, ReplaySettings& settings) {
   add_device_class(command, settings.target.device_class, "With --dry-run: for this device class");
 }
 
+void refuse_teams(std::span<const TraceEntry> trace) {
+  for (const TraceEntry& each : trace)
+    if (each.op->team_axis() >= 0)
+      throw Error(
+          ErrorKind::bad_input,
+          fmt::format("line {} of the trace is of {}, an op of a team, which kiln replay does not launch; leave it "
+                      "out, or look it up with --dry-run",
+                      each.line, each.op->name));
+}
+
 int launch(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace) {
+  refuse_teams(trace);
   Options options = engine_options(globals);
   engine::State tools(options);  // for tensors and references, so that the engine counts the launches alone
   const Counts counts = count(trace);
@@ -79,7 +90,9 @@ int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<co
   DryReport report = look_up_trace(trace, target, Regime::cold_l2, layers);
   report.next =
       next_steps(globals, target, layers, report.missing,
-                 {.tune = "kiln replay " + (settings.trace == "-" ? "TRACE" : shell_word(settings.trace)),
+                 {.tune = ranks_for(report.missing.records) > 0
+                              ? "kiln prewarm WORKLOAD.toml"
+                              : "kiln replay " + (settings.trace == "-" ? "TRACE" : shell_word(settings.trace)),
                   .compile = "kiln prewarm WORKLOAD.toml",
                   .note = "where WORKLOAD.toml names the trace's problems (docs/deployment.md has its form)"});
   print_look_ups(globals, target, count(trace), report, settings.policy);

@@ -150,6 +150,12 @@ void print_text_ran(const RunSettings& settings, const manifest::Op& op, const P
 int run(const Globals& globals, const RunSettings& settings) {
   const manifest::Catalogue ops = load_ops(silenced(globals));  // the engine warns of refused ops
   const manifest::Op& described = find_op(ops, settings.op);
+  if (described.team_axis() >= 0)
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("{} is an op of a team, which kiln run does not launch; kiln tune verifies and times it on all "
+                    "ranks, and kiln explain says what would be launched",
+                    described.name));
   std::vector<std::string> words = settings.words;
   const tune::Placement placement = take_runtime_values(described, words);
   const Problem problem = parse_problem(described, words);

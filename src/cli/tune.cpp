@@ -7,9 +7,11 @@
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
+#include "cli/ranks.hpp"
 #include "cli/tuning.hpp"
 #include "cli/units.hpp"
 #include "cli/workload.hpp"
+#include "cuda/device.hpp"
 #include "engine/stale.hpp"
 #include "kiln/error.hpp"
 
@@ -23,6 +25,7 @@ struct TuneSettings {
   bool hot = false;
   bool stale = false;
   std::string devices;
+  int ranks = 0;
   SearchChoice search;
 };
 
@@ -39,32 +42,43 @@ void declare(CLI::App& command, TuneSettings& settings) {
       "Tune again the records of this device that were tuned from other sources than the present ones: all of them, or those of "
       "the op or the sizes");
   declare_devices(command, settings.devices);
+  declare_ranks(command, settings.ranks);
   declare_search(command, settings.search);
   command.add_flag("--hot-l2", settings.hot, "Time with a warm L2; the records serve engines of that regime");
 }
 
-/// Checks the arguments before the device is used.
-void check(const TuneSettings& settings, const manifest::Catalogue& ops) {
+/// Checks the arguments before the device is used. Returns the ranks that the command runs on; 0: it tunes no op of a team.
+int check(const TuneSettings& settings, const manifest::Catalogue& ops) {
   const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
   if (settings.stale && settings.force)
     refuse("--force and --stale were given together; --force alone tunes every bucket");
   if (settings.op.empty() && !settings.stale) refuse("no op is given; see kiln tune --help");
-  if (settings.op.empty()) return;
+  if (settings.op.empty()) return settings.ranks;
   const manifest::Op& op = find_op(ops, settings.op);
   if (settings.words.empty() && !settings.stale) refuse("no sizes are given; see kiln tune --help");
-  if (!settings.words.empty()) parse_problem_set(op, settings.words);
+  if (op.team_axis() < 0 && settings.ranks > 0)
+    throw Error(ErrorKind::bad_input,
+                fmt::format("--ranks is for ops of a team, and {} is none; leave it out", op.name));
+  const int world = op.team_axis() < 0 ? 0 : world_of(settings.ranks, op.name + " is an op of a team");
+  if (!settings.words.empty()) parse_problem_set(op, settings.words, world);
+  return world;
 }
 
-std::vector<OpBucket> buckets_named(const manifest::Op& op, std::span<const std::string> words) {
+std::vector<OpBucket> buckets_named(const manifest::Op& op, std::span<const std::string> words, int world) {
   std::vector<OpBucket> buckets;
-  for (const Problem& bucket : buckets_of(op, parse_problem_set(op, words))) buckets.push_back({&op, bucket});
+  for (const Problem& bucket : buckets_of(op, parse_problem_set(op, words, world))) buckets.push_back({&op, bucket});
   return buckets;
 }
 
-/// A tune of one bucket shows its result though nothing keeps it; a tune of several would lose minutes of work.
-TuneReport tune(const Globals& globals, const Tuner& tuner, std::span<const OpBucket> buckets, Retune retune) {
-  if (buckets.size() > 1) require_place("what would be tuned", not_kept(engine::state_of(tuner)));
-  return tune_buckets(globals, tuner, buckets, {.retune = retune});
+Options options_of(const Globals& globals, const TuneSettings& settings) {
+  Options options = engine_options(globals);
+  options.search = search_settings(settings.search);
+  options.regime = settings.hot ? Regime::hot_l2 : Regime::cold_l2;
+  return options;
+}
+
+Retune retune_of(const TuneSettings& settings) {
+  return settings.stale ? Retune::stale : settings.force ? Retune::all : Retune::none;
 }
 
 int finish(const Globals& globals, const Tuner& tuner, const TuneReport& report) {
@@ -96,32 +110,66 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
         counted(staleness.unusable, "record"), verb(staleness.unusable, "it", "them")));
 }
 
-int renew(const Globals& globals, const TuneSettings& settings, const Tuner& tuner) {
-  engine::State& state = engine::state_of(tuner).first();
-  const manifest::Op* named = settings.op.empty() ? nullptr : &find_op(state.ops, settings.op);
-  const auto ops = named == nullptr ? state.ops.all() : std::span<const manifest::Op>(named, 1);
-  const auto staleness = engine::find_stale(ops, state.context.info().facts, state.options.regime, state.layers);
-  const auto asked = settings.words.empty() ? std::vector<OpBucket>() : buckets_named(*named, settings.words);
+/// What a command asks for, and which records of the device are stale where it asks for those.
+struct Wanted {
   std::vector<OpBucket> buckets;
-  for (const engine::Staleness::Bucket& stale : staleness.stale)
+  engine::Staleness staleness;
+};
+
+Wanted find_wanted(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops, int world,
+                   const manifest::DeviceFacts& device, store::Layers& layers) {
+  const manifest::Op* named = settings.op.empty() ? nullptr : &find_op(ops, settings.op);
+  const auto asked = settings.words.empty() ? std::vector<OpBucket>() : buckets_named(*named, settings.words, world);
+  if (!settings.stale) return {asked, {}};
+  const auto searched = named == nullptr ? ops.all() : std::span<const manifest::Op>(named, 1);
+  Wanted wanted{{}, engine::find_stale(searched, device, options_of(globals, settings).regime, layers)};
+  for (const engine::Staleness::Bucket& stale : wanted.staleness.stale)
     if (settings.words.empty() || std::ranges::find(asked, stale.bucket, &OpBucket::bucket) != asked.end())
-      buckets.push_back({stale.op, stale.bucket});
-  const TuneReport report = tune(globals, tuner, buckets, Retune::stale);
-  const int status = buckets.empty() ? exit_good : finish(globals, tuner, report);
-  print_renewed(globals, staleness, buckets.size(), report);
+      wanted.buckets.push_back({stale.op, stale.bucket});
+  leave_out_other_teams(globals, wanted.buckets, world);
+  return wanted;
+}
+
+/// A tune of one bucket shows its result though nothing keeps it; a tune of several would lose minutes of work.
+void require_place_for(const Wanted& wanted, const Tuner& tuner) {
+  if (wanted.buckets.size() > 1) require_place("what would be tuned", not_kept(engine::state_of(tuner)));
+}
+
+int tune_wanted(const Globals& globals, const TuneSettings& settings, const Tuner& tuner, const Wanted& wanted) {
+  const TuneReport report = tune_buckets(globals, tuner, wanted.buckets, {.retune = retune_of(settings)});
+  if (!settings.stale) return finish(globals, tuner, report);
+  const int status = wanted.buckets.empty() ? exit_good : finish(globals, tuner, report);
+  print_renewed(globals, wanted.staleness, wanted.buckets.size(), report);
   return status;
+}
+
+int tune_here(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops) {
+  const Tuner tuner = make_tuner(globals, settings.devices, options_of(globals, settings));
+  engine::State& first = engine::state_of(tuner).first();
+  const Wanted wanted = find_wanted(globals, settings, ops, 0, first.context.info().facts, first.layers);
+  require_place_for(wanted, tuner);
+  return tune_wanted(globals, settings, tuner, wanted);
+}
+
+int tune_on_ranks(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops, int world) {
+  Wanted wanted;
+  const auto find = [&](const Globals& own) {
+    store::Layers layers = open_layers(own);
+    wanted = find_wanted(own, settings, ops, world, cuda::device_info(0).facts, layers);
+    return wanted.buckets;
+  };
+  const auto lead = [&](const Options& options, std::span<const OpBucket> /*buckets*/) {
+    const Tuner tuner =
+        make_tuner(globals, settings.devices, options, [&](const Tuner& made) { require_place_for(wanted, made); });
+    return tune_wanted(globals, settings, tuner, wanted);
+  };
+  return on_ranks(globals, settings.ranks, {options_of(globals, settings), retune_of(settings), find, lead});
 }
 
 int run(const Globals& globals, const TuneSettings& settings) {
   const manifest::Catalogue ops = load_ops(globals, settings.op);
-  check(settings, ops);
-  Options options = engine_options(globals);
-  options.search = search_settings(settings.search);
-  options.regime = settings.hot ? Regime::hot_l2 : Regime::cold_l2;
-  const Tuner tuner = make_tuner(globals, settings.devices, options);
-  if (settings.stale) return renew(globals, settings, tuner);
-  const auto buckets = buckets_named(find_op(engine::state_of(tuner).first().ops, settings.op), settings.words);
-  return finish(globals, tuner, tune(globals, tuner, buckets, settings.force ? Retune::all : Retune::none));
+  const int world = check(settings, ops);
+  return world > 0 ? tune_on_ranks(globals, settings, ops, world) : tune_here(globals, settings, ops);
 }
 
 }  // namespace
@@ -132,6 +180,7 @@ void add_tune(CLI::App& app, Chosen& chosen) {
   command->footer(
       "Examples:\n  kiln tune rms_norm rows=1..16384 cols=4096,8192 dtype=bf16\n  kiln tune gemm m=1..16384 n=4096 k=4096 layout=nt\n"
       "  kiln tune --stale                             after an op's source has changed\n"
+      "  kiln tune all_reduce rows=1..4096 cols=4096 dtype=bf16 --ranks 2     an op of a team, on two GPUs of this host\n"
       "A record holds a few configs, each for an interval of its bucket's sizes.\n"
       "Ctrl-C ends it cleanly: finished buckets are kept, and the same command continues.");
 }

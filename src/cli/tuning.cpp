@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
@@ -15,6 +16,8 @@
 #include "cli/units.hpp"
 #include "cuda/device.hpp"
 #include "kiln/error.hpp"
+#include "team/on_all_ranks.hpp"
+#include "team/state.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -130,16 +133,24 @@ void declare_devices(CLI::App& command, std::string& devices) {
       ->type_name("all|N,N...");
 }
 
-Tuner make_tuner(const Globals& globals, const std::string& devices, Options options) {
-  const std::vector<int> ordinals = devices.empty()    ? std::vector{globals.device}
-                                    : devices == "all" ? every_device()
-                                                       : parse_ordinals(devices);
+Tuner make_tuner(const Globals& globals, const std::string& devices, Options options,
+                 const std::function<void(const Tuner&)>& check) {
   options.stop_requested = Interrupt::requested;
-  Tuner tuner(options, ordinals);
-  const store::Layers& layers = engine::state_of(tuner).first().layers;
-  require_bases(layers);
-  say_warnings(globals, layers);
-  return tuner;
+  std::optional<Tuner> tuner;
+  const auto open = [&] {
+    const std::vector<int> ordinals = devices.empty()    ? std::vector{options.device}
+                                      : devices == "all" ? every_device()
+                                                         : parse_ordinals(devices);
+    tuner.emplace(options, ordinals);
+    require_bases(engine::state_of(*tuner).first().layers);
+    if (check) check(*tuner);
+  };
+  if (options.team == nullptr)
+    open();
+  else
+    team::on_all_ranks(team::state_of(*options.team).rendezvous, "opening its files", open);
+  say_warnings(globals, engine::state_of(*tuner).first().layers);
+  return *std::move(tuner);
 }
 
 TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const engine::OpBucket> buckets,

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,10 @@ void declare_search(CLI::App& command, SearchChoice& choice);
 SearchSettings search_settings(const SearchChoice& choice);
 
 void declare_devices(CLI::App& command, std::string& devices);
-/// `devices`: "" for --device, "all", or ordinals such as "0,1,3". Ctrl-C stops the tuner. Throws Error(bad_input), and as Tuner's
-/// constructor does.
-Tuner make_tuner(const Globals& globals, const std::string& devices, Options options);
+/// `devices`: "" for Options::device, "all", or ordinals such as "0,1,3". Ctrl-C stops the tuner. Calls `check` with it. With a team, it is
+/// collective: what fails on one rank is thrown on all. Throws Error(bad_input), and as Tuner's constructor and `check` do.
+Tuner make_tuner(const Globals& globals, const std::string& devices, Options options,
+                 const std::function<void(const Tuner&)>& check = {});
 
 /// Calls engine::tune_all and shows its progress.
 TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const engine::OpBucket> buckets,

@@ -90,12 +90,12 @@ std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::stri
 }
 
 std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
-                                          const manifest::Catalogue& ops) {
+                                          const manifest::Catalogue& ops, int world) {
   std::vector<OpBucket> buckets;
   for (const WorkloadEntry& entry : entries) {
     try {
       const manifest::Op& op = find_op(ops, entry.op);
-      for (const Problem& bucket : buckets_of(op, parse_problem_set(op, entry.words)))
+      for (const Problem& bucket : buckets_of(op, parse_problem_set(op, entry.words, world)))
         if (std::none_of(buckets.begin(), buckets.end(),
                          [&](const OpBucket& other) { return other.op == &op && other.bucket == bucket; }))
           buckets.push_back({&op, bucket});
@@ -106,11 +106,15 @@ std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries
   return buckets;
 }
 
-std::vector<OpBucket> read_workload(const std::string& path, const manifest::Catalogue& ops) {
+std::vector<WorkloadEntry> read_entries(const std::string& path) {
   refuse_records(path, "workload");
   const std::string text = manifest::read_text_file(path, manifest::max_toml_bytes);
   if (kind_of(text) == InputKind::trace) refuse_trace(path);
-  return buckets_of_workload(parse_workload(text, path), path, ops);
+  return parse_workload(text, path);
+}
+
+std::vector<OpBucket> read_workload(const std::string& path, const manifest::Catalogue& ops, int world) {
+  return buckets_of_workload(read_entries(path), path, ops, world);
 }
 
 }  // namespace kiln::cli

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/tuning.hpp"
+#include "manifest/catalogue.hpp"
 
 namespace kiln::cli {
 
@@ -26,9 +27,13 @@ std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::stri
 
 using engine::OpBucket;
 
-/// Return the distinct buckets in the order of the entries. Throw Error(bad_input) "NAME:LINE: ...", or Error(io).
+/// Reads a file. Throws as parse_workload does, Error(bad_input) for a file of another sort, and Error(io).
+std::vector<WorkloadEntry> read_entries(const std::string& path);
+
+/// Return the distinct buckets in the order of the entries. `world` as in parse_problem_set. Throw Error(bad_input) "NAME:LINE: ...", or
+/// Error(io).
 std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
-                                          const manifest::Catalogue& ops);
-std::vector<OpBucket> read_workload(const std::string& path, const manifest::Catalogue& ops);
+                                          const manifest::Catalogue& ops, int world = 0);
+std::vector<OpBucket> read_workload(const std::string& path, const manifest::Catalogue& ops, int world = 0);
 
 }  // namespace kiln::cli

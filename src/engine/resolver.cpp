@@ -184,7 +184,7 @@ void leave_one_config(Resolution& resolution) {
   std::erase_if(resolution.answers, &Answer::is_beyond);
   if (resolution.answers.empty())
     resolution.why_none =
-        "an op of a team is served by a record alone, which the ranks tune together at their first launch or Engine::prepare";
+        "an op of a team is served by a record alone, which its ranks tune together: by kiln tune, Tuner, their first launch or Engine::prepare";
 }
 
 }  // namespace

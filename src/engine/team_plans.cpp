@@ -27,9 +27,9 @@ std::string packed(const Json& json) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// The configs of the record, and the code that they were tuned from. Empty for a miss.
-std::string decision_of(const Resolution& resolution) {
-  if (!resolution.is_hit()) return "";
+/// The configs of the record, and the code that they were tuned from. Empty for a miss, and for a record to be tuned again.
+std::string decision_of(const Resolution& resolution, Retune retune) {
+  if (!is_enough(resolution, retune)) return "";
   std::string text;
   for (const store::Choice& each : resolution.record->value.choices)
     text += fmt::format("{} {} {} {};", each.sizes, each.implementation, each.config, each.source_digest);
@@ -106,7 +106,7 @@ void end_own_launches(const State& engine, team::Member& team) {
 }
 
 /// Collective. Returns what the tune threw, on the rank that tunes: the others must hear of it before anybody leaves.
-std::exception_ptr tune_together(OpState& state, team::Member& team, const Resolution& missed) {
+std::exception_ptr tune_together(OpState& state, team::Member& team, const Resolution& missed, TuneAsked asked) {
   end_own_launches(state.engine, team);
   if (team.rank() != 0) {
     tune::serve_team_trials(team, 0, state.engine.context);
@@ -114,7 +114,6 @@ std::exception_ptr tune_together(OpState& state, team::Member& team, const Resol
   }
   std::exception_ptr failure;
   try {
-    TuneAsked asked;
     asked.team = &team;
     static_cast<void>(tune_once(state.engine, state.op, missed.bucket, asked));
   } catch (...) {
@@ -125,16 +124,17 @@ std::exception_ptr tune_together(OpState& state, team::Member& team, const Resol
 }
 
 /// What this rank brings to the agreement, its own failure too: the others must not wait for it.
-Standpoint standpoint_of(const OpState& state, const team::Member& team, const Problem& problem) {
+Standpoint standpoint_of(const OpState& state, const team::Member& team, const Problem& problem, bool tunes,
+                         Retune retune) {
   Standpoint own;
   own.op = state.op.name;
-  own.tunes = state.engine.options.on_miss == MissPolicy::tune;
+  own.tunes = tunes;
   try {
     require_world(state, team, problem);
     require_sound_team(state.engine);
     const Resolution resolution = state.resolve(problem, false);
     own.key = resolution.key;
-    own.decision = decision_of(resolution);
+    own.decision = decision_of(resolution, retune);
     own.nccl = nccl_for(state, problem);
     own.uses_nccl = uses_nccl(state, resolution);
     if (resolution.miss) state.engine.counters.count(*resolution.miss);
@@ -197,15 +197,16 @@ team::Member& require_team(const OpState& state, const Problem& problem) {
   return *state.engine.team;
 }
 
-std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& problem) {
-  if (state.engine.team == nullptr) require_team(state, problem);  // throws
-  team::Member& team = *state.engine.team;
-  const std::lock_guard lock(team.collectives());
-  const std::vector<Standpoint> all = exchange(team, standpoint_of(state, team, problem));
+namespace {
+
+/// agree_on_record(), for who holds the team's collectives().
+TuneOutcome agree(OpState& state, team::Member& team, const Problem& problem, bool tunes, const TuneAsked& asked) {
+  TuneOutcome outcome;
+  Resolution& resolution = outcome.resolution;
+  const std::vector<Standpoint> all = exchange(team, standpoint_of(state, team, problem, tunes, asked.retune));
   require_same_bucket(team, all);
   const team::Patience patience(team.rendezvous());
   const bool with_nccl = agree_on_nccl(state.engine, team, all);
-  Resolution resolution;
   team::on_all_ranks(team.rendezvous(), "looking for its record",
                      [&] { resolution = resolve_for_all(state, problem, with_nccl); });
   const auto hit = std::ranges::find_if(all, [](const Standpoint& each) { return !each.decision.empty(); });
@@ -214,8 +215,10 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
   if (!is_same) {
     const auto source = hit == all.end() ? 0 : static_cast<int>(hit - all.begin());
     std::exception_ptr failure;
-    if (hit == all.end() && std::ranges::all_of(all, &Standpoint::tunes))
-      failure = tune_together(state, team, resolution);
+    if (hit == all.end() && std::ranges::all_of(all, &Standpoint::tunes)) {
+      failure = tune_together(state, team, resolution, asked);
+      outcome.end = TuneOutcome::End::tuned;
+    }
     Json rows;
     team::on_all_ranks(team.rendezvous(), "bringing a record that all ranks can serve", [&] {
       if (failure) std::rethrow_exception(failure);
@@ -232,6 +235,23 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
       resolution = resolve_for_all(state, problem, with_nccl);
     });
   }
+  return outcome;
+}
+
+}  // namespace
+
+TuneOutcome agree_on_record(OpState& state, const Problem& problem, bool tunes, const TuneAsked& asked) {
+  if (state.engine.team == nullptr) require_team(state, problem);  // throws
+  const std::lock_guard lock(state.engine.team->collectives());
+  return agree(state, *state.engine.team, problem, tunes, asked);
+}
+
+std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& problem) {
+  if (state.engine.team == nullptr) require_team(state, problem);  // throws
+  team::Member& team = *state.engine.team;
+  const std::lock_guard lock(team.collectives());
+  Resolution resolution = agree(state, team, problem, state.engine.options.on_miss == MissPolicy::tune, {}).resolution;
+  const team::Patience patience(team.rendezvous());
   std::unique_ptr<BucketPlans> plans;
   team::on_all_ranks(team.rendezvous(), "loading the team's plan", [&] {
     if (resolution.is_hit() && resolution.answers.empty())

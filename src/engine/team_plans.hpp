@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/bucket_plans.hpp"
+#include "engine/tuning.hpp"
 #include "team/member.hpp"
 
 namespace kiln::engine {
@@ -11,10 +12,14 @@ namespace kiln::engine {
 struct OpState;
 struct State;
 
-/// Collective: returns the problem's plans, made from the same config on all ranks. A record that some ranks have goes from the lowest of them
-/// to the others. Where none has one, and all tune on a miss, rank 0 tunes and the others take part. Either all ranks return or all throw:
-/// Error(bad_input) where a rank asks for another bucket, Error(not_tuned), Error(team_failed) where a launch of any rank had failed, and what
-/// tuning or loading threw on any. Throws Error(io) where a rank ended or did not come, after which the team is of no more use.
+/// Collective: returns the bucket's record, which all ranks then have. A record that some ranks have, and that `asked.retune` spares, goes from
+/// the lowest of them to the others. Where none has one, and all tune, rank 0 tunes as `asked` and the others take part. Either all ranks return
+/// or all throw: Error(bad_input) where a rank asks for another bucket, Error(not_tuned), Error(team_failed) where a launch of any rank had
+/// failed, and what tuning threw on any. Throws Error(io) where a rank ended or did not come, after which the team is of no more use.
+TuneOutcome agree_on_record(OpState& state, const Problem& problem, bool tunes, const TuneAsked& asked);
+
+/// Collective: returns the problem's plans, made from the same config on all ranks. Throws as agree_on_record() does, and on all ranks what
+/// loading threw on any.
 std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& problem);
 
 /// The engine's team. Throws Error(bad_input) where it has none, or where the problem's number of ranks is not the team's.

@@ -12,7 +12,9 @@
 #include "engine/deployment.hpp"
 #include "engine/estimate.hpp"
 #include "engine/miss_path.hpp"
+#include "engine/team_tuning.hpp"
 #include "kiln/error.hpp"
+#include "kiln/team.hpp"
 #include "manifest/key.hpp"
 #include "manifest/problem_set.hpp"
 #include "manifest/text.hpp"
@@ -32,10 +34,17 @@ double tuning_ns(const OpBucket& bucket, State& state) {
          (compile_ns + launches * expected_ns(*bucket.op, bucket.bucket, facts, state.options.regime, state.layers));
 }
 
-/// Indices of the buckets, those that take longest to tune first, so that no device idles at the end.
+/// Indices of the buckets of ops of a team, or of the others, in the order of the buckets.
+std::vector<std::size_t> indices_of(std::span<const OpBucket> buckets, bool of_team) {
+  std::vector<std::size_t> indices;
+  for (std::size_t i = 0; i < buckets.size(); ++i)
+    if ((buckets[i].op->team_axis() >= 0) == of_team) indices.push_back(i);
+  return indices;
+}
+
+/// Indices of the buckets that one device tunes, those that take longest first, so that no device idles at the end.
 std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState& tuner, bool as_they_come) {
-  std::vector<std::size_t> order(buckets.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::vector<std::size_t> order = indices_of(buckets, false);
   if (as_they_come || tuner.devices.size() == 1) return order;
   std::vector<double> times;
   for (const OpBucket& each : buckets) times.push_back(tuning_ns(each, tuner.first()));
@@ -50,7 +59,7 @@ void adopt(State& state, std::string_view op, const Resolution& resolution) {
 }
 
 TunedBucket described(const TuneOutcome& outcome) {
-  if (!outcome.resolution.is_hit())
+  if (!outcome.resolution.is_hit() || outcome.resolution.answers.empty())
     throw Error(ErrorKind::not_tuned, "its new record cannot be read back: " + outcome.resolution.unusable);
   const store::Found<store::Record>& found = *outcome.resolution.record;
   const store::Choice& edge = found.value.at_edge();
@@ -69,7 +78,8 @@ TunedBucket described(const TuneOutcome& outcome) {
   return tuned;
 }
 
-/// Tunes buckets on several devices. Each class of device tunes all of them; devices of one class divide them.
+/// Tunes buckets on several devices. Each class of device tunes all of them; devices of one class divide them. Those of ops of a team come
+/// first, on the team's device, while the other ranks do the same.
 class Job {
  public:
   Job(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice)
@@ -81,7 +91,8 @@ class Job {
         tuned_(tuner.classes() * buckets.size()) {}
 
   TuneReport run() {
-    {
+    if (TunerDevice* device = tuner_.of_team()) serve_with_team(*device);
+    if (!ended_) {
       std::vector<std::jthread> others;
       for (std::size_t i = 1; i < tuner_.devices.size(); ++i)
         others.emplace_back([this, i] { serve(*tuner_.devices[i]); });
@@ -106,20 +117,28 @@ class Job {
   std::optional<Taken> take(std::size_t device_class) {
     const std::lock_guard lock(mutex_);
     std::size_t& next = next_[device_class];
-    if (next == buckets_.size()) return std::nullopt;
+    if (next == order_.size()) return std::nullopt;
     return Taken{device_class * buckets_.size() + order_[next++], ++number_};
   }
 
   void serve(TunerDevice& device) {
-    try {
-      const cuda::RelaxedCapture relaxed;
-      const cuda::Context::Scope scope(device.state->context);
+    run_guarded(device, [&] {
       while (const auto taken = take(device.device_class)) {
         const std::jthread ahead = compile_next_ahead(device);
         TunedBucket tuned = tune(device, buckets_[taken->place % buckets_.size()], taken->number);
         const std::lock_guard lock(mutex_);
         tuned_[taken->place] = std::move(tuned);
       }
+    });
+  }
+
+  /// Calls `work` in the device's context. What it throws ends the job.
+  template <class Work>
+  void run_guarded(TunerDevice& device, Work work) {
+    try {
+      const cuda::RelaxedCapture relaxed;
+      const cuda::Context::Scope scope(device.state->context);
+      work();
     } catch (const Error& error) {
       end(device, error.kind() == ErrorKind::interrupted);
     } catch (...) {
@@ -127,12 +146,23 @@ class Job {
     }
   }
 
+  void serve_with_team(TunerDevice& device) {
+    run_guarded(device, [&] {
+      const auto indices = indices_of(buckets_, true);
+      require_same_tunes(*device.state, buckets_, indices, choice_.retune);
+      for (const std::size_t i : indices) {
+        stop_together(*device.state, [this] { return is_stopped(); });
+        tuned_[device.device_class * buckets_.size() + i] = tune(device, buckets_[i], ++number_);
+      }
+    });
+  }
+
   /// While one bucket is timed, idle processors compile what the next one's tune begins with. Not with several devices: which of them
   /// takes the next bucket is not known.
   std::jthread compile_next_ahead(TunerDevice& device) {
     const std::lock_guard lock(mutex_);
     const std::size_t next = next_[device.device_class];
-    if (tuner_.devices.size() > 1 || next == buckets_.size()) return {};
+    if (tuner_.devices.size() > 1 || next == order_.size()) return {};
     try {
       return std::jthread([this, &device, &bucket = buckets_[order_[next]]] {
         compile_ahead(*device.state, *bucket.op, bucket.bucket, {.retune = choice_.retune, .cubins = &device.cubins});
@@ -150,8 +180,13 @@ class Job {
                       .cubins = &device.cubins,
                       .stop_requested = [this] { return is_stopped(); },
                       .on_event = [&](const TuneEvent& event) { tell(device, event, number); }};
-      if (device.is_shared) asked.adopt = [&](const Resolution& found) { adopt(state, bucket.op->name, found); };
-      tuned = described(tune_once(state, *bucket.op, bucket.bucket, asked));
+      const bool is_of_team = bucket.op->team_axis() >= 0;
+      // An engine's plan of a team's op stays: another one on this rank alone would fail its launches.
+      if (device.is_shared && !is_of_team)
+        asked.adopt = [&](const Resolution& found) { adopt(state, bucket.op->name, found); };
+      tuned = described(
+          is_of_team ? agree_on_record(state.op_state(index_of(state, bucket.op->name)), bucket.bucket, true, asked)
+                     : tune_once(state, *bucket.op, bucket.bucket, asked));
     } catch (const Error& error) {
       if (!is_of_one_bucket(error.kind())) throw;
       tuned.reason = error.what();
@@ -207,6 +242,7 @@ class Job {
 Options options_for(const Options& options, int ordinal, std::size_t devices) {
   Options own = options;
   own.device = ordinal;
+  if (options.team != nullptr && options.team->device() != ordinal) own.team = nullptr;
   const auto cores = static_cast<std::size_t>(jit::compiles_at_once(options.compile_workers));
   own.compile_workers = static_cast<int>(std::max<std::size_t>(1, cores / devices));
   return own;
@@ -231,6 +267,11 @@ TunerState::TunerState(const Options& options, std::span<const int> ordinals) {
       refuse(fmt::format("the device {} is named twice", ordinals[i]));
     add(make_owned<State>(options_for(options, ordinals[i], ordinals.size())), false);
   }
+  if (options.team == nullptr) return;
+  if (of_team() == nullptr)
+    refuse(fmt::format("the team '{}' has this rank on device {}, which is not among the Tuner's; add it",
+                       options.team->name(), options.team->device()));
+  if (classes() > 1) refuse("the devices are of several classes, and a team's Tuner is for one; make a Tuner for each");
 }
 
 TunerState::TunerState(std::shared_ptr<State> engine) { add(std::move(engine), true); }
@@ -243,6 +284,12 @@ void TunerState::add(std::shared_ptr<State> state, bool is_shared) {
   });
   device.device_class = static_cast<std::size_t>(known - first_of_class.begin());
   if (known == first_of_class.end()) first_of_class.push_back(&device);
+}
+
+TunerDevice* TunerState::of_team() const noexcept {
+  for (const auto& each : devices)
+    if (each->state->team != nullptr) return each.get();
+  return nullptr;
 }
 
 std::size_t index_of(const State& state, std::string_view name) { return state.ops.index_of(name); }
@@ -280,6 +327,7 @@ void refuse_within_callback(const TunerState& tuner) {
 TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice) {
   cuda::require_not_forked();
   refuse_within_callback(tuner);
+  if (tuner.of_team() == nullptr) require_no_team(buckets);
   const std::lock_guard lock(tuner.working);
   return Job(tuner, buckets, choice).run();
 }

@@ -27,6 +27,8 @@ struct TunerState {
   explicit TunerState(std::shared_ptr<State> engine);
   [[nodiscard]] State& first() const noexcept { return *devices.front()->state; }
   [[nodiscard]] std::size_t classes() const noexcept { return first_of_class.size(); }
+  /// The device of this rank in the team; null without a team.
+  [[nodiscard]] TunerDevice* of_team() const noexcept;
 
   std::vector<std::unique_ptr<TunerDevice>> devices;
   std::vector<TunerDevice*> first_of_class;

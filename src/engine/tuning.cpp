@@ -13,10 +13,6 @@
 namespace kiln::engine {
 namespace {
 
-bool is_enough(const Resolution& resolution, Retune retune) {
-  return resolution.is_hit() && retune != Retune::all && !(retune == Retune::stale && resolution.is_stale());
-}
-
 /// The engine's request for the bucket, with the caller's callbacks added.
 tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
   tune::TuneRequest request = state.tune_request(op, bucket);
@@ -79,6 +75,10 @@ void Tuning::refuse_within(const State& state, const std::string& asked) {
           asked));
 }
 
+bool is_enough(const Resolution& resolution, Retune retune) {
+  return resolution.is_hit() && retune != Retune::all && !(retune == Retune::stale && resolution.is_stale());
+}
+
 TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
   using Clock = std::chrono::steady_clock;
   const auto stored = [&] {
@@ -91,9 +91,11 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
                                                       manifest::display_text(op, bucket)));
   };
   if (op.team_axis() >= 0 && asked.team == nullptr)
-    throw Error(ErrorKind::bad_input,
-                fmt::format("{} is tuned by all ranks of a team at once: launch it, or call Engine::prepare, on each",
-                            op.name));
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("{} is tuned by all ranks of a team at once: launch it, or call Engine::prepare or a Tuner with "
+                    "Options::team, on each",
+                    op.name));
   const Clock::time_point begun = Clock::now();
   TuneOutcome outcome{TuneOutcome::End::found, stored()};
   if (!is_enough(outcome.resolution, asked.retune))

@@ -53,6 +53,9 @@ class Tuning {
   const Tuning* const around_;  // the thread's tune of another engine, in whose callback this one began; or null
 };
 
+/// Whether the bucket has a usable record that `retune` spares.
+bool is_enough(const Resolution& resolution, Retune retune);
+
 /// Tunes the bucket unless it has a usable record that `retune` spares. Holds State::tune_mutex while it tunes. Precondition without a worker:
 /// the context is current. Throws as tune::tune_bucket does, Error(interrupted) when it is stopped while it waits, and Error(bad_input) for
 /// a tune within a callback of a tune of `state`. The files are unchanged then.

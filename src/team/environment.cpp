@@ -120,6 +120,12 @@ std::optional<std::string> process_variable(const char* name) {
   return value;
 }
 
+bool is_launched(const Variables& variables) {
+  for (const Launcher& launcher : launchers)
+    if (variables(launcher.rank)) return true;
+  return false;
+}
+
 LaunchedRank launched_rank(const Variables& variables) {
   for (const Launcher& launcher : launchers) {
     if (!variables(launcher.rank)) continue;

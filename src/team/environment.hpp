@@ -27,6 +27,9 @@ struct LaunchedRank {
 using Variables = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> process_variable(const char* name);
 
+/// Whether a launcher has told this process its rank. A batch script of Slurm has a rank too, though no others beside it.
+bool is_launched(const Variables& variables = process_variable);
+
 /// Reads the first of torchrun's, Open MPI's and Slurm's variables that are set. Throws Error(bad_input), naming the
 /// variables, when none are, when one is missing or no number, when the ranks are on several hosts, and when RANK and
 /// WORLD_SIZE were not set by torchrun and Open MPI or Slurm says otherwise.

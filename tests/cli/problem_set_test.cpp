@@ -125,3 +125,25 @@ TEST_CASE("every size of a range lies in a bucket that the range gives, and ever
     for (std::size_t i = 0; i < buckets.size(); ++i) RC_ASSERT(buckets[i].axes[0] == expected[i]);
   }));
 }
+
+TEST_CASE("the axis of a team is the number of ranks, given or not, and no other") {
+  const manifest::Catalogue ops({});
+  const manifest::Op& gather = find_op(ops, "all_gather");
+  const auto worlds = [&](const Words& words, int world) {
+    std::vector<std::int64_t> found;
+    for (const Problem& bucket : buckets_of(gather, parse_problem_set(gather, words, world)))
+      found.push_back(bucket.axes[static_cast<std::size_t>(gather.team_axis())]);
+    return found;
+  };
+  CHECK(worlds({"rows=8", "cols=64"}, 4) == std::vector<std::int64_t>{4});
+  CHECK(worlds({"rows=8", "cols=64", "world=4"}, 4) == std::vector<std::int64_t>{4});
+  CHECK(worlds({"rows=8", "cols=64", "world=2,4"}, 0) == std::vector<std::int64_t>{2, 4});
+  const auto refusal = [&](const Words& words, int world) { return message_of([&] { worlds(words, world); }); };
+  CHECK(refusal({"rows=8", "cols=64"}, 0) ==
+        "op 'all_gather': axis 'world' is missing, expected world=SIZE, a list or a range");
+  for (const auto& [given, shown] : {std::pair("world=2", "2"), {"world=2,4", "2,4"}, {"world=2..4", "2..4"}})
+    CHECK(refusal({"rows=8", "cols=64", given}, 4) ==
+          std::string("op 'all_gather': axis 'world' is ") + shown +
+              ", and the command runs on 4 ranks; give world=4, or leave it out");
+  CHECK(refusal({"rows=8", "cols=64"}, 9) == "op 'all_gather': axis 'world' is 9, expected at most 8");
+}

@@ -55,6 +55,21 @@ const Values slurm = {{"SLURM_PROCID", "3"},  {"SLURM_NTASKS", "4"},  {"SLURM_LO
 
 }  // namespace
 
+TEST_CASE("a launcher has begun a process that has a rank of one of them") {
+  for (const Values& each : {torchrun, open_mpi, slurm}) {
+    const auto in = [&](const Values& values) {
+      return is_launched([&](const char* name) -> std::optional<std::string> {
+        const auto found = values.find(name);
+        return found != values.end() ? std::optional(found->second) : std::nullopt;
+      });
+    };
+    CHECK(in(each));
+    Values without = each;
+    for (const char* rank : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) without.erase(rank);
+    CHECK_FALSE(in(without));
+  }
+}
+
 TEST_CASE("each launcher's variables give rank, world, local rank and a name") {
   const LaunchedRank by_torchrun = read(torchrun);
   CHECK(by_torchrun.launcher == "torchrun");

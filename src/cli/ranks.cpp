@@ -1,0 +1,215 @@
+#include "cli/ranks.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "cli/exit_code.hpp"
+#include "cli/output.hpp"
+#include "cli/tuning.hpp"
+#include "cli/units.hpp"
+#include "engine/team_tuning.hpp"
+#include "kiln/error.hpp"
+#include "kiln/team.hpp"
+#include "process/ranks.hpp"
+#include "team/exchange.hpp"
+#include "team/on_all_ranks.hpp"
+#include "team/state.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// How this process takes part.
+struct Place {
+  int rank = 0;
+  int world = 1;
+  std::string name;  // of the team that --ranks made; empty: the launcher's
+  bool is_launched = false;
+};
+
+bool is_of_team(const OpBucket& bucket) { return bucket.op->team_axis() >= 0; }
+
+void discard_output() {
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0 || dup2(nowhere, STDOUT_FILENO) < 0) throw Error(ErrorKind::io, "/dev/null cannot be opened");
+  close(nowhere);
+}
+
+std::shared_ptr<Team> meet(const Place& place, std::int64_t bytes) {
+  TeamOptions options;
+  options.bytes = std::max(options.bytes, bytes);
+  if (place.is_launched) return std::make_shared<Team>(options);
+  options.device = place.rank;
+  return std::make_shared<Team>(place.rank, place.world, place.name, options);
+}
+
+/// The part of another rank than 0 in its tune.
+void take_part(const Globals& globals, Options options, std::span<const OpBucket> buckets, Retune retune) {
+  options.overlay = std::filesystem::path();  // rank 0 keeps the records
+  std::vector<OpBucket> of_team;
+  std::ranges::copy_if(buckets, std::back_inserter(of_team), is_of_team);
+  const Tuner tuner = make_tuner(globals, "", options);
+  tune_buckets(globals, tuner, of_team, {.retune = retune});
+}
+
+/// Collective, where each rank has come to the end of its work: the exit statuses, by rank. Throws Error(io) where one has not.
+std::vector<int> gather_statuses(team::Rendezvous& rendezvous, int own) {
+  const team::Patience patience(rendezvous, std::chrono::hours(24 * 7));  // rank 0 may tune other ops for hours
+  rendezvous.barrier();
+  std::vector<int> all;
+  for (const std::string& each : rendezvous.all_gather(std::to_string(own))) all.push_back(std::stoi(each));
+  return all;
+}
+
+/// What all ranks do: find the buckets, meet, tune, and agree on the exit status.
+class Part {
+ public:
+  Part(const Globals& globals, Place place, const RankWork& work)
+      : globals_(place.rank == 0 ? globals : silenced(globals)), place_(std::move(place)), work_(work) {}
+
+  int run() {
+    if (place_.rank > 0) discard_output();
+    find();
+    try {
+      team_ = meet(place_, bytes_);
+    } catch (const Error&) {
+      if (failure_) std::rethrow_exception(failure_);
+      throw;
+    }
+    try {
+      status_ = act();
+    } catch (const Error& error) {
+      error_ = error;
+      status_ = exit_code_of(error.kind());
+    }
+    return agreed_status();
+  }
+
+ private:
+  /// A failure waits until the ranks have met, so that all hear of it.
+  void find() try {
+    buckets_ = work_.find(globals_);
+    bytes_ = engine::team_bytes_for(buckets_, cuda::device_info(0).facts);
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+
+  int act() {
+    team::on_all_ranks(team::state_of(*team_).rendezvous, "finding what to tune", [&] {
+      if (failure_) std::rethrow_exception(failure_);
+    });
+    Options options = work_.options;
+    options.team = team_;
+    options.device = team_->device();
+    if (place_.rank == 0) return work_.lead(options, buckets_);
+    take_part(globals_, options, buckets_, work_.retune);
+    return exit_good;
+  }
+
+  /// Throws this rank's error where rank 0 does not tell it.
+  int agreed_status() {
+    std::vector<int> all;
+    try {
+      all = gather_statuses(team::state_of(*team_).rendezvous, status_);
+    } catch (const Error&) {
+      if (error_) throw *error_;
+      throw;
+    }
+    if (error_ && (place_.rank == 0 || all.front() == exit_good)) throw *error_;
+    const auto failed = std::ranges::find_if(all, [](int each) { return each != exit_good; });
+    return failed == all.end() ? exit_good : *failed;
+  }
+
+  Globals globals_;
+  Place place_;
+  const RankWork& work_;
+  std::vector<OpBucket> buckets_;
+  std::int64_t bytes_ = 0;  // of the team's memory
+  std::exception_ptr failure_;
+  std::shared_ptr<Team> team_;
+  int status_ = exit_good;
+  std::optional<Error> error_;
+};
+
+int take_part_as(const Globals& globals, const Place& place, const RankWork& work) try {
+  return Part(globals, place, work).run();
+} catch (const Error& error) {
+  if (place.rank == 0) throw;
+  throw Error(error.kind(), fmt::format("rank {}: {}", place.rank, error.what()));
+}
+
+/// The ranks of --ranks each have a GPU of their own, in order.
+int as_fork(const Globals& globals, const Place& place, const RankWork& work) {
+  const auto devices = static_cast<int>(cuda::devices().size());
+  if (devices >= place.world) return take_part_as(globals, place, work);
+  if (place.rank > 0) return exit_usage;  // rank 0 says why
+  throw Error(ErrorKind::bad_input,
+              fmt::format("--ranks is {}, and this process sees {}; give as many ranks as GPUs, or fewer", place.world,
+                          counted(devices, "GPU")));
+}
+
+int wait_for(const Globals& globals, process::Ranks& ranks) {
+  const process::RanksEnd end = ranks.wait();
+  if (end.was_interrupted && end.status != exit_good) return exit_interrupted;
+  if (end.why.empty()) return end.status;
+  say_error(globals.json, to_string(ErrorKind::team_failed), end.why);
+  return exit_code_of(ErrorKind::team_failed);
+}
+
+}  // namespace
+
+void declare_ranks(CLI::App& command, int& ranks) {
+  command
+      .add_option(
+          "--ranks", ranks,
+          "For ops of a team: begin so many ranks, each on a GPU of its own. Not needed where torchrun, mpirun or srun begins "
+          "the command")
+      ->check(CLI::Validator(CLI::Range(1, manifest::most_team_ranks)).description(""))
+      ->type_name("N");
+}
+
+int world_of(int asked, std::string_view need) {
+  if (asked > 0) return asked;
+  if (team::is_launched()) return team::launched_rank().membership.world;
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format(
+          "{}, whose ranks tune together. Add --ranks 2, for two GPUs of this host, or let a launcher begin the "
+          "command on each rank: torchrun --no-python --nproc-per-node 2 kiln ..., mpirun -n 2 kiln ..., "
+          "srun -n 2 kiln ...",
+          need));
+}
+
+void leave_out_other_teams(const Globals& globals, std::vector<OpBucket>& buckets, int world) {
+  const auto left_out = std::erase_if(buckets, [&](const OpBucket& each) {
+    return is_of_team(each) && each.bucket.axes[static_cast<std::size_t>(each.op->team_axis())] != world;
+  });
+  if (left_out > 0 && !globals.quiet)
+    note(fmt::format("{} of ops of a team {} left out{}; --ranks N tunes those of N ranks",
+                     counted(static_cast<std::int64_t>(left_out), "bucket"),
+                     verb(static_cast<std::int64_t>(left_out), "is", "are"),
+                     world > 0 ? fmt::format(", which {} of other numbers of ranks than {}",
+                                             verb(static_cast<std::int64_t>(left_out), "is", "are"), world)
+                               : ""));
+}
+
+int on_ranks(const Globals& globals, int asked, const RankWork& work) {
+  if (globals.device != 0)
+    throw Error(ErrorKind::bad_input,
+                "--device is given, and each rank of a team has the GPU of its local rank; leave it out");
+  if (asked == 0) {
+    const team::LaunchedRank launched = team::launched_rank();
+    return take_part_as(globals, {launched.membership.rank, launched.membership.world, {}, true}, work);
+  }
+  const std::string name = unique_team_name();
+  process::Ranks ranks(asked);
+  return ranks.rank() ? as_fork(globals, {*ranks.rank(), asked, name, false}, work) : wait_for(globals, ranks);
+}
+
+}  // namespace kiln::cli
