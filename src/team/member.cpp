@@ -41,6 +41,7 @@ Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda
       memory_(memory),
       context_(context),
       timeout_(timeout),
+      joining_timeout_(rendezvous.timeout()),
       report_(pinned_report()),
       wake_(new_event()),
       processes_(rendezvous_.processes()),
@@ -93,9 +94,9 @@ bool Member::open_nccl() try {
     return rank() == 0 ? NcclCommunicator::unique_id() : std::string();
   });
   on_all_ranks(rendezvous_, "joining NCCL's communicator", [&] {
-    const cuda::Context::Scope scope(context_);
-    const cuda::RelaxedCapture relaxed;
-    auto made = std::make_unique<NcclCommunicator>(ids.front(), rank(), world());
+    auto made = std::make_unique<NcclCommunicator>(
+        ids.front(), rank(), world(), context_,
+        NcclCommunicator::Waiting{joining_timeout_, [this] { return has_rank_ended_.load(); }});
     const std::lock_guard lock(nccl_mutex_);
     nccl_ = std::move(made);
     if (has_rank_ended_) nccl_->abort();

@@ -57,7 +57,8 @@ class Member {
   void reset();
 
   /// Collective: makes the team's NCCL communicator at the first call. Returns whether there is one, on all ranks alike: where NCCL fails on one
-  /// rank, none has it, and why_no_nccl() tells why. Precondition: all ranks have NCCL, of one version. Throws as Rendezvous does.
+  /// rank or a rank does not come to it within the team's time-out, none has it, and why_no_nccl() tells why. Precondition: all ranks have NCCL, of
+  /// one version. Throws as Rendezvous does, where a rank ended in NCCL too.
   bool open_nccl();
   /// Null before open_nccl(), and where that failed.
   [[nodiscard]] const NcclCommunicator* nccl() const noexcept { return nccl_.get(); }
@@ -75,6 +76,7 @@ class Member {
   const SymmetricMemory& memory_;
   const cuda::Context& context_;
   std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds joining_timeout_;  // the team's own, which Patience lengthens for the rendezvous
   std::mutex collectives_;
   std::atomic<bool> is_closed_ = false;
   Report* report_ = nullptr;           // pinned; the device reaches it by the same address
