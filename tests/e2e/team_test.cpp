@@ -244,6 +244,38 @@ TEST_CASE("a launch that failed on one rank fails the next plan on all of them")
   CHECK(ranks.outcome(1) == "told, then right");
 }
 
+TEST_CASE("a forked child can do nothing with a team, and its parent's goes on") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    Rank rank(of);
+    const Gather one(rank, 100, 100);
+    one.set(1);
+    one.launch(rank);
+    rank.machine.synchronize();
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      const auto is_refused = [](auto work) { return holds(error_of(work).what(), "was forked from"); };
+      const bool all = is_refused([&] { one.launch(rank); }) && is_refused([&] { rank.team->reset(); }) &&
+                       is_refused([&] { rank.team->close(); });
+      rank.engine.reset();
+      rank.team.reset();
+      _exit(all ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    one.set(2);
+    one.launch(rank);
+    const Gather other(rank, 10, 10);  // a bucket of its own, so that the ranks speak
+    other.set(3);
+    other.launch(rank);
+    rank.machine.synchronize();
+    return fmt::format("{}, then {} {}", status, one.outcome({100, 100}, 2), other.outcome({10, 10}, 3));
+  });
+  CHECK(ranks.outcome(0) == "0, then right right");
+  CHECK(ranks.outcome(1) == "0, then right right");
+}
+
 TEST_CASE("an engine on another device than its team's is refused, and so is a team that was closed") {
   Ranks ranks;
   ranks.begin_all(2, [](const team::Membership& of) {
