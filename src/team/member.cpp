@@ -33,6 +33,16 @@ Descriptor new_event() {
   return made;
 }
 
+std::string why_peer_failed(const Report& report) {
+  switch (report.peer_state) {
+    case Report::timed_out: return fmt::format("it waited for rank {} longer than its time-out", report.peer_rank);
+    case Report::other_plan: return fmt::format("rank {} launched another plan than it", report.peer_rank);
+    case Report::aborted: return "it saw that a rank had ended";
+    case Report::two_launches: return "it launched two ops of the team at once";
+    default: return "its own error tells why";
+  }
+}
+
 }  // namespace
 
 Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context,
@@ -183,6 +193,9 @@ std::string text_of(const Report& report, int rank, std::chrono::milliseconds ti
           "{}: that rank launched another plan ({:#06x}); all ranks launch the same ops on problems of the same buckets, in the same order",
           whom, report.seen_tag);
     case Report::aborted: return fmt::format("{}: a rank has ended", whom);
+    case Report::peer_failed:
+      return fmt::format("rank {} ended a launch (epoch {}) because rank {} had failed: {}", rank,
+                         report.expected_epoch, report.rank, why_peer_failed(report));
     case Report::nccl_aborted:
       return fmt::format("rank {} ended NCCL's collectives, since a rank has ended; their outputs hold anything", rank);
     case Report::two_launches:
