@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/state.hpp"
+#include "kiln/error.hpp"
 #include "process/message.hpp"
 #include "team/exchange.hpp"
 #include "team/on_all_ranks.hpp"
@@ -60,9 +61,13 @@ class Sharing {
   void look(const Resolution& resolution, bool had_record) {
     for (const Answer& each : resolution.answers) {
       if (each.implementation->is_library()) continue;
-      store::Counters met;
-      needs_.push_back(need_of(each, met));
-      if (had_record && !needs_.back().found) state_.engine.counters.count(reason_of(met, Miss::no_cubin));
+      try {
+        store::Counters met;
+        needs_.push_back(need_of(each, met));
+        if (had_record && !needs_.back().found) state_.engine.counters.count(reason_of(met, Miss::no_cubin));
+      } catch (const Error& error) {  // refused sources, which PlanStore::load may do without
+        if (error.kind() != ErrorKind::compile_failed) throw;
+      }
     }
   }
 
@@ -204,7 +209,8 @@ class Sharing {
   }
 
   static store::CubinRow row_of(const Need& need) {
-    return tune::to_row(need.here && need.found->compiler != need.recorded ? *need.here : need.timed, *need.found);
+    const bool is_timed = !need.here || jit::cubin_key(need.timed, need.found->compiler) == need.found->key;
+    return tune::to_row(is_timed ? need.timed : *need.here, *need.found);
   }
 
   OpState& state_;
