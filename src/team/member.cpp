@@ -46,11 +46,12 @@ std::string why_peer_failed(const Report& report) {
 }  // namespace
 
 Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context,
-               std::chrono::milliseconds timeout)
+               std::chrono::milliseconds timeout, manifest::TeamLink link)
     : rendezvous_(rendezvous),
       memory_(memory),
       context_(context),
       timeout_(timeout),
+      link_(link),
       joining_timeout_(rendezvous.timeout()),
       report_(pinned_report()),
       wake_(new_event()),

@@ -7,6 +7,7 @@
 
 #include "kiln/error.hpp"
 #include "team/on_all_ranks.hpp"
+#include "team/peer_links.hpp"
 #include "team/state.hpp"
 
 namespace kiln {
@@ -44,8 +45,9 @@ State::State(const Membership& membership, const TeamOptions& options, std::opti
   });
   const cuda::Context::Scope scope(*context);
   memory.emplace(rendezvous, *context, options.bytes);
+  const manifest::TeamLink link = slowest_link(rendezvous, *context);
   on_all_ranks(rendezvous, "allocating host memory", [&] {
-    member.emplace(rendezvous, *memory, *context, options.launch_timeout.value_or(options.timeout));
+    member.emplace(rendezvous, *memory, *context, options.launch_timeout.value_or(options.timeout), link);
   });
 }
 

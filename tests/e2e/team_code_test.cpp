@@ -58,6 +58,23 @@ TEST_CASE("ranks that have a record and lack its machine code take it from the o
   CHECK(ranks.outcome(2) == "right, 0 compiles, 1 without code");
 }
 
+TEST_CASE("a record serves teams of its own kind of link alone, and is shown with it") {
+  const Shipped shipped(2);
+  const std::string shown = e2e::expect(0, "kiln cache show all_gather@ --file " + shipped.with_code.string());
+  CHECK_MESSAGE(holds(shown, "/local"), shown);
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& of) {
+    { const e2e::Machine opened; }
+    e2e::control(fmt::format("hidden {}", of.rank));  // the ranks no longer are on one device
+    return served_from(of, shipped.with_code);
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const std::string said = ranks.outcome(rank);
+    CHECK_MESSAGE(holds(said, "no rank has a record for all_gather"), said);
+    CHECK_MESSAGE(holds(said, "/unseen | "), said);
+  }
+}
+
 TEST_CASE("machine code that no rank has is compiled by one of them") {
   const Shipped shipped(2);
   Ranks ranks;
