@@ -57,16 +57,18 @@ std::int64_t capability_of_class(const std::string& device_class) {
 
 Condition of_device(const std::string& device_class, store::File& file) {
   auto others = classes_of(file);
-  if (others.erase(device_class) == 0 && !manifest::DeviceFacts::from_device_class(device_class))
+  if (std::erase_if(others, [&](const std::string& each) { return manifest::is_of_class(each, device_class); }) == 0 &&
+      !manifest::DeviceFacts::from_device_class(device_class))
     throw Error(ErrorKind::bad_input, fmt::format("the file holds no record for the device class {}; it holds {}",
                                                   manifest::quote(device_class), fmt::join(others, ", ")));
-  return {[device_class](const store::Record& record) { return record.device_class == device_class; },
-          [device_class, others](const store::PackedCubin& cubin) {
-            const std::int64_t code = capability(cubin.arch);
-            return runs_on(code, capability_of_class(device_class)) &&
-                   std::none_of(others.begin(), others.end(),
-                                [&](const std::string& each) { return runs_on(code, capability_of_class(each)); });
-          }};
+  return {
+      [device_class](const store::Record& record) { return manifest::is_of_class(record.device_class, device_class); },
+      [device_class, others](const store::PackedCubin& cubin) {
+        const std::int64_t code = capability(cubin.arch);
+        return runs_on(code, capability_of_class(device_class)) &&
+               std::none_of(others.begin(), others.end(),
+                            [&](const std::string& each) { return runs_on(code, capability_of_class(each)); });
+      }};
 }
 
 Condition of_other_devices(const Globals& globals) {
@@ -75,7 +77,9 @@ Condition of_other_devices(const Globals& globals) {
     throw Error(
         ErrorKind::no_device,
         "--other-devices keeps the rows of the present GPU, and no GPU is present; give --device-class instead");
-  return {[own = device->facts.device_class()](const store::Record& record) { return record.device_class != own; },
+  return {[own = device->facts.device_class()](const store::Record& record) {
+            return !manifest::is_of_class(record.device_class, own);
+          },
           [sm = device->facts.sm()](const store::PackedCubin& cubin) {
             const std::int64_t code = capability(cubin.arch);
             return code > 0 && !runs_on(code, sm);

@@ -57,7 +57,7 @@ std::set<std::string> classes_in(const store::Layers& layers, std::int64_t sm) {
     if (!layer.file) continue;
     for (const store::Record& record : layer.file->records()) {
       const auto facts = manifest::DeviceFacts::from_device_class(record.device_class);
-      if (facts && (sm == 0 || facts->sm() == sm)) classes.insert(record.device_class);
+      if (facts && (sm == 0 || facts->sm() == sm)) classes.insert(facts->device_class());
     }
   }
   return classes;

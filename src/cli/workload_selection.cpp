@@ -16,7 +16,7 @@ using Records = std::map<std::string, store::Record>;
 Records records_of(store::File& file, const store::Selection& selection) {
   Records records;
   for (store::Record& record : file.records(selection.op))
-    if (selection.device_class.empty() || record.device_class == selection.device_class)
+    if (selection.device_class.empty() || manifest::is_of_class(record.device_class, selection.device_class))
       records.emplace(record.key, std::move(record));
   return records;
 }

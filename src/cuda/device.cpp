@@ -97,7 +97,8 @@ std::vector<DeviceInfo> devices() {
   return all;
 }
 
-Context::Context(int ordinal) : info_(info_for_context(ordinal)) {
+Context::Context(int ordinal, manifest::TeamLink link) : info_(info_for_context(ordinal)) {
+  info_.facts.link = link;
   check(Driver::get().cuDevicePrimaryCtxRetain(&context_, device_at(ordinal)), "retaining a device's primary context");
 }
 

@@ -40,7 +40,8 @@ DeviceInfo device_info(int ordinal);
 /// forked child (is_forked).
 class Context {
  public:
-  explicit Context(int ordinal);
+  /// `link`: of the team that the context serves, for its facts.
+  explicit Context(int ordinal, manifest::TeamLink link = manifest::TeamLink::none);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

@@ -49,6 +49,7 @@
   X(required, cuMemcpyHtoDAsync_v2, (CUdeviceptr destination, const void* source, std::size_t bytes, CUstream stream)) \
   X(required, cuMemcpyDtoHAsync_v2, (void* destination, CUdeviceptr source, std::size_t bytes, CUstream stream))       \
   X(required, cuMemsetD8Async, (CUdeviceptr pointer, unsigned char value, std::size_t count, CUstream stream))         \
+  X(optional, cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device))                                                    \
   X(optional, cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer))                                       \
   X(optional, cuDeviceGetP2PAttribute,                                                                                 \
     (int* value, CUdevice_P2PAttribute attribute, CUdevice source, CUdevice destination))                              \

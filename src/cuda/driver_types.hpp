@@ -98,6 +98,9 @@ typedef enum CUdevice_attribute_enum : unsigned int {
   CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED = 132
 } CUdevice_attribute;
 
+typedef struct CUuuid_st {
+  char bytes[16];
+} CUuuid;
 typedef enum CUdevice_P2PAttribute_enum : unsigned int {
   CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1,
   CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED = 2,

@@ -55,6 +55,10 @@ std::chrono::milliseconds bounded(std::chrono::milliseconds limit) {
   return std::min<std::chrono::milliseconds>(limit, longest_limit);
 }
 
+manifest::TeamLink link_of(const Options& options) {
+  return options.team == nullptr ? manifest::TeamLink::none : team::state_of(*options.team).member->link();
+}
+
 /// The options with durations that clocks can add. Throws Error(bad_input) for an option out of its range.
 Options checked(Options options) {
   const auto refuse = [](std::string_view name, auto found, std::string_view expected) {
@@ -106,7 +110,7 @@ std::unique_ptr<tune::Worker> worker_for(const Options& options) {
 
 State::State(const Options& chosen)
     : options(checked(chosen)),
-      context(chosen.device),
+      context(chosen.device, link_of(chosen)),
       ops(chosen.template_paths),
       layers(layer_settings(chosen)),
       pool(compile_settings(options)),

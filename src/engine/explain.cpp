@@ -117,7 +117,7 @@ std::string what_else(store::File& file, const manifest::Op& op, const Problem& 
   std::int64_t types = 0, forms = 0, devices = 0;
   for (const store::Record& record : file.records(op.name)) {
     const auto other = manifest::parse_bucket(op, record.bucket);
-    if (record.device_class != device.device_class())
+    if (record.device_class != device.device_class_for(op))
       ++devices;
     else if (!other || record.revision != op.revision || *other == bucket)
       ++forms;

@@ -19,7 +19,7 @@ std::vector<Problem> recorded_buckets(const manifest::Op& op, const manifest::De
   for (const auto& found : layers.records(op.name)) {
     const store::Record& record = found.value;
     if (record.revision != op.revision || record.regime != manifest::to_string(regime) ||
-        record.device_class != device.device_class())
+        record.device_class != device.device_class_for(op))
       continue;
     const auto bucket = manifest::parse_bucket(op, record.bucket);
     // Look-ups go by the key, whatever the record's other fields say.

@@ -8,24 +8,20 @@
 #include <span>
 
 #include "engine/state.hpp"
+#include "engine/team_code.hpp"
 #include "engine/tuning.hpp"
 #include "jit/library.hpp"
 #include "kiln/error.hpp"
+#include "process/message.hpp"
 #include "store/json.hpp"
 #include "team/exchange.hpp"
 #include "team/on_all_ranks.hpp"
 #include "tune/team_bench.hpp"
-#include "tune/worker_messages.hpp"
 
 namespace kiln::engine {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string packed(const Json& json) {
-  const std::vector<std::uint8_t> bytes = Json::to_cbor(json);
-  return {bytes.begin(), bytes.end()};
-}
 
 /// The configs of the record, and the code that they were tuned from. Empty for a miss, and for a record to be tuned again.
 std::string decision_of(const Resolution& resolution, Retune retune) {
@@ -66,8 +62,8 @@ std::vector<Standpoint> exchange(team::Member& team, const Standpoint& own) {
       {"op", own.op},           {"key", own.key},   {"decision", own.decision}, {"tunes", own.tunes},
       {"failure", own.failure}, {"kind", own.kind}, {"nccl", own.nccl},         {"uses_nccl", own.uses_nccl}};
   std::vector<Standpoint> all;
-  for (const std::string& each : team::gather_texts(team.rendezvous(), packed(told))) {
-    const Json json = Json::from_cbor(each);
+  for (const std::string& each : team::gather_texts(team.rendezvous(), process::packed(told))) {
+    const Json json = process::unpacked(each);
     all.push_back({json.at("op"), json.at("key"), json.at("decision"), json.at("tunes"), json.at("failure"),
                    json.at("kind"), json.at("nccl"), json.at("uses_nccl")});
   }
@@ -148,21 +144,6 @@ Standpoint standpoint_of(const OpState& state, const team::Member& team, const P
   return own;
 }
 
-/// The record and its machine code, as the other ranks store them.
-Json rows_of(OpState& state, const Resolution& resolution) {
-  Json rows{{"record", store::to_json(resolution.record->value)}, {"cubins", Json::array()}};
-  for (const jit::Specialisation& each : specialisations_of(state.op, resolution, state.device(), state.engine.arch()))
-    rows["cubins"].push_back(tune::to_json(tune::to_row(each, state.engine.cubins.get(each))));
-  return rows;
-}
-
-void store_rows(OpState& state, const Json& rows) {
-  const store::Record record = store::record_from_json(rows.at("record").get<std::string>());
-  std::vector<store::CubinRow> cubins;
-  for (const Json& each : rows.at("cubins")) cubins.push_back(tune::cubin_from_json(each));
-  state.engine.layers.put_all({&record, 1}, cubins, store::Existing::replace);
-}
-
 /// Collective. Whether NCCL may serve: all ranks have the same version, and a communicator, which a tune and a record that names NCCL need.
 bool agree_on_nccl(State& engine, team::Member& team, std::span<const Standpoint> all) {
   const bool is_needed = std::ranges::all_of(all, [](const Standpoint& each) { return each.decision.empty(); }) ||
@@ -199,12 +180,19 @@ team::Member& require_team(const OpState& state, const Problem& problem) {
 
 namespace {
 
-/// agree_on_record(), for who holds the team's collectives().
-TuneOutcome agree(OpState& state, team::Member& team, const Problem& problem, bool tunes, const TuneAsked& asked) {
+struct Agreement {
   TuneOutcome outcome;
+  bool had_record = false;  // this rank, before
+};
+
+/// agree_on_record(), for who holds the team's collectives().
+Agreement agree(OpState& state, team::Member& team, const Problem& problem, bool tunes, const TuneAsked& asked) {
+  Agreement agreement;
+  TuneOutcome& outcome = agreement.outcome;
   Resolution& resolution = outcome.resolution;
   const std::vector<Standpoint> all = exchange(team, standpoint_of(state, team, problem, tunes, asked.retune));
   require_same_bucket(team, all);
+  agreement.had_record = !all[static_cast<std::size_t>(team.rank())].decision.empty();
   const team::Patience patience(team.rendezvous());
   const bool with_nccl = agree_on_nccl(state.engine, team, all);
   team::on_all_ranks(team.rendezvous(), "looking for its record",
@@ -219,7 +207,7 @@ TuneOutcome agree(OpState& state, team::Member& team, const Problem& problem, bo
       failure = tune_together(state, team, resolution, asked);
       outcome.end = TuneOutcome::End::tuned;
     }
-    Json rows;
+    std::string record;
     team::on_all_ranks(team.rendezvous(), "bringing a record that all ranks can serve", [&] {
       if (failure) std::rethrow_exception(failure);
       if (team.rank() != source) return;
@@ -227,15 +215,16 @@ TuneOutcome agree(OpState& state, team::Member& team, const Problem& problem, bo
       if (!resolution.is_hit())
         throw Error(ErrorKind::not_tuned,
                     fmt::format("no rank has a record for {}, and not all ranks tune on a miss", resolution.key));
-      rows = rows_of(state, resolution);
+      record = store::to_json(resolution.record->value);
     });
-    const std::string told = team::broadcast_text(team.rendezvous(), source, packed(rows));
+    record = team::broadcast_text(team.rendezvous(), source, record);
     team::on_all_ranks(team.rendezvous(), "storing the team's record", [&] {
-      if (team.rank() != source) store_rows(state, Json::from_cbor(told));
+      const store::Record told = store::record_from_json(record);
+      if (team.rank() != source) state.engine.layers.put_all({&told, 1}, {}, store::Existing::replace);
       resolution = resolve_for_all(state, problem, with_nccl);
     });
   }
-  return outcome;
+  return agreement;
 }
 
 }  // namespace
@@ -243,15 +232,17 @@ TuneOutcome agree(OpState& state, team::Member& team, const Problem& problem, bo
 TuneOutcome agree_on_record(OpState& state, const Problem& problem, bool tunes, const TuneAsked& asked) {
   if (state.engine.team == nullptr) require_team(state, problem);  // throws
   const std::lock_guard lock(state.engine.team->collectives());
-  return agree(state, *state.engine.team, problem, tunes, asked);
+  return agree(state, *state.engine.team, problem, tunes, asked).outcome;
 }
 
 std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& problem) {
   if (state.engine.team == nullptr) require_team(state, problem);  // throws
   team::Member& team = *state.engine.team;
   const std::lock_guard lock(team.collectives());
-  Resolution resolution = agree(state, team, problem, state.engine.options.on_miss == MissPolicy::tune, {}).resolution;
+  auto [outcome, had_record] = agree(state, team, problem, state.engine.options.on_miss == MissPolicy::tune, {});
+  Resolution& resolution = outcome.resolution;
   const team::Patience patience(team.rendezvous());
+  share_machine_code(state, team, resolution, had_record);
   std::unique_ptr<BucketPlans> plans;
   team::on_all_ranks(team.rendezvous(), "loading the team's plan", [&] {
     if (resolution.is_hit() && resolution.answers.empty())

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "manifest/op.hpp"
@@ -32,7 +33,26 @@ std::optional<std::int64_t> take(std::string_view& text, std::string_view prefix
   return number;
 }
 
+constexpr std::array<std::string_view, 5> link_names = {"", "local", "nvlink", "pcie", "unseen"};
+
 }  // namespace
+
+std::string_view to_string(TeamLink link) noexcept { return link_names[static_cast<std::size_t>(link)]; }
+
+std::optional<TeamLink> team_link_from(std::string_view text) noexcept {
+  const auto found = std::ranges::find(link_names, text);
+  if (found == link_names.end() || text.empty()) return std::nullopt;
+  return static_cast<TeamLink>(found - link_names.begin());
+}
+
+bool is_of_class(std::string_view recorded, std::string_view asked) noexcept {
+  return recorded.starts_with(asked) && (recorded.size() == asked.size() || recorded[asked.size()] == '/');
+}
+
+std::string DeviceFacts::device_class_for(const Op& op) const {
+  if (op.team_axis() < 0 || link == TeamLink::none) return device_class();
+  return fmt::format("{}/{}", device_class(), to_string(link));
+}
 
 std::string DeviceFacts::device_class() const {
   return fmt::format("sm_{}/mp{}/l2_{}/smem_{}/bus_{}", sm(), sm_count(), l2_bytes(), shared_per_block(),
@@ -46,7 +66,11 @@ std::optional<DeviceFacts> DeviceFacts::from_device_class(std::string_view text)
   const auto l2_bytes = take(rest, "/l2_");
   const auto shared = take(rest, "/smem_");
   const auto bus = take(rest, "/bus_");
-  if (!sm || !sm_count || !l2_bytes || !shared || !bus || !rest.empty()) return std::nullopt;
+  if (!sm || !sm_count || !l2_bytes || !shared || !bus) return std::nullopt;
+  std::optional<TeamLink> link = TeamLink::none;
+  const std::string_view silicon = text.substr(0, text.size() - rest.size());
+  if (!rest.empty()) link = rest.front() == '/' ? team_link_from(rest.substr(1)) : std::nullopt;
+  if (!link) return std::nullopt;
 
   Architecture architecture{*sm, *shared + reserved_shared, 2048};
   for (const Architecture& each : architectures) {
@@ -56,8 +80,9 @@ std::optional<DeviceFacts> DeviceFacts::from_device_class(std::string_view text)
   facts.values = {*sm,      *sm_count, *shared, architecture.shared_per_sm, register_file, architecture.threads_per_sm,
                   *l2_bytes};
   facts.memory_bus_bits = *bus;
+  facts.link = *link;
   // A device has one spelling: no leading zeros, no signs.
-  if (facts.device_class() != text) return std::nullopt;
+  if (facts.device_class() != silicon) return std::nullopt;
   return facts;
 }
 

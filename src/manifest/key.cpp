@@ -69,7 +69,7 @@ std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& d
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
     key += fmt::format(" {}={}", op.selections[i].name, op.selections[i].values[bucket.selections[i]]);
   }
-  return key + fmt::format(" | {} | {}", device.device_class(), to_string(regime));
+  return key + fmt::format(" | {} | {}", device.device_class_for(op), to_string(regime));
 }
 
 }  // namespace kiln::manifest

@@ -346,6 +346,17 @@ struct Op {
 /// The path of a file of the op's folder for messages. A built-in op's is relative to the source tree.
 std::string shown_file(const Op& op, std::string_view file);
 
+/// The slowest kind of link between the devices of a team's ranks, from the fastest on: a record of a team's op serves teams of one kind.
+enum class TeamLink : std::uint8_t {
+  none,    // there is no team
+  local,   // all ranks are on one device
+  nvlink,  // all native atomics, which PCIe lacks
+  pcie,
+  unseen,  // a rank does not see the device of another, or the driver tells nothing
+};
+std::string_view to_string(TeamLink link) noexcept;  // "nvlink"; empty for none
+std::optional<TeamLink> team_link_from(std::string_view text) noexcept;
+
 /// Facts of a device that expressions may name, in frame order: sm (90 for compute capability 9.0), sm_count,
 /// shared_per_block (opt-in maximum, bytes), shared_per_sm, registers_per_sm, threads_per_sm, l2_bytes.
 struct DeviceFacts {
@@ -353,6 +364,7 @@ struct DeviceFacts {
       "sm", "sm_count", "shared_per_block", "shared_per_sm", "registers_per_sm", "threads_per_sm", "l2_bytes"};
   std::array<std::int64_t, names.size()> values{};
   std::int64_t memory_bus_bits = 0;  // part of the device class; expressions cannot use it
+  TeamLink link = TeamLink::none;    // of the engine's team
 
   [[nodiscard]] std::int64_t sm() const noexcept { return values[0]; }
   [[nodiscard]] std::int64_t sm_count() const noexcept { return values[1]; }
@@ -363,9 +375,14 @@ struct DeviceFacts {
   [[nodiscard]] std::int64_t l2_bytes() const noexcept { return values[6]; }
   /// The device class, as keys hold it: "sm_90/mp132/l2_62914560/smem_232448/bus_6144".
   [[nodiscard]] std::string device_class() const;
-  /// Parses a device class; facts that it leaves out follow from the architecture. Returns nothing when it does not parse.
+  /// The device class of an op's records: that of an op of a team ends with the link, as in "sm_90/mp132/.../bus_6144/nvlink".
+  [[nodiscard]] std::string device_class_for(const Op& op) const;
+  /// Parses a device class with or without a link; facts that it leaves out follow from the architecture. Returns nothing when it does not parse.
   static std::optional<DeviceFacts> from_device_class(std::string_view text);
 };
+
+/// Whether a record of the class `recorded` is of the class `asked`: a class without a link stands for all links.
+bool is_of_class(std::string_view recorded, std::string_view asked) noexcept;
 
 /// Reads an op from the names and texts of its files ("op.toml", "*.toml", "*.cuh"), embedded or from disk. `folder` is for messages.
 /// Throws Error(bad_manifest): "FILE:LINE: found X, expected Y".

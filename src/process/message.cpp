@@ -32,6 +32,13 @@ std::vector<std::byte> bytes_from_json(const Json& json) {
   return bytes;
 }
 
+std::string packed(const Json& json) {
+  const std::vector<std::uint8_t> bytes = Json::to_cbor(json);
+  return {bytes.begin(), bytes.end()};
+}
+
+Json unpacked(std::string_view text) { return Json::from_cbor(text); }
+
 Json to_json(const Error& error) {
   return {{"error", {{"kind", static_cast<int>(error.kind())}, {"message", error.what()}}}};
 }

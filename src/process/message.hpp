@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "kiln/error.hpp"
@@ -20,6 +22,10 @@ std::vector<manifest::SourceFile> files_from_json(const nlohmann::json& json);
 
 nlohmann::json to_json(std::span<const std::byte> bytes);
 std::vector<std::byte> bytes_from_json(const nlohmann::json& json);
+
+/// As CBOR, for collectives of a team.
+std::string packed(const nlohmann::json& json);
+nlohmann::json unpacked(std::string_view text);
 
 nlohmann::json to_json(const Error& error);
 /// Throws the Error that `json` holds, if it holds one.

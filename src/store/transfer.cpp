@@ -12,6 +12,7 @@
 #include <ostream>
 #include <vector>
 
+#include "manifest/op.hpp"
 #include "manifest/text.hpp"
 #include "manifest/text_file.hpp"
 #include "store/custody.hpp"
@@ -36,7 +37,7 @@ std::string_view capability(std::string_view text) {
 
 bool is_selected(const Record& record, const Selection& selection) {
   return (selection.op.empty() || record.op == selection.op) &&
-         (selection.device_class.empty() || record.device_class == selection.device_class) &&
+         (selection.device_class.empty() || manifest::is_of_class(record.device_class, selection.device_class)) &&
          (!selection.record_keys || selection.record_keys->contains(record.key));
 }
 

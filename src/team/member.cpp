@@ -33,14 +33,26 @@ Descriptor new_event() {
   return made;
 }
 
+std::string why_peer_failed(const Report& report) {
+  switch (report.peer_state) {
+    case Report::timed_out: return fmt::format("it waited for rank {} longer than its time-out", report.peer_rank);
+    case Report::other_plan: return fmt::format("rank {} launched another plan than it", report.peer_rank);
+    case Report::aborted: return "it saw that a rank had ended";
+    case Report::two_launches: return "it launched two ops of the team at once";
+    default: return "its own error tells why";
+  }
+}
+
 }  // namespace
 
 Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context,
-               std::chrono::milliseconds timeout)
+               std::chrono::milliseconds timeout, manifest::TeamLink link)
     : rendezvous_(rendezvous),
       memory_(memory),
       context_(context),
       timeout_(timeout),
+      link_(link),
+      joining_timeout_(rendezvous.timeout()),
       report_(pinned_report()),
       wake_(new_event()),
       processes_(rendezvous_.processes()),
@@ -93,9 +105,9 @@ bool Member::open_nccl() try {
     return rank() == 0 ? NcclCommunicator::unique_id() : std::string();
   });
   on_all_ranks(rendezvous_, "joining NCCL's communicator", [&] {
-    const cuda::Context::Scope scope(context_);
-    const cuda::RelaxedCapture relaxed;
-    auto made = std::make_unique<NcclCommunicator>(ids.front(), rank(), world());
+    auto made = std::make_unique<NcclCommunicator>(
+        ids.front(), rank(), world(), context_,
+        NcclCommunicator::Waiting{joining_timeout_, [this] { return has_rank_ended_.load(); }});
     const std::lock_guard lock(nccl_mutex_);
     nccl_ = std::move(made);
     if (has_rank_ended_) nccl_->abort();
@@ -182,6 +194,9 @@ std::string text_of(const Report& report, int rank, std::chrono::milliseconds ti
           "{}: that rank launched another plan ({:#06x}); all ranks launch the same ops on problems of the same buckets, in the same order",
           whom, report.seen_tag);
     case Report::aborted: return fmt::format("{}: a rank has ended", whom);
+    case Report::peer_failed:
+      return fmt::format("rank {} ended a launch (epoch {}) because rank {} had failed: {}", rank,
+                         report.expected_epoch, report.rank, why_peer_failed(report));
     case Report::nccl_aborted:
       return fmt::format("rank {} ended NCCL's collectives, since a rank has ended; their outputs hold anything", rank);
     case Report::two_launches:

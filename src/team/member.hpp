@@ -23,7 +23,7 @@ class Member {
  public:
   /// `context` is current. All three outlive this. `timeout`: of a launch. Throws Error(out_of_memory) or Error(driver_failed).
   Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context,
-         std::chrono::milliseconds timeout);
+         std::chrono::milliseconds timeout, manifest::TeamLink link);
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
   ~Member();
@@ -32,6 +32,7 @@ class Member {
   [[nodiscard]] int world() const noexcept { return rendezvous_.membership().world; }
   [[nodiscard]] const std::string& name() const noexcept { return rendezvous_.membership().name; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return memory_.bytes(); }
+  [[nodiscard]] manifest::TeamLink link() const noexcept { return link_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
   [[nodiscard]] Rendezvous& rendezvous() noexcept { return rendezvous_; }
 
@@ -57,7 +58,8 @@ class Member {
   void reset();
 
   /// Collective: makes the team's NCCL communicator at the first call. Returns whether there is one, on all ranks alike: where NCCL fails on one
-  /// rank, none has it, and why_no_nccl() tells why. Precondition: all ranks have NCCL, of one version. Throws as Rendezvous does.
+  /// rank or a rank does not come to it within the team's time-out, none has it, and why_no_nccl() tells why. Precondition: all ranks have NCCL, of
+  /// one version. Throws as Rendezvous does, where a rank ended in NCCL too.
   bool open_nccl();
   /// Null before open_nccl(), and where that failed.
   [[nodiscard]] const NcclCommunicator* nccl() const noexcept { return nccl_.get(); }
@@ -75,6 +77,8 @@ class Member {
   const SymmetricMemory& memory_;
   const cuda::Context& context_;
   std::chrono::milliseconds timeout_;
+  manifest::TeamLink link_;
+  std::chrono::milliseconds joining_timeout_;  // the team's own, which Patience lengthens for the rendezvous
   std::mutex collectives_;
   std::atomic<bool> is_closed_ = false;
   Report* report_ = nullptr;           // pinned; the device reaches it by the same address

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <mutex>
 #include <string>
 
+#include "cuda/device.hpp"
 #include "cuda/nccl_api.hpp"
 
 namespace kiln::team {
@@ -15,8 +18,14 @@ class NcclCommunicator {
   /// What all ranks give their constructors, made by one of them. Throws Error(no_nccl).
   static std::string unique_id();
 
-  /// Returns once all `world` ranks have called it, for the current context's device. Throws Error(no_nccl) where NCCL is missing or fails.
-  NcclCommunicator(const std::string& id, int rank, int world);
+  /// How long a rank waits in NCCL for the others.
+  struct Waiting {
+    std::chrono::milliseconds timeout;
+    std::function<bool()> is_in_vain;  // asked again and again: no longer to wait, since a rank has ended
+  };
+  /// Returns once all `world` ranks have called it, for the context's device. Throws Error(no_nccl) where NCCL is missing or fails, and where it
+  /// waits in vain or for too long.
+  NcclCommunicator(const std::string& id, int rank, int world, const cuda::Context& context, const Waiting& waiting);
   /// Ends NCCL's kernels of this rank, and waits for no other rank.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;

@@ -22,22 +22,35 @@ struct Control {
   std::uint32_t running;   // launches that have begun and not ended
   std::array<std::uint32_t, claim_words> claimed;  // work handed out; 0 between launches
   std::uint32_t failed;  // 1 from the first failed wait on, until the team is reset: no launch pushes or waits any more
-  std::array<std::uint32_t, 44> unused;
+  std::uint32_t told;    // by a peer that failed, as the device's twin says; else 0
+  std::array<std::uint32_t, 43> unused;
   /// By sending rank: epoch (24 bits), plan tag (16 bits), rows (24 bits), from the highest bit on. Half of them for each parity of the
   /// epoch, since a rank may be an epoch ahead of one that has yet to read its flags.
   std::array<std::array<std::uint64_t, most_flags>, most_ranks> flags;
+  /// By receiving rank and chunk: its pieces that blocks of the present launch have pushed; 0 between launches.
+  std::array<std::array<std::uint32_t, most_flags / 2>, most_ranks> pushed;
 };
 static_assert(offsetof(Control, flags) == 256 && sizeof(Control) <= control_bytes);
 
 /// What a launch reports to the host, in pinned memory. 64 bytes.
 struct Report {
-  enum State : std::uint32_t { none, timed_out, other_plan, aborted, two_launches, nccl_aborted /* by the host */ };
+  enum State : std::uint32_t {
+    none,
+    timed_out,
+    other_plan,
+    aborted,
+    two_launches,
+    peer_failed,
+    nccl_aborted  // by the host
+  };
   std::uint32_t state;  // written last
   std::uint32_t abort;  // written by the host: not 0 ends every wait
-  std::int32_t rank;    // that this rank waited for
+  std::int32_t rank;    // that this rank waited for, or that has failed
   std::int32_t flag;
   std::uint32_t expected_epoch, seen_epoch, expected_tag, seen_tag;
-  std::array<std::uint32_t, 8> unused;
+  std::uint32_t peer_state;  // of peer_failed: the peer's own state,
+  std::int32_t peer_rank;    // and the rank that the peer waited for
+  std::array<std::uint32_t, 6> unused;
 };
 static_assert(sizeof(Report) == 64);
 

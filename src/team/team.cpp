@@ -7,6 +7,7 @@
 
 #include "kiln/error.hpp"
 #include "team/on_all_ranks.hpp"
+#include "team/peer_links.hpp"
 #include "team/state.hpp"
 
 namespace kiln {
@@ -44,8 +45,9 @@ State::State(const Membership& membership, const TeamOptions& options, std::opti
   });
   const cuda::Context::Scope scope(*context);
   memory.emplace(rendezvous, *context, options.bytes);
+  const manifest::TeamLink link = slowest_link(rendezvous, *context);
   on_all_ranks(rendezvous, "allocating host memory", [&] {
-    member.emplace(rendezvous, *memory, *context, options.launch_timeout.value_or(options.timeout));
+    member.emplace(rendezvous, *memory, *context, options.launch_timeout.value_or(options.timeout), link);
   });
 }
 
@@ -58,7 +60,9 @@ Team::Team(int rank, int world, const std::string& name, const TeamOptions& opti
 
 Team::Team(const TeamOptions& options) : state_(team::launched_state(options)) {}
 
-Team::~Team() = default;
+Team::~Team() {
+  if (cuda::is_forked()) static_cast<void>(state_.release());  // its driver, threads and sockets are the parent's
+}
 
 int Team::rank() const noexcept { return state_->rendezvous.membership().rank; }
 int Team::world() const noexcept { return state_->rendezvous.membership().world; }
@@ -67,10 +71,12 @@ std::int64_t Team::bytes() const noexcept { return state_->memory->bytes(); }
 std::chrono::milliseconds Team::timeout() const noexcept { return state_->rendezvous.timeout(); }
 int Team::device() const noexcept { return state_->context->info().ordinal; }
 void Team::reset() {
+  cuda::require_not_forked();
   const std::lock_guard lock(state_->member->collectives());
   state_->member->reset();
 }
 void Team::close() {
+  cuda::require_not_forked();
   const std::lock_guard lock(state_->member->collectives());
   state_->member->close();
   state_->memory->close(state_->rendezvous);

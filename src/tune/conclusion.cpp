@@ -238,7 +238,7 @@ class Conclusion {
     record.key = request_.key;
     record.op = request_.op.name;
     record.revision = request_.op.revision;
-    record.device_class = request_.device.facts.device_class();
+    record.device_class = request_.device.facts.device_class_for(request_.op);
     record.regime = manifest::to_string(request_.regime);
     record.bucket = manifest::to_string(request_.op, request_.bucket);
     const Cost& baseline = cost_of(0, lengths_.problems.size() - 1);

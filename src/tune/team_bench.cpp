@@ -18,11 +18,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string packed(const Json& json) {
-  const std::vector<std::uint8_t> bytes = Json::to_cbor(json);
-  return {bytes.begin(), bytes.end()};
-}
-
 /// Does what the message asks on this rank, and returns what each rank answers.
 std::vector<Json> answer_together(team::Member& team, TrialService& service, const Json& message) {
   Json own;
@@ -37,8 +32,8 @@ std::vector<Json> answer_together(team::Member& team, TrialService& service, con
     own = process::to_json(Error(ErrorKind::io, error.what()));
   }
   std::vector<Json> answers;
-  for (const std::string& each : team::gather_texts(team.rendezvous(), packed(own)))
-    answers.push_back(Json::from_cbor(each));
+  for (const std::string& each : team::gather_texts(team.rendezvous(), process::packed(own)))
+    answers.push_back(process::unpacked(each));
   return answers;
 }
 
@@ -114,7 +109,7 @@ class TeamBench final : public Bench {
 
   /// Returns each rank's answer. Throws the error of the first rank that has one.
   std::vector<Json> ask(const Json& message) {
-    team::broadcast_text(team_.rendezvous(), team_.rank(), packed(message));
+    team::broadcast_text(team_.rendezvous(), team_.rank(), process::packed(message));
     std::vector<Json> answers = answer_together(team_, service_, message);
     for (const Json& each : answers) process::rethrow(each);
     return answers;
@@ -133,14 +128,14 @@ std::unique_ptr<Bench> team_bench(const BenchSettings& settings, Cubins& cubins)
 }
 
 void end_team_trials(team::Member& team) {
-  team::broadcast_text(team.rendezvous(), team.rank(), packed({{"end", true}}));
+  team::broadcast_text(team.rendezvous(), team.rank(), process::packed({{"end", true}}));
 }
 
 void serve_team_trials(team::Member& team, int tuning, const cuda::Context& context) {
   const team::Patience patience(team.rendezvous());
   TrialService service(team, context.info().ordinal);
   for (;;) {
-    const Json message = Json::from_cbor(team::broadcast_text(team.rendezvous(), tuning, {}));
+    const Json message = process::unpacked(team::broadcast_text(team.rendezvous(), tuning, {}));
     if (message.contains("end")) return;
     answer_together(team, service, message);
   }

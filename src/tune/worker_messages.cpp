@@ -13,6 +13,8 @@ using Json = nlohmann::json;
 
 Json to_json(const store::CubinRow& row) {
   return {{"key", process::to_json(std::span<const std::byte>(row.key))},
+          {"op", row.op},
+          {"source_digest", row.source_digest},
           {"label", row.label},
           {"arch", row.arch},
           {"compiler", row.compiler},
@@ -25,6 +27,8 @@ store::CubinRow cubin_from_json(const Json& json) {
   store::CubinRow row;
   const auto key = process::bytes_from_json(json.at("key"));
   std::copy_n(key.begin(), std::min(key.size(), row.key.size()), row.key.begin());
+  row.op = json.at("op");
+  row.source_digest = json.at("source_digest");
   row.label = json.at("label");
   row.arch = json.at("arch");
   row.compiler = json.at("compiler");

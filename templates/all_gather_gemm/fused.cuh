@@ -5,7 +5,7 @@
 #include "common/team/gemm_block.cuh"
 
 /// grid: blocks that run at once, a multiple of the cluster; block, cluster and dynamic shared memory as its manifest says. The maps of rows and
-/// of y have the ranks outermost, that of x has one. `finished` is [chunks], 0 before and after.
+/// of y have the ranks outermost, that of x has one.
 template <typename T, int World, int tile_m, int tile_n, int stages, int cluster_m, int cluster_n, bool swap,
           bool pingpong>
 __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layout::nt, tile_m, tile_n, stages,
@@ -16,9 +16,8 @@ __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layo
                           const __grid_constant__ kiln::tensor_map second_half_map,
                           const __grid_constant__ kiln::tensor_map w_map,
                           const __grid_constant__ kiln::tensor_map y_map, const T* x, T* gathered, T* y,
-                          unsigned* finished, kiln::axis_length rows, long long n, long long k, long long rank_stride,
-                          int most_rows, int chunk_rows, int piece_bytes, int band,
-                          const __grid_constant__ kiln::team::Peers pushed,
+                          kiln::axis_length rows, long long n, long long k, long long rank_stride, int most_rows,
+                          int chunk_rows, int piece_bytes, int band, const __grid_constant__ kiln::team::Peers pushed,
                           const __grid_constant__ kiln::team::Team team) {
   using namespace kiln::gemm;
   using Plain = Ending<T, Activation::none, Residual::none, Scaling::none, Accumulate::no>;
@@ -26,7 +25,7 @@ __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layo
   const int row_words = static_cast<int>(k * static_cast<long long>(sizeof(T)) / 16);
   const kiln::team::RowExchange exchange = {reinterpret_cast<const unsigned char*>(x),
                                             reinterpret_cast<unsigned char*>(gathered), rank_stride * row_words * 16,
-                                            finished, piece_bytes};
+                                            piece_bytes};
   const auto store = [&](const WgmmaSums<Tiles>& sums, const WgmmaWork& work, int first, WgmmaStaging& staging,
                          bool failed) {
     const AlignedEpilogue<Plain> ending = {y + work.plane * rank_stride * n,

@@ -1,8 +1,7 @@
-// The product after the rows of all ranks were gathered, by mma.sync, a tile of y a block: common/gemm/mma_tile.cuh says how.
+// The product after the rows of all ranks were gathered, by mma.sync, a tile of y a block.
 #pragma once
 
-#include "common/gemm/epilogue.cuh"
-#include "common/gemm/mma_tile.cuh"
+#include "common/team/gemm_mma.cuh"
 #include "gather.cuh"
 
 /// grid (tiles of most_rows rows * tiles of n, ranks), block (warps * 32), dynamic shared memory as push_mma.toml says.
@@ -10,28 +9,14 @@ template <typename T, int tile_m, int tile_n, int tile_k, int warps, int stages>
 __global__ void __launch_bounds__(warps * 32, 1)
     all_gather_gemm_mma(const T* gathered, const T* parts, const T* w, T* y, const int* counts, kiln::axis_length rows,
                         long long n, long long k, long long rank_stride, int rank, int most_rows, int band) {
-  using namespace kiln::gemm;
-  using Plain = Ending<T, Activation::none, Residual::none, Scaling::none, Accumulate::no>;
-  using Tiles = Tiling<Layout::nt, tile_m, tile_n, tile_k, warps, stages>;
-  extern __shared__ __align__(128) char ring[];
-  kiln::wait_for_predecessor();
-  kiln::launch_dependents();
-
-  const int plane = static_cast<int>(blockIdx.y);
   const int most = static_cast<int>(min(rank_stride, static_cast<long long>(most_rows)));
-  const int m = kiln::team::PartRows{counts, rank, rows.read(), most}.of(plane);
-  const int tiles_m = (m + tile_m - 1) / tile_m, tiles_n = static_cast<int>((n + tile_n - 1) / tile_n);
-  if (static_cast<int>(blockIdx.x) >= tiles_m * tiles_n) return;
-  const TileIndex tile = tile_in_bands(static_cast<int>(blockIdx.x), tiles_m, tiles_n, band);
-  const long long first_row = static_cast<long long>(tile.m) * tile_m,
-                  first_column = static_cast<long long>(tile.n) * tile_n;
-  const T* const x =
-      gathered != nullptr ? gathered + plane * rank_stride * k : parts + static_cast<long long>(plane) * most_rows * k;
-  Accumulators<Tiles> sums = {};
-  multiply_tile<T, Tiles>(sums, ring, {x, w, k, k, m, n}, first_row, first_column, 0, static_cast<int>(k),
-                          static_cast<int>((k + tile_k - 1) / tile_k));
-  store_tile<Tiles>(sums, ring,
-                    AlignedEpilogue<Plain>{y + plane * rank_stride * n, nullptr, nullptr, nullptr, nullptr, nullptr, n,
-                                           0, 0, 0, 1.0f, m, n},
-                    first_row, first_column);
+  kiln::team::multiply_part_tile<T, tile_m, tile_n, tile_k, warps, stages>(
+      [&] {
+        return kiln::team::PartRows{counts, rank, rows.read(), most};
+      },
+      [&](int plane) {
+        return gathered != nullptr ? gathered + plane * rank_stride * k
+                                   : parts + static_cast<long long>(plane) * most_rows * k;
+      },
+      w, [&](int plane) { return y + plane * rank_stride * n; }, n, k, band);
 }

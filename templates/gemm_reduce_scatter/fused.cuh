@@ -7,17 +7,17 @@
 #include "common/team/gemm_scatter.cuh"
 
 /// grid: blocks that run at once; block and dynamic shared memory as its manifest says. The maps of x and y have the ranks outermost, of which y
-/// has one. `finished` is [ranks][256], 0 before and after. `counts`: the rows of each rank; null where all have as many as this one.
+/// has one. `counts`: the rows of each rank; null where all have as many as this one.
 template <typename T, int World, int tile_m, int tile_n, int stages>
 __global__ void __launch_bounds__(
     kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layout::nt, tile_m, tile_n, stages, 1, 1, 1, false, false, true>::threads,
-    1) gemm_reduce_scatter_fused(const __grid_constant__ kiln::tensor_map x_map,
-                                 const __grid_constant__ kiln::tensor_map w_map,
-                                 const __grid_constant__ kiln::tensor_map y_map, T* y, const int* counts,
-                                 unsigned* finished, kiln::axis_length length, long long n, long long k,
-                                 long long part_stride, int most_rows, int chunk_rows, int band,
-                                 const __grid_constant__ kiln::team::Peers pushed,
-                                 const __grid_constant__ kiln::team::Team team) {
+    1)
+    gemm_reduce_scatter_fused(const __grid_constant__ kiln::tensor_map x_map,
+                              const __grid_constant__ kiln::tensor_map w_map,
+                              const __grid_constant__ kiln::tensor_map y_map, T* y, const int* counts,
+                              kiln::axis_length length, long long n, long long k, long long part_stride, int most_rows,
+                              int chunk_rows, int band, const __grid_constant__ kiln::team::Peers pushed,
+                              const __grid_constant__ kiln::team::Team team) {
   using namespace kiln;
   using namespace kiln::gemm;
   using Plain = Ending<T, Activation::none, Residual::none, Scaling::none, Accumulate::no>;
@@ -43,8 +43,7 @@ __global__ void __launch_bounds__(
   const team::Arrivals<World> arrivals(epoch, team, arrived, chunk_rows);
   const int tiles_n = static_cast<int>((n + tile_n - 1) / tile_n);
   const team::ScatteredTiles<T, Tiles, World> parts = {
-      team, pushed,   epoch,      arrivals, arrived,
-      rows, finished, chunk_rows, tiles_n,  (most_rows + tile_m - 1) / tile_m * tiles_n};
+      team, pushed, epoch, arrivals, arrived, rows, chunk_rows, tiles_n, (most_rows + tile_m - 1) / tile_m * tiles_n};
   WgmmaWork work = {};
   if (schedule.first() < schedule.count()) work = schedule.at(schedule.first());
   const int x_box = Tiles::X::rows_of_box(most_rows);
@@ -61,7 +60,7 @@ __global__ void __launch_bounds__(
       gemm::produce(&x_map, &w_map, ring, schedule, work, 0, x_box, parts);
       named_barrier_sync(done_barrier, done_threads);
       mbarrier_wait(&arrived->counted);  // each launch hears from all
-      if (elect_one()) epoch.end_by_one();
+      if (elect_one()) epoch.end_by_one(*static_cast<volatile int*>(&arrived->failed) != 0);
     } else if (warp == 1) {
       if (blockIdx.x == 0 && arrived->failed == 0 && elect_one()) {
         for (int step = 1; step < World; ++step) {

@@ -8,7 +8,7 @@
 
 namespace kiln {
 
-__global__ __launch_bounds__(32) void team_barrier(const team::Team team) {
+__global__ __launch_bounds__(32) void team_barrier(const __grid_constant__ team::Team team) {
   __shared__ team::Epoch::storage shared;
   team::Epoch epoch(team, shared);
   const int thread = static_cast<int>(threadIdx.x);

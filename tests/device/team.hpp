@@ -39,6 +39,7 @@ class Team {
   }
 
   std::uint64_t timeout_ns = no_timeout;
+  std::function<std::uint64_t(int)> timeout_of = {};                  // by rank, in place of timeout_ns
   std::function<unsigned(int)> tag_of = [](int) { return 0x1234u; };  // by rank
 
   [[nodiscard]] int world() const { return static_cast<int>(memories_.size()); }
@@ -49,7 +50,7 @@ class Team {
     for (int i = 0; i < world(); ++i) made.control[i] = &control(i);
     made.report = &report(rank);
     made.half_bytes = static_cast<unsigned long long>(half_bytes_);
-    made.timeout_ns = timeout_ns;
+    made.timeout_ns = timeout_of ? timeout_of(rank) : timeout_ns;
     made.rank = rank;
     made.world = world();
     made.tag = tag_of(rank);
@@ -80,11 +81,29 @@ class Team {
     emulator::launch_together(grids);
   }
 
+  /// Whether the rank reports that it waited for `awaited` and ended so, or that a peer did.
+  bool reports(int rank, kiln::team::Report::State state, int awaited) {
+    const kiln::team::Report& own = report(rank);
+    if (own.state == kiln::team::Report::peer_failed)
+      return own.rank != rank && own.peer_state == state && (own.peer_rank == awaited || own.peer_rank == rank);
+    return own.state == state && own.rank == awaited;
+  }
+
   /// Whether the rank's words are as between launches.
   bool idle(int rank, unsigned epoch) {
     const kiln::team::Control& words = control(rank);
+    const auto is_zero = [](unsigned each) { return each == 0; };
+    const unsigned* pushed = words.pushed[0];
     return words.epoch == epoch && words.finished == 0 && words.running == 0 &&
-           std::all_of(std::begin(words.claimed), std::end(words.claimed), [](unsigned each) { return each == 0; });
+           std::all_of(std::begin(words.claimed), std::end(words.claimed), is_zero) &&
+           std::all_of(pushed, pushed + sizeof words.pushed / sizeof *pushed, is_zero);
+  }
+  /// As kiln::Team::reset.
+  void reset() {
+    for (Memory& each : memories_) {
+      std::memset(each.bytes.get(), 0, control_bytes);
+      each.report = {};
+    }
   }
 
  private:

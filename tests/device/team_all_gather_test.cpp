@@ -135,9 +135,8 @@ TEST_CASE("an all-gather without a rank ends in time, tells which, and gives NaN
     gather.run({.blocks = 4, .seed = seed, .absent = 1});
     for (const int rank : {0, 2}) {
       const Report& report = gather.team.report(rank);
-      CHECK(report.state == Report::timed_out);
-      CHECK(report.rank == 1);
-      CHECK(report.flag == 0);
+      CHECK(gather.team.reports(rank, Report::timed_out, 1));
+      if (report.state == Report::timed_out) CHECK(report.flag == 0);
       CHECK(report.expected_epoch == 1);
       CHECK(report.seen_epoch == 0);
       CHECK(report.expected_tag == gather.team.tag_of(rank));
@@ -148,26 +147,43 @@ TEST_CASE("an all-gather without a rank ends in time, tells which, and gives NaN
   }
 }
 
-TEST_CASE("a rank that has failed takes part no more, and a late rank hears from it no more") {
-  Gather gather({8, 4, 7}, 3);
-  gather.clear_outputs();
-  gather.team.timeout_ns = 100'000;
-  gather.run({.blocks = 4, .seed = 1, .absent = 1});
-  for (gather.first_launch = 1; gather.first_launch < 3; ++gather.first_launch) gather.run({.blocks = 4, .seed = 2});
-  for (const int rank : {0, 2}) {
-    for (const int launch : {1, 2}) {
-      for (int of = 0; of < 3; ++of) CHECK(gather.nothing_came(launch, rank, of));
+TEST_CASE("a rank that has failed takes part no more, and its peers end at once, told by it") {
+  for (const std::uint32_t seed : test::seeds) {
+    Gather gather({8, 4, 7}, 3);
+    gather.clear_outputs();
+    gather.team.timeout_ns = 100'000;
+    gather.run({.blocks = 4, .seed = seed, .absent = 1});
+    gather.team.timeout_ns = test::Team::no_timeout;  // a late rank does not wait
+    for (gather.first_launch = 1; gather.first_launch < 3; ++gather.first_launch) gather.run({.blocks = 4, .seed = 2});
+    for (int rank = 0; rank < 3; ++rank) {
+      for (const int launch : {1, 2}) {
+        for (int of = 0; of < 3; ++of) CHECK(gather.nothing_came(launch, rank, of));
+      }
+      CHECK(gather.team.idle(rank, rank == 1 ? 2 : 3));
     }
-    CHECK(gather.team.idle(rank, 3));
+    const Report& late = gather.team.report(1);
+    CHECK(late.state == Report::peer_failed);
+    CHECK((late.rank == 0 || late.rank == 2));
+    CHECK(late.peer_state == Report::timed_out);
+    CHECK(late.peer_rank == 1);
+    CHECK(late.expected_epoch == 1);
+    for (const int rank : {0, 2}) CHECK((gather.team.report(rank).state != Report::none));
   }
-  for (const int of : {0, 2}) CHECK(gather.came(1, 1, of, 0));  // what they pushed before they failed
-  CHECK(gather.came(2, 1, 1));
-  CHECK(gather.nothing_came(2, 1, 0));
-  CHECK(gather.nothing_came(2, 1, 2));
-  CHECK(gather.team.report(1).state == Report::timed_out);
-  CHECK(gather.team.report(1).expected_epoch == 2);
-  CHECK(gather.team.report(1).seen_epoch == 0);  // of the flags for even epochs
-  CHECK(gather.team.idle(1, 2));
+}
+
+TEST_CASE("a rank that waits ends when a peer fails, long before its own time-out") {
+  for (const std::uint32_t seed : test::seeds) {
+    Gather gather({8, 4, 7}, 1);
+    gather.clear_outputs();
+    gather.team.timeout_of = [](int rank) { return rank == 2 ? std::uint64_t{100'000} : test::Team::no_timeout; };
+    gather.run({.blocks = 4, .seed = seed, .absent = 1});
+    CHECK(gather.team.report(2).state == Report::timed_out);
+    CHECK(gather.team.report(0).state == Report::peer_failed);
+    CHECK(gather.team.report(0).rank == 2);
+    CHECK(gather.team.report(0).peer_rank == 1);
+    CHECK(gather.nothing_came(0, 0, 1));
+    CHECK(gather.team.idle(0, 1));
+  }
 }
 
 TEST_CASE("the host ends an all-gather that waits") {
@@ -177,8 +193,7 @@ TEST_CASE("the host ends an all-gather that waits") {
     for (const int rank : {0, 2}) gather.team.report(rank).abort = 1;
     gather.run({.blocks = 4, .seed = seed, .absent = 1});
     for (const int rank : {0, 2}) {
-      CHECK(gather.team.report(rank).state == Report::aborted);
-      CHECK(gather.team.report(rank).rank == 1);
+      CHECK(gather.team.reports(rank, Report::aborted, 1));
       CHECK(gather.nothing_came(0, rank, 1));
       CHECK(gather.team.idle(rank, 1));
     }
@@ -193,10 +208,10 @@ TEST_CASE("ranks that run different plans find out") {
     gather.run({.blocks = 4, .seed = seed});
     for (const int rank : {0, 1}) {
       const Report& report = gather.team.report(rank);
-      CHECK(report.state == Report::other_plan);
+      CHECK(gather.team.reports(rank, Report::other_plan, 1 - rank));
       CHECK(report.rank == 1 - rank);
       CHECK(report.expected_tag == 100u + static_cast<unsigned>(rank));
-      CHECK(report.seen_tag == 101u - static_cast<unsigned>(rank));
+      if (report.state == Report::other_plan) CHECK(report.seen_tag == 101u - static_cast<unsigned>(rank));
       CHECK(gather.nothing_came(0, rank, 1 - rank));
       CHECK(gather.team.idle(rank, 1));
     }

@@ -19,6 +19,7 @@ struct TeamPass {
   emulator::Launch launch;
   std::function<void(int, int)> kernel;
   unsigned resident = 0;  // clusters; 0: all
+  int at_once = 1;        // grids of each rank that run at once, where one is right
 };
 
 /// `launches` of each rank but `absent`, each of these passes one after another. A launch begins with NaN in the half of the team's memory
@@ -37,8 +38,9 @@ inline void run_passes(Team& team, const std::vector<TeamPass>& passes, int laun
           std::memset(team.workspace().of[rank] + (team.control(rank).epoch & 1) * half, 0xff, half);
         };
         int& before = last[static_cast<std::size_t>(rank)];
-        grids.push_back(
-            {pass.launch, [&pass, launch, rank] { pass.kernel(launch, rank); }, pass.resident, before, poison});
+        const emulator::Grid grid{pass.launch, [&pass, launch, rank] { pass.kernel(launch, rank); }, pass.resident,
+                                  before, poison};
+        grids.insert(grids.end(), static_cast<std::size_t>(pass.at_once), grid);
         before = static_cast<int>(grids.size()) - 1;
       }
     }

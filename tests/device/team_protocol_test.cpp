@@ -24,6 +24,7 @@ SAME_PLACE(Control, Control, finished);
 SAME_PLACE(Control, Control, running);
 SAME_PLACE(Control, Control, claimed);
 SAME_PLACE(Control, Control, failed);
+SAME_PLACE(Control, Control, told);
 SAME_PLACE(Control, Control, flags);
 SAME_PLACE(Report, Report, state);
 SAME_PLACE(Report, Report, abort);
@@ -33,6 +34,8 @@ SAME_PLACE(Report, Report, expected_epoch);
 SAME_PLACE(Report, Report, seen_epoch);
 SAME_PLACE(Report, Report, expected_tag);
 SAME_PLACE(Report, Report, seen_tag);
+SAME_PLACE(Report, Report, peer_state);
+SAME_PLACE(Report, Report, peer_rank);
 SAME_PLACE(Team, TeamArgument, control);
 SAME_PLACE(Team, TeamArgument, report);
 SAME_PLACE(Team, TeamArgument, half_bytes);
@@ -53,6 +56,7 @@ TEST_CASE("the host and the device count a team's ranks, flags and states alike"
   CHECK(static_cast<int>(device::Report::other_plan) == static_cast<int>(on_host::Report::other_plan));
   CHECK(static_cast<int>(device::Report::aborted) == static_cast<int>(on_host::Report::aborted));
   CHECK(static_cast<int>(device::Report::two_launches) == static_cast<int>(on_host::Report::two_launches));
+  CHECK(static_cast<int>(device::Report::peer_failed) == static_cast<int>(on_host::Report::peer_failed));
 }
 
 }  // namespace

@@ -217,3 +217,39 @@ TEST_CASE("the death of a rank ends NCCL's launches of the others, and the next 
   CHECK(ranks.outcome(0) == "right right by nccl, told");
   CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(20));
 }
+
+TEST_CASE("a rank that dies while it joins NCCL's communicator ends the plan of the others at once") {
+  Ranks ranks;
+  ranks.begin_all(3, [](const team::Membership& of) {
+    setenv("FAKE_NCCL_DIES", "1", 1);
+    const Rank rank(of, milliseconds(60'000));
+    const Gather one(rank, rows, rows, "alike");
+    const Error ended = error_of([&] { one.launch(rank); });
+    return fmt::format("{}: {}", to_string(ended.kind()), ended.what());
+  });
+  const auto begun = std::chrono::steady_clock::now();
+  for (const std::size_t rank : {0U, 2U}) {
+    const std::string said = ranks.outcome(rank);
+    CHECK_MESSAGE(said.starts_with("io: "), said);
+    CHECK_MESSAGE(holds(said, "rank 1"), said);
+    CHECK_MESSAGE(holds(said, "has ended or left the team"), said);
+  }
+  CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(20));
+}
+
+TEST_CASE("a rank that does not come to NCCL's communicator within the time-out leaves all without NCCL") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    setenv("FAKE_NCCL_HANGS", "1", 1);
+    const Rank rank(of, milliseconds(2000));
+    const Gather one(rank, rows, rows, "alike");
+    const std::string said = served(rank, one, 2);
+    const std::vector<std::string> warnings = rank.engine->warnings();
+    return said + "; " + (warnings.empty() ? "" : warnings.front());
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const std::string said = ranks.outcome(rank);
+    CHECK_MESSAGE(said.starts_with("right right by push; "), said);
+    CHECK_MESSAGE(holds(said, "not all ranks came to ncclCommInitRank within 2000 ms"), said);
+  }
+}

@@ -171,6 +171,35 @@ TEST_CASE("a launch whose peer comes too late ends with NaN and an error, and a 
   CHECK(ranks.outcome(1) == "late right");
 }
 
+TEST_CASE("a rank that comes late ends at once, and names the rank that has failed and why") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    const Rank rank(of, milliseconds(of.rank == 0 ? 2000 : 60'000));
+    const Gather one(rank, 100, 100);
+    one.set(1);
+    one.launch(rank);
+    rank.machine.synchronize();
+    if (of.rank == 1) std::this_thread::sleep_for(milliseconds(2500));
+    const auto begun = std::chrono::steady_clock::now();
+    one.launch(rank);
+    rank.machine.synchronize();
+    const bool was_long = std::chrono::steady_clock::now() - begun > milliseconds(20'000);
+    const Error failed = error_of([&] { one.launch(rank); });
+    std::string said = one.outcome({100, 100}, 1) + (was_long ? " long after; " : "; ") + failed.what();
+    rank.team->reset();
+    one.set(7);
+    one.launch(rank);
+    rank.machine.synchronize();
+    return said + " " + one.outcome({100, 100}, 7);
+  });
+  const std::string first = ranks.outcome(0), late = ranks.outcome(1);
+  CHECK_MESSAGE(first.starts_with("NaN; "), first);
+  CHECK_MESSAGE(holds(first, "rank 0 waited for rank 1"), first);
+  CHECK_MESSAGE(late.starts_with("NaN; "), late);
+  CHECK_MESSAGE(holds(late, "because rank 0 had failed: it waited for rank 1 longer than its time-out"), late);
+  for (const std::string& each : {first, late}) CHECK_MESSAGE(each.ends_with(" right"), each);
+}
+
 TEST_CASE("the death of a rank ends the launches of the others long before the time-out") {
   Ranks ranks;
   ranks.begin_all(2, [](const team::Membership& of) {
@@ -242,6 +271,38 @@ TEST_CASE("a launch that failed on one rank fails the next plan on all of them")
   });
   CHECK(ranks.outcome(0) == "told, then right");
   CHECK(ranks.outcome(1) == "told, then right");
+}
+
+TEST_CASE("a forked child can do nothing with a team, and its parent's goes on") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    Rank rank(of);
+    const Gather one(rank, 100, 100);
+    one.set(1);
+    one.launch(rank);
+    rank.machine.synchronize();
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      const auto is_refused = [](auto work) { return holds(error_of(work).what(), "was forked from"); };
+      const bool all = is_refused([&] { one.launch(rank); }) && is_refused([&] { rank.team->reset(); }) &&
+                       is_refused([&] { rank.team->close(); });
+      rank.engine.reset();
+      rank.team.reset();
+      _exit(all ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    one.set(2);
+    one.launch(rank);
+    const Gather other(rank, 10, 10);  // a bucket of its own, so that the ranks speak
+    other.set(3);
+    other.launch(rank);
+    rank.machine.synchronize();
+    return fmt::format("{}, then {} {}", status, one.outcome({100, 100}, 2), other.outcome({10, 10}, 3));
+  });
+  CHECK(ranks.outcome(0) == "0, then right right");
+  CHECK(ranks.outcome(1) == "0, then right right");
 }
 
 TEST_CASE("an engine on another device than its team's is refused, and so is a team that was closed") {

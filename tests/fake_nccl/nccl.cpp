@@ -1,9 +1,11 @@
 // A libnccl.so that needs no GPU: the functions that Kiln calls, for processes that share memory, on the fake driver's memory.
 // A communicator of fake_nccl_communicator() does not block: a collective whose ranks have not all come is in progress, and goes on in
 // ncclCommGetAsyncError. One of ncclCommInitRank() launches the fake driver's kernel "vendor_collective<all_gather>" or the like, which
-// waits for the other ranks. FAKE_NCCL_FAILS names a rank whose ncclCommInitRank fails.
+// waits for the other ranks. FAKE_NCCL_FAILS names a rank whose ncclCommInitRank fails, FAKE_NCCL_DIES one whose process ends there, and
+// FAKE_NCCL_HANGS one that never comes to the others.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -129,9 +131,17 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int world, ncclUniqueId id, int rank) {
+  const auto is_named = [rank](const char* variable) {
+    const char* named = std::getenv(variable);
+    return named != nullptr && std::atoi(named) == rank;
+  };
+  if (is_named("FAKE_NCCL_DIES")) {
+    usleep(200'000);  // the others wait by now
+    kill(getpid(), SIGKILL);
+  }
+  while (is_named("FAKE_NCCL_HANGS")) pause();
   fake_cuda::CollectiveBoard* exchange = join(id.internal, rank, world);
-  const char* failing = std::getenv("FAKE_NCCL_FAILS");
-  if (exchange == nullptr || (failing != nullptr && std::atoi(failing) == rank)) return ncclSystemError;
+  if (exchange == nullptr || is_named("FAKE_NCCL_FAILS")) return ncclSystemError;
   auto* made = new ncclComm;
   made->rank = rank;
   made->world = world;

@@ -8,6 +8,23 @@
 using namespace kiln;
 using namespace kiln::manifest;
 
+TEST_CASE("a device class may end with the link of a team, which only keys of a team's ops hold") {
+  const std::string silicon = "sm_90/mp132/l2_62914560/smem_232448/bus_6144";
+  const auto facts = DeviceFacts::from_device_class(silicon + "/nvlink");
+  REQUIRE(facts);
+  CHECK(facts->link == TeamLink::nvlink);
+  CHECK(facts->device_class() == silicon);
+  const Op alone = testing::scale_folder().parse();
+  CHECK(facts->device_class_for(alone) == silicon);
+  CHECK(DeviceFacts::from_device_class(silicon)->link == TeamLink::none);
+  for (const char* bad : {"/", "/nvlink/", "/nvlink4", "nvlink", "/none"})
+    CHECK(!DeviceFacts::from_device_class(silicon + bad));
+  CHECK(is_of_class(silicon + "/pcie", silicon));
+  CHECK(is_of_class(silicon, silicon));
+  CHECK_FALSE(is_of_class(silicon, silicon + "/pcie"));
+  CHECK_FALSE(is_of_class(silicon + "4/pcie", silicon));
+}
+
 TEST_CASE("a record key is canonical text that a person can read") {
   const Op op = testing::scale_folder().parse();
   Problem bucket;

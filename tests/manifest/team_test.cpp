@@ -89,6 +89,24 @@ TEST_CASE("an axis is the number of ranks, each of which is a bucket of its own"
   CHECK(testing::scale_folder().parse().team_axis() == -1);
 }
 
+TEST_CASE("a record of a team's op is of one kind of link, and other ops' records of all") {
+  const Op op = team_folder().parse(), alone = testing::scale_folder().parse();
+  Problem problem, other;
+  problem.axes = {512, 64, 3};
+  const Problem bucket = bucket_of(op, problem);
+  const auto key = [&](TeamLink link) {
+    DeviceFacts device = testing::h200();
+    device.link = link;
+    return record_key(op, bucket, device, Regime::cold_l2);
+  };
+  CHECK(key(TeamLink::nvlink) != key(TeamLink::pcie));
+  CHECK(key(TeamLink::pcie).find("/pcie | ") != std::string::npos);
+  DeviceFacts device = testing::h200();
+  device.link = TeamLink::nvlink;
+  CHECK(device.device_class_for(op) == testing::h200().device_class() + "/nvlink");
+  CHECK(device.device_class_for(alone) == testing::h200().device_class());
+}
+
 TEST_CASE("the rank is an i32 that grids and arguments may read") {
   const Op op = team_folder().parse();
   CHECK(op.runtime[0].team_rank);

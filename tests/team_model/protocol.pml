@@ -1,6 +1,7 @@
 /* The protocol of templates/common/team/protocol.cuh, for spin: ranks with blocks that push, raise flags, await them and end launches.
-   RANKS, BLOCKS of each, RESIDENT of them at once, LAUNCHES of each rank. FAULTS: any wait may time out. A rank that has read a flag must
-   find the data of its own epoch in its half until it has read it, and without faults every launch must end. */
+   RANKS, BLOCKS of each, RESIDENT of them at once, LAUNCHES of each rank. FAULTS: any wait may time out; with FAULTY, that of rank FAULTY
+   alone. A rank that has read a flag must find the data of its own epoch in its half until it has read it. Every launch must end, without
+   faults or with those of one rank, of which it tells the others. */
 
 #ifdef ONE_FLAG /* wrong: a flag for all epochs */
 #define FLAG(rank, epoch, from) ((rank) * 2 * RANKS + (from))
@@ -14,9 +15,17 @@ byte flag[RANKS * 2 * RANKS];
 byte epoch[RANKS];            /* completed */
 byte started[RANKS], finished[RANKS], resident[RANKS], pushed[RANKS], received[RANKS];
 bool failed[RANKS];
+bool timed_out[RANKS]; /* failed by itself */
+bool told[RANKS];      /* by a peer that timed out */
+
+#ifdef FAULTY
+#define MAY_TIME_OUT(rank) ((rank) == FAULTY)
+#else
+#define MAY_TIME_OUT(rank) true
+#endif
 
 proctype block(byte me, number) {
-  byte now, item, peer;
+  byte now, item, peer, other;
   bool takes_part;
   do
   :: now == LAUNCHES -> break
@@ -25,6 +34,7 @@ proctype block(byte me, number) {
     atomic {
       epoch[me] == now && started[me] == number && resident[me] < RESIDENT;
       started[me]++; resident[me]++; now++;
+      failed[me] = failed[me] || told[me];
       takes_part = !failed[me]
     }
     do
@@ -46,19 +56,28 @@ proctype block(byte me, number) {
           assert(data[AT(me, now, peer)] == now); /* the first word that is read, and the last */
           assert(data[AT(me, now, peer)] == now)
        :: !takes_part || failed[me] -> takes_part = false
+       :: takes_part && told[me] -> failed[me] = true; takes_part = false
 #ifdef FAULTS
-       :: takes_part -> failed[me] = true; takes_part = false
+       :: takes_part && !failed[me] && MAY_TIME_OUT(me) ->
+          failed[me] = true; timed_out[me] = true; takes_part = false
 #endif
        fi
     :: atomic { received[me] == RANKS - 1 -> break }
     od;
+#ifndef SILENT /* wrong: peers wait for a rank that takes part no more */
+    if
+    :: !takes_part && timed_out[me] ->
+       for (other : 0 .. RANKS - 1) { told[other] = told[other] || other != me }
+    :: else
+    fi;
+#endif
     atomic {
       finished[me]++; resident[me]--;
       if
       :: finished[me] == BLOCKS ->
          finished[me] = 0; started[me] = 0; pushed[me] = 0; received[me] = 0;
 #ifdef FORGIVING /* wrong: a rank that failed goes on as if nothing had been */
-         failed[me] = false;
+         failed[me] = false; told[me] = false; timed_out[me] = false;
 #endif
          epoch[me]++
       :: else

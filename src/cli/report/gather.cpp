@@ -42,7 +42,7 @@ std::vector<FoundRecord> find_records(store::Layers& layers, const Filter& filte
     if (!layer.file) continue;
     for (store::Record& record : layer.file->records(filter.op)) {
       if (!filter.op.empty() && filter.op != record.op) continue;
-      if (!filter.device_class.empty() && filter.device_class != record.device_class) continue;
+      if (!filter.device_class.empty() && !manifest::is_of_class(record.device_class, filter.device_class)) continue;
       if (seen.insert(record.key).second)
         found.push_back({std::move(record), i});
       else

@@ -20,7 +20,6 @@ struct RowExchange {
   const unsigned char* x;
   unsigned char* gathered;   // may be null
   long long gathered_bytes;  // from one rank's rows there to the next's
-  unsigned* finished;        // of Pusher
   int piece_bytes;
 };
 
@@ -139,10 +138,10 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
       const int x_box = Tiles::X::rows_of_box(parts.most_rows);
       team::produce<Tiles, World>(maps, ring, schedule, team.rank, arrivals, block, x_box);
       named_barrier_sync(done_barrier, done_threads);
-      if (elect_one()) epoch.end_by_one();
+      if (elect_one()) epoch.end_by_one(*static_cast<volatile int*>(&arrived->failed) != 0);
     } else if (warp == 1) {
       if (elect_one()) {
-        const Pusher<World> pusher{team, parts, epoch, arrived, exchange.finished};
+        const Pusher<World> pusher{team, parts, epoch, arrived};
         push_and_keep(pusher, exchange, arrivals, {arrived, team.rank, rows, most},
                       {shared_address(shared) + Layout::pieces, shared_address(arrived->copied),
                        static_cast<unsigned>(exchange.piece_bytes)});

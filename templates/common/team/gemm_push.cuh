@@ -107,14 +107,15 @@ struct Pusher {
   const PushedParts& parts;
   const Epoch& epoch;
   ArrivalStorage* shared;
-  unsigned* finished;  // by chunk: its pieces that are pushed, 0 between launches
 
   /// Claimed pieces of the own part.
   __device__ __forceinline__ void push(const unsigned char* x, int rows, unsigned char* kept, PiecePlaces& places,
                                        int piece_bytes) const {
     const Pieces pieces(rows, parts.chunk_rows, parts.row_words, piece_bytes);
     const bool sends = shared->failed == 0;
-    unsigned* const claims = &team.control[team.rank]->claimed[0];
+    Control& own = *team.control[team.rank];
+    unsigned* const claims = &own.claimed[0];
+    unsigned* const pushed = own.pushed[team.rank];  // the same pieces go to all peers
     const unsigned count = static_cast<unsigned>(pieces.count());
     unsigned ahead = atomicAdd(claims, 1u);
     places.copy(
@@ -137,7 +138,7 @@ struct Pusher {
           const int chunk = piece / pieces.of_chunk;
           const unsigned last = static_cast<unsigned>(pieces.in_chunk(chunk)) - 1;
           __threadfence_system();
-          if (atomicInc(finished + chunk, last) != last || !sends) return;
+          if (atomicInc(pushed + chunk, last) != last || !sends) return;
           __threadfence_system();
 #pragma unroll 1
           for (int step = 1; step < World; ++step) epoch.send(following<World>(team.rank, step), chunk, rows);

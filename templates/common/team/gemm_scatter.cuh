@@ -77,7 +77,6 @@ struct ScatteredTiles {
   const Arrivals<World>& arrivals;
   ArrivalStorage* shared;
   PartRows rows;
-  unsigned* finished;  // [ranks][flags_per_epoch]: by chunk, warpgroups' tiles that are pushed; 0 between launches
   int chunk_rows, tiles_n, tiles_of_rank;
   mutable int pending_rank = -1, pending_chunk = 0;  // of the tile that was pushed last and is not counted yet
 
@@ -114,7 +113,8 @@ struct ScatteredTiles {
       const unsigned last =
           static_cast<unsigned>((in_chunk + Tiles::tile_m - 1) / Tiles::tile_m * tiles_n * warpgroups) - 1;
       __threadfence_system();
-      if (atomicInc(finished + pending_rank * flags_per_epoch + pending_chunk, last) == last && shared->failed != 2) {
+      if (atomicInc(&team.control[team.rank]->pushed[pending_rank][pending_chunk], last) == last &&
+          shared->failed != 2) {
         __threadfence_system();
         epoch.send(pending_rank, pending_chunk, rows_to);
       }

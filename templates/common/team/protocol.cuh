@@ -11,8 +11,10 @@
 // 3. By then that peer may still have to read flags of e - 1. So flags too are there twice, by the epoch's parity.
 // 4. Work that others wait for is claimed by counters, or done by each block before it waits. So no block waits for one that has not started.
 // 5. A wait that fails sets `failed`, for good: it ends all waits of this rank, and no later launch pushes or waits. Outputs become NaN, and
-//    each launch still ends as usual. Peers that wait for this rank time out. The host reads the Report and resets the whole team.
+//    each launch still ends as usual. The host reads the Report and resets the whole team.
 //    A rank that went on would push into halves that a late peer still reads: tests/team_model shows how.
+// 6. A block that has failed writes `told` in all peers' Controls when it ends. A peer that waits, or that begins a launch, fails by it at
+//    once: nobody waits for a rank that takes part no more.
 #pragma once
 
 namespace kiln::team {
@@ -22,28 +24,35 @@ inline constexpr int most_flags = 512;
 inline constexpr int flags_per_epoch = most_flags / 2;
 inline constexpr int claim_words = 16;
 
-/// A rank's words, at the start of its symmetric memory.
+/// A rank's words, at the start of its symmetric memory: all that must be 0 between launches, so that a reset clears what a launch left that
+/// failed or ran beside another.
 struct Control {
   unsigned epoch;                 // launches that this rank has completed, modulo 2^24
   unsigned finished;              // blocks of the present launch that have finished
   unsigned running;               // launches that have begun and not ended
   unsigned claimed[claim_words];  // work handed out
   unsigned failed;                // 1 from the first failed wait on, until the team is reset
-  unsigned unused[44];
+  /// By a peer that failed, until the team is reset: 1 << 31, its Report's state, the rank that it waited for, and itself, of 8 bits. Else 0.
+  unsigned told;
+  unsigned unused[43];
   unsigned long long
       flags[most_ranks][most_flags];  // by sending rank: epoch (24 bits), tag (16), rows (24), from the highest bit on
+  /// By receiving rank and chunk: its pieces that blocks of this launch have pushed.
+  unsigned pushed[most_ranks][flags_per_epoch];
 };
-static_assert(sizeof(Control) == 256 + 8 * most_ranks * most_flags);
+static_assert(sizeof(Control) == 256 + 8 * most_ranks * most_flags + 4 * most_ranks * flags_per_epoch);
 
 /// In the host's memory.
 struct Report {
-  enum State : unsigned { none, timed_out, other_plan, aborted, two_launches };
+  enum State : unsigned { none, timed_out, other_plan, aborted, two_launches, peer_failed };
   unsigned state;  // written last
   unsigned abort;  // written by the host: not 0 ends every wait
-  int rank;        // that was waited for
+  int rank;        // that was waited for, or has failed
   int flag;
   unsigned expected_epoch, seen_epoch, expected_tag, seen_tag;
-  unsigned unused[8];
+  unsigned peer_state;  // of peer_failed: the peer's own state,
+  int peer_rank;        // and the rank that the peer waited for
+  unsigned unused[6];
 };
 static_assert(sizeof(Report) == 64);
 

@@ -27,17 +27,21 @@ __device__ __forceinline__ unsigned long long nanoseconds() {
 
 namespace detail {
 
-/// The first to fail since the team was reset tells the host why. `seen` is the flag's, `expected` what it was compared with.
+/// The first to fail since the team was reset tells the host why. `seen` is the flag's, `expected` what it was compared with. `told` is
+/// Control::told for Report::peer_failed, else 0.
 inline __device__ __noinline__ void report_failure(Control& own, Report& to, Report::State why, int rank, int flag,
-                                                   unsigned long long seen, unsigned long long expected) {
+                                                   unsigned long long seen, unsigned long long expected,
+                                                   unsigned told) {
   if (atomicExch(&own.failed, 1u) != 0) return;
   volatile Report& words = to;
-  words.rank = rank;
+  words.rank = why == Report::peer_failed ? static_cast<int>(told & 0xff) : rank;
   words.flag = flag;
   words.expected_epoch = static_cast<unsigned>(expected >> 16);
   words.seen_epoch = static_cast<unsigned>(seen >> 40);
   words.expected_tag = static_cast<unsigned>(expected) & 0xffff;
   words.seen_tag = static_cast<unsigned>(seen >> 24) & 0xffff;
+  words.peer_state = told >> 16 & 0xff;
+  words.peer_rank = static_cast<int>(told >> 8 & 0xff);
   __threadfence_system();
   words.state = why;
 }
@@ -59,8 +63,10 @@ class Epoch {
       const bool first = (blockIdx.x | blockIdx.y | blockIdx.z) == 0;
       const unsigned running = first ? atomicAdd(&own().running, 1u) : 0;
       epoch_ = (*static_cast<const volatile unsigned*>(&own().epoch) + 1) & 0xffffff;
-      failed_ = *static_cast<const volatile unsigned*>(&own().failed) != 0;
-      if (running != 0) failed_ = fail(Report::two_launches, team.rank, 0, 0) < 0;
+      const unsigned failed = *static_cast<const volatile unsigned*>(&own().failed);
+      const unsigned told = *static_cast<const volatile unsigned*>(&own().told);  // read at once with the others
+      failed_ = failed != 0 || running != 0 || told != 0;
+      if (failed_) fail(running != 0 ? Report::two_launches : Report::peer_failed, team.rank, 0, 0, told);
       shared = {epoch_, failed_};
     }
     __syncthreads();
@@ -83,19 +89,27 @@ class Epoch {
   /// One thread waits for flag `index` of `rank`, and returns its rows, or -1 where the launch has failed. For use within await_all().
   __device__ __forceinline__ int await(int rank, int index) const {
     const unsigned long long* flag = &own().flags[rank][at(index)];
-    unsigned long long begun = 0;
+    unsigned long long begun = 0, seen;
+    Report::State why;
+    unsigned told = 0;
     for (unsigned polls = 1;; ++polls) {
-      const unsigned long long seen = load_acquire_system(flag);
+      seen = load_acquire_system(flag);
       if (seen >> 24 == expected()) return static_cast<int>(seen & 0xffffff);
-      if (seen >> 40 == epoch_ && seen != 0) return fail(Report::other_plan, rank, index, seen);
+      why = Report::other_plan;
+      if (seen >> 40 == epoch_ && seen != 0) break;
       if (polls % 32 != 0) continue;
       if (*static_cast<const volatile unsigned*>(&own().failed) != 0) return -1;
+      why = Report::peer_failed;
+      told = *static_cast<const volatile unsigned*>(&own().told);
+      if (told != 0) break;
       const unsigned long long now = nanoseconds();
       if (begun == 0) begun = now;
-      if (now - begun > team_.timeout_ns) return fail(Report::timed_out, rank, index, seen);
-      if (polls % 1024 == 0 && *static_cast<const volatile unsigned*>(&team_.report->abort) != 0)
-        return fail(Report::aborted, rank, index, seen);
+      why = Report::timed_out;
+      if (now - begun > team_.timeout_ns) break;
+      why = Report::aborted;
+      if (polls % 1024 == 0 && *static_cast<const volatile unsigned*>(&team_.report->abort) != 0) break;
     }
+    return fail(why, rank, index, seen, told);
   }
 
   /// Lets threads 0 to `waiters` - 1, which a warp holds, each carry out `wait(thread)`: it awaits flags and returns false where one failed.
@@ -111,11 +125,12 @@ class Epoch {
   /// When this block's last access of the team's memory is done: the last block to say so ends the launch.
   __device__ __forceinline__ void end() const {
     __syncthreads();
-    if (threadIdx.x == 0) end_by_one();
+    if (threadIdx.x == 0) end_by_one(failed_);
   }
 
-  /// The same by one thread, for which all others of the block are done.
-  __device__ __forceinline__ void end_by_one() const {
+  /// The same by one thread, for which all others of the block are done. `failed`: one of them failed, at whatever wait.
+  __device__ __forceinline__ void end_by_one(bool failed) const {
+    if (failed) tell_peers();
     __threadfence();
     const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
     if (atomicAdd(&own().finished, 1u) != blocks - 1) return;
@@ -133,9 +148,23 @@ class Epoch {
     return static_cast<unsigned long long>(epoch_) << 16 | team_.tag;
   }
 
-  __device__ __forceinline__ int fail(Report::State why, int rank, int index, unsigned long long seen) const {
-    detail::report_failure(own(), *team_.report, why, rank, index, seen, expected());
+  /// `told`: Control::told, for Report::peer_failed.
+  __device__ __forceinline__ int fail(Report::State why, int rank, int index, unsigned long long seen,
+                                      unsigned told = 0) const {
+    detail::report_failure(own(), *team_.report, why, rank, index, seen, expected(), told);
     return -1;
+  }
+  /// Inlined, and once in a kernel: a kernel's parameter whose address reaches a call takes registers that wgmma needs (NVRTC 13.0: C7512).
+  __device__ __forceinline__ void tell_peers() const {
+    const volatile Report& why = *team_.report;
+    const unsigned state = why.state;
+    if (state == Report::none || state == Report::peer_failed)
+      return;  // the block that reports tells, or the peer that told this rank
+    const unsigned told =
+        1u << 31 | state << 16 | static_cast<unsigned>(why.rank) << 8 | static_cast<unsigned>(team_.rank);
+    for (int peer = 0; peer < team_.world; ++peer) {
+      if (peer != team_.rank) *static_cast<volatile unsigned*>(&team_.control[peer]->told) = told;
+    }
   }
 
   const Team& team_;

@@ -86,6 +86,14 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
   });
 }
 
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  return entry(__func__, [&](Machine& machine) {
+    machine.require_device(device);
+    *uuid = {};
+    uuid->bytes[0] = static_cast<char>(machine.settings.hidden + device);
+  });
+}
+
 CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) {
   return entry(__func__, [&](Machine& machine) {
     machine.require_device(device);

@@ -13,7 +13,9 @@ bool Settings::set(std::string_view name, std::string_view value) {
                                                               {"memory", &memory},
                                                               {"overlap", &overlap},
                                                               {"footprint", &footprint},
-                                                              {"granularity", &granularity}};
+                                                              {"granularity", &granularity},
+                                                              {"pcie", &pcie},
+                                                              {"hidden", &hidden}};
   const auto found = integers.find(name);
   return found != integers.end() && parse_number(value, *found->second);
 }

@@ -19,6 +19,8 @@ struct Settings {
   std::int64_t granularity = std::int64_t{2} << 20;  // bytes, of memory that is created apart from addresses
   std::int64_t overlap = 600;  // ns that a launch saves which may begin before its predecessor ends
   double noise = 0.01;         // of a kernel's time, either way
+  std::int64_t pcie = 0;       // 1: devices reach each other by PCIe, not by NVLink
+  std::int64_t hidden = 0;     // devices of the machine before the first that the process sees
   std::int64_t footprint = 0;  // bytes; if any, a launch runs nothing, and takes their place in the caches
 
   /// "devices", "sm", ...: false for a name that there is not, or a value that is no number.

@@ -39,7 +39,9 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
     machine.require_device(source);
     machine.require_device(destination);
     require(source != destination, CUDA_ERROR_INVALID_DEVICE);
-    *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ? 0 : 1;
+    const bool has_atomics = machine.settings.pcie == 0;
+    *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
+             (attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED && has_atomics);
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <utility>
 
 #include "team/protocol.hpp"
 #include "twins/twin.hpp"
@@ -18,6 +19,7 @@ class TeamEpoch {
   TeamEpoch(const Invocation& call, const kiln::team::TeamArgument& team) : call_(call), team_(team) {
     epoch_ = (own().epoch + 1) & 0xffffffU;
     failed_ = own().failed != 0;
+    fail_if_told(0);
   }
 
   [[nodiscard]] bool failed() const noexcept { return failed_; }
@@ -44,6 +46,7 @@ class TeamEpoch {
         fail(report, Report::aborted, rank, index, seen);
       if (std::chrono::steady_clock::now() - begun > std::chrono::nanoseconds(team_.timeout_ns))
         fail(report, Report::timed_out, rank, index, seen);
+      fail_if_told(seen);
       usleep(20);
     }
     return -1;
@@ -61,17 +64,27 @@ class TeamEpoch {
   }
   [[nodiscard]] std::uint64_t expected() const { return std::uint64_t{epoch_} << 16 | team_.tag; }
 
-  void fail(Report& report, Report::State why, int rank, int index, std::uint64_t seen) {
+  void fail(Report& report, Report::State why, int rank, int index, std::uint64_t seen, std::uint32_t told = 0) {
     failed_ = true;
-    own().failed = 1;
-    if (report.state != Report::none) return;
+    if (std::exchange(own().failed, 1U) != 0) return;
     report.rank = rank;
     report.flag = index;
     report.expected_epoch = epoch_;
     report.seen_epoch = static_cast<std::uint32_t>(seen >> 40);
     report.expected_tag = team_.tag;
     report.seen_tag = static_cast<std::uint32_t>(seen >> 24) & 0xffffU;
+    report.peer_state = told >> 16 & 0xffU;
+    report.peer_rank = static_cast<std::int32_t>(told >> 8 & 0xffU);
     std::atomic_ref(report.state).store(why, std::memory_order_release);
+    if (told != 0) return;
+    const auto tells = 1U << 31 | std::uint32_t{why} << 16 | static_cast<std::uint32_t>(rank << 8 | team_.rank);
+    for (int peer = 0; peer < team_.world; ++peer)
+      if (peer != team_.rank) std::atomic_ref(control(peer).told).store(tells, std::memory_order_relaxed);
+  }
+  void fail_if_told(std::uint64_t seen) {
+    const std::uint32_t told = std::atomic_ref(own().told).load(std::memory_order_relaxed);
+    if (failed_ || told == 0) return;
+    fail(*reinterpret_cast<Report*>(team_.report), Report::peer_failed, static_cast<int>(told & 0xffU), 0, seen, told);
   }
 
   const Invocation& call_;

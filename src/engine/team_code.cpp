@@ -1,0 +1,245 @@
+#include "engine/team_code.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/state.hpp"
+#include "kiln/error.hpp"
+#include "process/message.hpp"
+#include "team/exchange.hpp"
+#include "team/on_all_ranks.hpp"
+#include "tune/worker_messages.hpp"
+
+namespace kiln::engine {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Machine code that a rank has.
+struct Offer {
+  int rank = 0;
+  std::string key, compiler;
+  std::string digest;  // of the row
+};
+
+/// What an answer needs on this rank: code by its record's compiler, which was compiled for `timed`, or by this machine's.
+struct Need {
+  std::string recorded;  // the compiler of the answer's record; empty where this machine cannot load its code
+  jit::Specialisation timed;
+  std::optional<jit::Specialisation> here;  // made where `recorded` does not serve
+  std::optional<tune::KeyedCubin> found{};
+  std::optional<int> source{};  // the rank that gives it
+  std::string key{};            // of the code that is given
+};
+
+/// By which code is known to be the offered one. The key covers what it was compiled from.
+std::string digest_of(const store::CubinRow& row) {
+  manifest::Hasher hasher;
+  hasher.field(row.key).field(row.compiler);
+  for (const std::string& name : row.lowered_names) hasher.field(name);
+  return manifest::to_hex(hasher.field(row.image).finish());
+}
+
+std::vector<Offer> offers_of(const std::vector<Json>& told) {
+  std::vector<Offer> offers;
+  for (std::size_t rank = 0; rank < told.size(); ++rank)
+    for (const Json& each : told[rank].at("offers"))
+      offers.push_back({static_cast<int>(rank), each.at(0), each.at(1), each.at(2)});
+  return offers;
+}
+
+/// What this rank has, lacks, takes and gives.
+class Sharing {
+ public:
+  Sharing(OpState& state, team::Member& team) : state_(state), team_(team), cubins_(state.engine.cubins) {}
+
+  void look(const Resolution& resolution, bool had_record) {
+    for (const Answer& each : resolution.answers) {
+      if (each.implementation->is_library()) continue;
+      try {
+        store::Counters met;
+        needs_.push_back(need_of(each, met));
+        if (had_record && !needs_.back().found) state_.engine.counters.count(reason_of(met, Miss::no_cubin));
+      } catch (const Error& error) {  // refused sources, which PlanStore::load may do without
+        if (error.kind() != ErrorKind::compile_failed) throw;
+      }
+    }
+  }
+
+  [[nodiscard]] bool has_all() const {
+    return std::ranges::all_of(needs_, [](const Need& each) { return each.found.has_value(); });
+  }
+
+  [[nodiscard]] Json offers() const {
+    Json told = Json::array();
+    for (const Need& each : needs_) {
+      if (!each.found) continue;
+      const store::CubinRow row = row_of(each);
+      told.push_back({manifest::to_hex(row.key), row.compiler, digest_of(row)});
+    }
+    return told;
+  }
+
+  /// Takes each need from the lowest rank that offers it.
+  void choose(std::vector<Offer> offers) {
+    offers_ = std::move(offers);
+    for (Need& each : needs_) {
+      if (each.found) continue;
+      const auto offer = std::ranges::find_if(offers_, [&](const Offer& of) { return serves(each, of); });
+      if (offer == offers_.end()) continue;
+      each.source = offer->rank;
+      each.key = offer->key;
+    }
+  }
+
+  /// The keys that this rank would have to compile.
+  [[nodiscard]] Json compiles() {
+    Json told = Json::array();
+    if (!cubins_.can_compile()) return told;
+    for (Need& each : needs_) {
+      if (each.found || each.source) continue;
+      each.key = manifest::to_hex(jit::cubin_key(here(each), jit::compiler_identity()));
+      told.push_back(each.key);
+    }
+    return told;
+  }
+
+  /// What no rank has comes from the lowest of those that would compile it: `compilers`, by rank.
+  void choose_compilers(const std::vector<Json>& compilers) {
+    for (Need& each : needs_) {
+      if (each.found || each.source || each.key.empty()) continue;
+      const auto lowest = std::ranges::find_if(
+          compilers, [&](const Json& keys) { return std::ranges::find(keys, Json(each.key)) != keys.end(); });
+      each.source = static_cast<int>(lowest - compilers.begin());
+    }
+  }
+
+  /// Leaves a failure to PlanStore::load, which knows what can be done without.
+  void compile_own() {
+    for (Need& each : needs_) {
+      if (each.found || each.source != team_.rank()) continue;
+      try {
+        each.found = cubins_.compile_and_keep(here(each));
+      } catch (const Error&) {
+        each.source.reset();
+      }
+    }
+  }
+
+  /// What this rank takes of each: [rank, key].
+  [[nodiscard]] Json wishes() const {
+    Json told = Json::array();
+    for (const Need& each : needs_)
+      if (!each.found && each.source) told.push_back({*each.source, each.key});
+    return told;
+  }
+
+  /// The rows that others wish of this rank.
+  [[nodiscard]] Json rows_for(const std::vector<Json>& wishes) const {
+    Json rows = Json::array();
+    for (const Need& each : needs_) {
+      if (!each.found) continue;
+      const Json wish{team_.rank(), manifest::to_hex(each.found->key)};
+      if (std::ranges::any_of(wishes, [&](const Json& of) { return std::ranges::find(of, wish) != of.end(); }))
+        rows.push_back(tune::to_json(row_of(each)));
+    }
+    return rows;
+  }
+
+  void store(const std::vector<Json>& given) {
+    std::vector<store::CubinRow> taken;
+    for (const Need& each : needs_) {
+      if (each.found || !each.source) continue;
+      for (const Json& json : given.at(static_cast<std::size_t>(*each.source))) {
+        store::CubinRow row = tune::cubin_from_json(json);
+        if (manifest::to_hex(row.key) != each.key) continue;
+        if (is_offered(*each.source, row)) {
+          taken.push_back(std::move(row));
+        } else {
+          state_.engine.warn(fmt::format("team '{}': the machine code of {} that rank {} sent is not what it offered",
+                                         team_.name(), each.timed.label, *each.source));
+        }
+      }
+    }
+    if (!taken.empty()) state_.engine.layers.put_all({}, taken, store::Existing::replace);
+  }
+
+ private:
+  [[nodiscard]] Need need_of(const Answer& answer, store::Counters& met) {
+    const auto frame =
+        manifest::make_frame(state_.op, answer.implementation, answer.at, state_.device(), answer.config);
+    Need need{
+        .recorded = {},
+        .timed = jit::specialise(state_.op, *answer.implementation, frame, jit::target_arch(state_.device().sm())),
+        .here = {}};
+    if (!answer.compiler.empty() && cubins_.accepts(answer.compiler)) {
+      need.recorded = answer.compiler;
+      need.found = cubins_.find_under(need.recorded, need.timed, &met);
+    }
+    if (!need.found) need.found = cubins_.find(here(need), &met);
+    return need;
+  }
+
+  const jit::Specialisation& here(Need& need) const {
+    if (!need.here) {
+      need.here = need.timed;
+      need.here->arch = state_.engine.arch();
+    }
+    return *need.here;
+  }
+
+  [[nodiscard]] bool serves(Need& need, const Offer& offer) const {
+    if (!cubins_.accepts(offer.compiler)) return false;
+    if (offer.compiler == need.recorded && offer.key == manifest::to_hex(jit::cubin_key(need.timed, offer.compiler)))
+      return true;
+    return offer.key == manifest::to_hex(jit::cubin_key(here(need), offer.compiler));
+  }
+
+  /// Code that its rank has just compiled was not offered.
+  [[nodiscard]] bool is_offered(int rank, const store::CubinRow& row) const {
+    const std::string key = manifest::to_hex(row.key);
+    const auto offer =
+        std::ranges::find_if(offers_, [&](const Offer& each) { return each.rank == rank && each.key == key; });
+    return offer == offers_.end() || offer->digest == digest_of(row);
+  }
+
+  static store::CubinRow row_of(const Need& need) {
+    const bool is_timed = !need.here || jit::cubin_key(need.timed, need.found->compiler) == need.found->key;
+    return tune::to_row(is_timed ? need.timed : *need.here, *need.found);
+  }
+
+  OpState& state_;
+  team::Member& team_;
+  tune::Cubins& cubins_;
+  std::vector<Need> needs_;
+  std::vector<Offer> offers_;  // the lowest rank's first
+};
+
+std::vector<Json> gather(team::Member& team, const Json& own) {
+  std::vector<Json> all;
+  for (const std::string& each : team::gather_texts(team.rendezvous(), process::packed(own)))
+    all.push_back(process::unpacked(each));
+  return all;
+}
+
+}  // namespace
+
+void share_machine_code(OpState& state, team::Member& team, const Resolution& resolution, bool had_record) {
+  Sharing sharing(state, team);
+  team::on_all_ranks(team.rendezvous(), "looking for machine code", [&] { sharing.look(resolution, had_record); });
+  const std::vector<Json> told = gather(team, {{"has_all", sharing.has_all()}, {"offers", sharing.offers()}});
+  if (std::ranges::all_of(told, [](const Json& each) { return each.at("has_all").get<bool>(); })) return;
+  team::on_all_ranks(team.rendezvous(), "choosing machine code", [&] { sharing.choose(offers_of(told)); });
+  const std::vector<Json> compiles = gather(team, sharing.compiles());
+  sharing.choose_compilers(compiles);
+  sharing.compile_own();
+  const std::vector<Json> rows = gather(team, sharing.rows_for(gather(team, sharing.wishes())));
+  team::on_all_ranks(team.rendezvous(), "storing machine code", [&] { sharing.store(rows); });
+}
+
+}  // namespace kiln::engine
