@@ -6,7 +6,6 @@
 #include <charconv>
 #include <ctime>
 #include <map>
-#include <set>
 
 #include "cli/target.hpp"
 #include "cli/units.hpp"
@@ -44,19 +43,13 @@ std::int64_t capability(const std::string& arch) {
 /// Machine code runs on its own compute capability and on later minor versions of it.
 bool runs_on(std::int64_t code, std::int64_t device) { return code / 10 == device / 10 && code <= device; }
 
-std::set<std::string> classes_of(store::File& file) {
-  std::set<std::string> classes;
-  for (const store::Record& record : file.records()) classes.insert(record.device_class);
-  return classes;
-}
-
 std::int64_t capability_of_class(const std::string& device_class) {
   const auto facts = manifest::DeviceFacts::from_device_class(device_class);
   return facts ? facts->sm() : 0;
 }
 
 Condition of_device(const std::string& device_class, store::File& file) {
-  auto others = classes_of(file);
+  std::vector<std::string> others = file.device_classes();
   if (std::erase_if(others, [&](const std::string& each) { return manifest::is_of_class(each, device_class); }) == 0 &&
       !manifest::DeviceFacts::from_device_class(device_class))
     throw Error(ErrorKind::bad_input, fmt::format("the file holds no record for the device class {}; it holds {}",

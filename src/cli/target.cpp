@@ -55,8 +55,8 @@ std::set<std::string> classes_in(const store::Layers& layers, std::int64_t sm) {
   std::set<std::string> classes;
   for (const store::Layer& layer : layers.layers()) {
     if (!layer.file) continue;
-    for (const store::Record& record : layer.file->records()) {
-      const auto facts = manifest::DeviceFacts::from_device_class(record.device_class);
+    for (const std::string& each : layer.file->device_classes()) {
+      const auto facts = manifest::DeviceFacts::from_device_class(each);
       if (facts && (sm == 0 || facts->sm() == sm)) classes.insert(facts->device_class());
     }
   }
@@ -102,10 +102,24 @@ std::optional<cuda::DeviceInfo> present_device(const Globals& globals) {
   return cuda::device_info(globals.device);
 }
 
+manifest::DeviceFacts with_link(manifest::DeviceFacts facts, const store::Layers& layers) {
+  if (facts.link != manifest::TeamLink::none) return facts;
+  const std::string own = facts.device_class();
+  for (const store::Layer& layer : layers.layers()) {
+    if (!layer.file) continue;
+    for (const std::string& each : layer.file->device_classes()) {
+      const auto found = manifest::DeviceFacts::from_device_class(each);
+      if (!found || found->link == manifest::TeamLink::none || found->device_class() != own) continue;
+      if (facts.link == manifest::TeamLink::none || found->link < facts.link) facts.link = found->link;
+    }
+  }
+  return facts;
+}
+
 Target choose_target(const Globals& globals, const TargetChoice& choice, const store::Layers& layers, bool sample) {
   const std::int64_t sm = choice.arch.empty() ? 0 : parse_arch(choice.arch);
   if (!choice.device_class.empty()) {
-    const manifest::DeviceFacts facts = parse_class(choice.device_class);
+    const manifest::DeviceFacts facts = with_link(parse_class(choice.device_class), layers);
     if (sm != 0 && facts.sm() != sm)
       throw Error(ErrorKind::bad_input, fmt::format("the architecture {} is not that of the device class {}",
                                                     choice.arch, choice.device_class));
@@ -113,7 +127,8 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
   }
   if (sm == 0) {
     if (const auto device = present_device(globals)) {
-      Target target = make_target(device->facts, choice, fmt::format("device {}, {}", device->ordinal, device->name));
+      Target target = make_target(with_link(device->facts, layers), choice,
+                                  fmt::format("device {}, {}", device->ordinal, device->name));
       target.present = true;
       return target;
     }
@@ -127,7 +142,8 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
                             fmt::join(choices, ", ")));
   }
   if (classes.size() == 1)
-    return make_target(parse_class(*classes.begin()), choice, "the one device class that the files hold");
+    return make_target(with_link(parse_class(*classes.begin()), layers), choice,
+                       "the one device class that the files hold");
   const manifest::DeviceFacts h200 = parse_class(h200_device_class);
   if (sample && (sm == 0 || sm == h200.sm()))
     return make_target(h200, choice, "an H200, assumed: no GPU is present and none was named");

@@ -21,8 +21,12 @@ struct Target {
   bool present = false;  // the driver reports it
 };
 
+/// The facts with a link between the ranks of a team, for its ops: where they have none, the fastest of those that the files' records of this
+/// device class are for.
+manifest::DeviceFacts with_link(manifest::DeviceFacts facts, const store::Layers& layers);
+
 /// Chooses the named class; else, unless an architecture was named, the present GPU; else the only class (of that architecture) in the
-/// files; else, with `sample`, the H200. Throws Error(bad_input) when the choice is ambiguous or does not parse, and Error(no_device)
+/// files; else, with `sample`, the H200. Its facts are with_link(). Throws Error(bad_input) when the choice is ambiguous or does not parse, and Error(no_device)
 /// when there is none.
 Target choose_target(const Globals& globals, const TargetChoice& choice, const store::Layers& layers, bool sample);
 

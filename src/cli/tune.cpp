@@ -8,6 +8,7 @@
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/ranks.hpp"
+#include "cli/target.hpp"
 #include "cli/tuning.hpp"
 #include "cli/units.hpp"
 #include "cli/workload.hpp"
@@ -122,7 +123,8 @@ Wanted find_wanted(const Globals& globals, const TuneSettings& settings, const m
   const auto asked = settings.words.empty() ? std::vector<OpBucket>() : buckets_named(*named, settings.words, world);
   if (!settings.stale) return {asked, {}};
   const auto searched = named == nullptr ? ops.all() : std::span<const manifest::Op>(named, 1);
-  Wanted wanted{{}, engine::find_stale(searched, device, options_of(globals, settings).regime, layers)};
+  Wanted wanted{{},
+                engine::find_stale(searched, with_link(device, layers), options_of(globals, settings).regime, layers)};
   for (const engine::Staleness::Bucket& stale : wanted.staleness.stale)
     if (settings.words.empty() || std::ranges::find(asked, stale.bucket, &OpBucket::bucket) != asked.end())
       wanted.buckets.push_back({stale.op, stale.bucket});

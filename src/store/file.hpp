@@ -102,6 +102,8 @@ class File {
   [[nodiscard]] std::vector<CubinRow> cubins();
   /// Returns the distinct compilers of the cubins. A machine without NVRTC forms cubin keys with each of them.
   [[nodiscard]] virtual std::vector<std::string> compilers() = 0;
+  /// Returns the distinct device classes of the records.
+  [[nodiscard]] virtual std::vector<std::string> device_classes() = 0;
 
   /// Both run one transaction. A record and its candidates replace those of the same key; a stored cubin is kept.
   void put(const Record& record, const CubinRow* cubin);

@@ -187,6 +187,13 @@ std::vector<Record> list_records_after(Connection& connection, std::string_view 
   return records;
 }
 
+std::vector<std::string> list_device_classes(Connection& connection) {
+  std::vector<std::string> classes;
+  Query query = connection.query("SELECT DISTINCT device_class FROM record ORDER BY device_class");
+  while (query.step()) classes.emplace_back(query.text(0));
+  return classes;
+}
+
 void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit) {
   Query query = connection.query(record_sql().list_all);
   while (query.step())

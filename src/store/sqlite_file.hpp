@@ -78,6 +78,9 @@ class SqliteFile final : public File {
   std::vector<std::string> compilers() override {
     return read<std::vector<std::string>>([](Session& s, Flaws&) { return list_compilers(s.connection); });
   }
+  std::vector<std::string> device_classes() override {
+    return read<std::vector<std::string>>([](Session& s, Flaws&) { return list_device_classes(s.connection); });
+  }
   std::vector<HistogramRow> histogram() override {
     return read<std::vector<HistogramRow>>(
         [](Session& s, Flaws& flaws) { return list_histogram(s.connection, flaws); });

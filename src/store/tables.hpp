@@ -27,6 +27,8 @@ bool remove_record(Connection& connection, std::string_view key);
 std::vector<Record> list_records_after(Connection& connection, std::string_view after, std::int64_t limit,
                                        Flaws& flaws);
 
+/// Returns the distinct device classes, sorted. Digests are not checked.
+std::vector<std::string> list_device_classes(Connection& connection);
 /// Calls `visit` with the row id and each valid record, in the order of their keys.
 void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit);
 

@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(
       copy_segments<Tiles, World>(shared, works, copies, {nullptr, nullptr, batch, rows, rows}, heads,
                                   heads / key_heads, &team.control[team.rank]->claimed[1], section);
       named_barrier_sync(done_barrier, done_threads);
-      if (elect_one()) epoch.end_by_one();
+      if (elect_one()) epoch.end_by_one(*static_cast<const volatile int*>(&its->arrivals.failed) != 0);
     } else if (warp == 1) {
       if (elect_one()) arrivals.template count<1>();
       __syncwarp();

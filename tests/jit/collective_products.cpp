@@ -186,7 +186,8 @@ TEST_CASE("a product with NCCL is refused where its workspace is too small for t
     nccl.workspaces.front().bytes = manifest::Expression::constant(rows * n * 2 - 2);
     const auto frame = manifest::make_frame(op, &nccl, problem_of(op, 1), context.info().facts, nccl.default_config);
     const Cubin cubin = compile(specialise(op, nccl, frame, default_arch(context.info().facts.sm())));
-    const team::NcclCommunicator communicator(team::NcclCommunicator::unique_id(), 0, 1);
+    const team::NcclCommunicator communicator(team::NcclCommunicator::unique_id(), 0, 1, context,
+                                              {kiln::test::ample, [] { return false; }});
     team::TeamBinding binding;
     binding.world = 1;
     binding.nccl = &communicator;

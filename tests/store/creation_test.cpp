@@ -21,6 +21,7 @@ TEST_CASE("a file that is made at its first write is empty until then, and is no
     CHECK(!file->find_cubin(digest_named("key")));
     CHECK(file->records().empty());
     CHECK(file->compilers().empty());
+    CHECK(file->device_classes().empty());
     CHECK(file->stats().file_bytes == 0);
     CHECK(file->counters().read_failures == 0);
     file->flush_usage();

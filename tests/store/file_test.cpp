@@ -86,6 +86,7 @@ TEST_CASE("records are listed newest first, and by op") {
   for (int at = 0; at < 3; ++at) {
     auto record = sample_record("key" + std::to_string(at));
     record.op = at == 1 ? "softmax" : "rms_norm";
+    record.device_class = at == 1 ? "sm_80" : "sm_90";
     record.provenance.unix_seconds = 100 + at;
     file->put(record, nullptr);
   }
@@ -96,6 +97,7 @@ TEST_CASE("records are listed newest first, and by op") {
   CHECK(file->records("softmax").size() == 1);
   CHECK(file->records("rms_norm", true).front().candidates.size() == 2);
   CHECK(file->records("gemm").empty());
+  CHECK(file->device_classes() == std::vector<std::string>{"sm_80", "sm_90"});
 }
 
 TEST_CASE("what could not be believed when read is refused when written, and nothing of that call is stored") {
