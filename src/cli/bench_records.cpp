@@ -87,7 +87,10 @@ std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const
       const Regime regime =
           listed.value.regime == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
       const auto bucket = manifest::parse_bucket(op, listed.value.bucket);
-      if (!bucket || manifest::record_key(op, *bucket, device, regime) != listed.value.key ||
+      manifest::DeviceFacts of_record = device;
+      if (const auto recorded = manifest::DeviceFacts::from_device_class(listed.value.device_class))
+        of_record.link = recorded->link;
+      if (!bucket || manifest::record_key(op, *bucket, of_record, regime) != listed.value.key ||
           !seen.insert(listed.value.key).second)
         continue;
       if (op.team_axis() >= 0) {

@@ -60,7 +60,7 @@ class Sharing {
 
   void look(const Resolution& resolution, bool had_record) {
     for (const Answer& each : resolution.answers) {
-      if (each.implementation->is_library()) continue;
+      if (!each.implementation->has_kernels()) continue;
       try {
         store::Counters met;
         needs_.push_back(need_of(each, met));

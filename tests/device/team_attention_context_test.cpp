@@ -256,8 +256,7 @@ void check_absence(Launch launch, int unharmed = -1) {
     } else {
       CHECK(of.is_spoilt(rank));
     }
-    CHECK(of.team.report(rank).state == Report::timed_out);
-    CHECK(of.team.report(rank).rank == 1);
+    CHECK(of.team.reports(rank, Report::timed_out, 1));
     CHECK(of.team.idle(rank, 1));
     of.fill_results(rank);
   }

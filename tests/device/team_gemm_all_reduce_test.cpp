@@ -257,8 +257,7 @@ TEST_CASE("gemm_all_reduce gives NaN where a product did not come, and tells who
         numbers += std::isnan(of.at(rank).y.value(row, column)) ? 0 : 1;
     CHECK(numbers == 0);
     CHECK(of.at(rank).y.margins_untouched());
-    CHECK(of.team.report(rank).state == Report::timed_out);
-    CHECK(of.team.report(rank).rank == 2);
+    CHECK(of.team.reports(rank, Report::timed_out, 2));
     CHECK(of.team.idle(rank, 1));
   }
 }

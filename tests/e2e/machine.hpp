@@ -41,19 +41,19 @@ inline std::int64_t query(const std::string& question) {
   return driver_function<std::int64_t(const char*)>("fake_cuda_query")(question.c_str());
 }
 
-/// Device 0's primary context, current on this thread, and a stream; no faults and no memory of this test's when it is gone.
+/// A device's primary context, current on this thread, and a stream; no faults and no memory of this test's when it is gone.
 class Machine {
  public:
-  Machine() {
+  explicit Machine(int device = 0) : device_(device) {
     REQUIRE(driver_call<unsigned>("cuInit", 0U) == 0);
-    REQUIRE(driver_call<CUctx_st**, int>("cuDevicePrimaryCtxRetain", &context_, 0) == 0);
+    REQUIRE(driver_call<CUctx_st**, int>("cuDevicePrimaryCtxRetain", &context_, device) == 0);
     REQUIRE(driver_call<CUctx_st*>("cuCtxPushCurrent_v2", context_) == 0);
     REQUIRE(driver_call<kiln::Stream*, unsigned>("cuStreamCreate", &stream_, 1U) == 0);
   }
   ~Machine() {
     control("heal; memory 150323855360");
     driver_call<CUctx_st**>("cuCtxPopCurrent_v2", nullptr);
-    driver_call<int>("cuDevicePrimaryCtxRelease_v2", 0);
+    driver_call<int>("cuDevicePrimaryCtxRelease_v2", device_);
   }
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
@@ -63,6 +63,7 @@ class Machine {
   void synchronize() const { REQUIRE(driver_call<kiln::Stream>("cuStreamSynchronize", stream_) == 0); }
 
  private:
+  int device_;
   CUctx_st* context_ = nullptr;
   kiln::Stream stream_ = nullptr;
 };

@@ -55,7 +55,10 @@ Launched launch(const TemporaryFolder& folder, const std::string& words) {
 void check_served(const fs::path& file) {
   Ranks ranks;
   ranks.begin_all(2, [&](const team::Membership& of) {
+    REQUIRE(e2e::driver_call<unsigned>("cuInit", 0U) == 0);
+    e2e::control("devices 2");  // linked as the command's were
     Options options;
+    options.device = of.rank;
     options.overlay = fs::path();
     options.on_miss = MissPolicy::error;
     options.bases = {file};

@@ -21,7 +21,8 @@ inline constexpr std::int64_t cols = 64, team_bytes = std::int64_t{4} << 20;
 /// One rank: its machine, its team and an engine with a file of its own.
 struct Rank {
   explicit Rank(const team::Membership& of, std::chrono::milliseconds timeout = ample, Options chosen = {})
-      : team(std::make_shared<Team>(of.rank, of.world, of.name, TeamOptions{0, team_bytes, timeout})) {
+      : machine(chosen.device),
+        team(std::make_shared<Team>(of.rank, of.world, of.name, TeamOptions{chosen.device, team_bytes, timeout})) {
     if (!chosen.overlay) chosen.overlay = folder / "overlay.kiln";
     chosen.team = team;
     chosen.compile_workers = 1;
