@@ -24,6 +24,27 @@ RanksEnd end_of(int count, const Act& act, milliseconds grace = milliseconds(200
   return ranks.wait();
 }
 
+/// What one rank waits for until another has come so far.
+class Gate {
+ public:
+  Gate() { REQUIRE(pipe(ends_) == 0); }
+  ~Gate() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  void open() const { static_cast<void>(!write(ends_[1], "", 1)); }
+  void pass() const {
+    char byte = 0;
+    if (read(ends_[0], &byte, 1) != 1) _exit(99);
+  }
+
+ private:
+  int ends_[2];
+};
+
 /// Whether every process that holds the other end has ended.
 bool is_closed_within(int end, milliseconds time) {
   pollfd waiting{end, POLLIN, 0};
@@ -56,10 +77,12 @@ TEST_CASE("a rank that a signal ends is named, and the others end after the grac
 }
 
 TEST_CASE("a signal to the parent goes to rank 0 alone, which decides how all end") {
+  const Gate is_blocked;
   const RanksEnd end = end_of(
       2,
-      [](int rank) {
+      [&](int rank) {
         if (rank == 1) {
+          is_blocked.pass();
           kill(getppid(), SIGTERM);
           std::this_thread::sleep_for(milliseconds(300));
           return;
@@ -68,6 +91,7 @@ TEST_CASE("a signal to the parent goes to rank 0 alone, which decides how all en
         sigemptyset(&all);
         sigaddset(&all, SIGTERM);
         sigprocmask(SIG_BLOCK, &all, nullptr);
+        is_blocked.open();
         int signal = 0;
         sigwait(&all, &signal);
         _exit(signal == SIGTERM ? 42 : 1);
@@ -81,8 +105,11 @@ TEST_CASE("a signal to the parent goes to rank 0 alone, which decides how all en
 TEST_CASE("a second signal ends ranks that go on, and no rank outlives the parent") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
-  const RanksEnd end = end_of(2, [](int rank) {
+  const Gate is_deaf;
+  const RanksEnd end = end_of(2, [&](int rank) {
     signal(SIGINT, SIG_IGN);
+    if (rank == 0) is_deaf.open();
+    if (rank == 1) is_deaf.pass();
     if (rank == 1)
       for (int i = 0; i < 2; ++i, std::this_thread::sleep_for(milliseconds(200))) kill(getppid(), SIGINT);
     for (;;) pause();
