@@ -50,7 +50,9 @@ std::string signing_note(const Globals& globals) {
 }
 
 std::string class_option(const Target& target) {
-  return fmt::format(" --arch {} --device-class {}", target.arch, class_word(target.facts.device_class()));
+  const bool has_link = target.facts.link != manifest::TeamLink::none;
+  return fmt::format(" --arch {} --device-class {}{}{}", target.arch, class_word(target.facts.device_class()),
+                     has_link ? "/" : "", manifest::to_string(target.facts.link));
 }
 
 /// A command without -o tunes into the overlay, which must then be a file.

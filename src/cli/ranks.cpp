@@ -199,6 +199,20 @@ void leave_out_other_teams(const Globals& globals, std::vector<OpBucket>& bucket
                                : ""));
 }
 
+namespace {
+
+/// Each process of a launcher would begin ranks of its own. A batch script of Slurm may: it is one process, whatever its variables say.
+void require_no_launcher() {
+  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"})
+    if (const auto world = team::process_variable(name); world && *world != "1")
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("--ranks begins ranks, and {} is {}: a launcher has begun this one of several; leave "
+                              "--ranks out, or unset the variable",
+                              name, *world));
+}
+
+}  // namespace
+
 int on_ranks(const Globals& globals, int asked, const RankWork& work) {
   if (globals.device != 0)
     throw Error(ErrorKind::bad_input,
@@ -207,6 +221,7 @@ int on_ranks(const Globals& globals, int asked, const RankWork& work) {
     const team::LaunchedRank launched = team::launched_rank();
     return take_part_as(globals, {launched.membership.rank, launched.membership.world, {}, true}, work);
   }
+  require_no_launcher();
   const std::string name = unique_team_name();
   process::Ranks ranks(asked);
   return ranks.rank() ? as_fork(globals, {*ranks.rank(), asked, name, false}, work) : wait_for(globals, ranks);

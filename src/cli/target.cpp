@@ -81,8 +81,10 @@ Target make_target(const manifest::DeviceFacts& facts, const TargetChoice& choic
 
 std::string device_class_named(const std::string& word) {
   const auto same = [](char a, char b) { return a == (b >= 'a' && b <= 'z' ? static_cast<char>(b - 'a' + 'A') : b); };
+  const std::size_t end = std::min(word.find('/'), word.size());  // a link may follow
   for (const NamedClass& each : named_classes)
-    if (std::ranges::equal(each.name, word, same)) return std::string(each.device_class);
+    if (std::ranges::equal(each.name, std::string_view(word).substr(0, end), same))
+      return std::string(each.device_class) + word.substr(end);
   return word;
 }
 

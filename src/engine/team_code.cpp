@@ -125,7 +125,7 @@ class Sharing {
       if (each.found || each.source != team_.rank()) continue;
       try {
         each.found = cubins_.compile_and_keep(here(each));
-      } catch (const Error&) {
+      } catch (const std::exception&) {
         each.source.reset();
       }
     }

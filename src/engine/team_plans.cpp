@@ -220,7 +220,10 @@ Agreement agree(OpState& state, team::Member& team, const Problem& problem, bool
     record = team::broadcast_text(team.rendezvous(), source, record);
     team::on_all_ranks(team.rendezvous(), "storing the team's record", [&] {
       const store::Record told = store::record_from_json(record);
-      if (team.rank() != source) state.engine.layers.put_all({&told, 1}, {}, store::Existing::replace);
+      resolution = resolve_for_all(state, problem, with_nccl);
+      // Ranks may share an overlay. What is told lacks the candidates that the record there has.
+      if (resolution.is_hit() && store::to_json(resolution.record->value) == record) return;
+      state.engine.layers.put_all({&told, 1}, {}, store::Existing::replace);
       resolution = resolve_for_all(state, problem, with_nccl);
     });
   }

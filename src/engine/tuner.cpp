@@ -272,6 +272,7 @@ TunerState::TunerState(const Options& options, std::span<const int> ordinals) {
     refuse(fmt::format("the team '{}' has this rank on device {}, which is not among the Tuner's; add it",
                        options.team->name(), options.team->device()));
   if (classes() > 1) refuse("the devices are of several classes, and a team's Tuner is for one; make a Tuner for each");
+  first_of_class.front() = of_team();  // whose facts have the link, which is in keys of the team's ops
 }
 
 TunerState::TunerState(std::shared_ptr<State> engine) { add(std::move(engine), true); }

@@ -75,6 +75,25 @@ TEST_CASE("a record serves teams of its own kind of link alone, and is shown wit
   }
 }
 
+TEST_CASE("ranks that share an overlay leave the candidates of their tune in it") {
+  const e2e::TemporaryFolder folder;
+  const auto overlay = folder / "shared.kiln";
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& of) {
+    Options options;
+    options.overlay = overlay;
+    const Rank rank(of, ample, options);
+    const Gather one(rank, 100, 100);
+    one.set(1);
+    one.launch(rank);
+    rank.machine.synchronize();
+    return one.outcome({100, 100}, 1);
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank) CHECK(ranks.outcome(rank) == "right");
+  const std::string shown = e2e::expect(0, "kiln cache show all_gather@ --file " + overlay.string());
+  CHECK_MESSAGE(holds(shown, "the fastest at the upper edge first"), shown);
+}
+
 TEST_CASE("machine code that no rank has is compiled by one of them") {
   const Shipped shipped(2);
   Ranks ranks;

@@ -113,6 +113,10 @@ TEST_CASE("a workload of both sorts of ops is one command and one file") {
   const std::string said = expect(0, two_gpus + "kiln prewarm " + workload + " --ranks 2 -o " + file + at);
   CHECK_MESSAGE(contains(said, "2, 2 with a record"), said);
   check_served(file);
+  const std::string turned =
+      expect(0, two_gpus + "kiln prewarm " + workload + " --ranks 2 --devices 1,0 -o " +
+                    (folder / "turned.kiln").string() + e2e::globals(folder, "turned_overlay.kiln"));
+  CHECK_MESSAGE(contains(turned, "2, 2 with a record"), turned);
   std::ofstream(folder / "scale.trace") << "scale rows=64 cols=128 dtype=f32\n";
   expect(0, "kiln replay " + (folder / "scale.trace").string() + " --policy error --base " + file +
                 e2e::globals(folder, "none.kiln"));
@@ -122,6 +126,8 @@ TEST_CASE("a workload of both sorts of ops is one command and one file") {
   const std::string explained = expect(0, "kiln explain " + gather + alone);
   CHECK_MESSAGE(contains(explained, "base " + file + " has it: no compile"), explained);
   CHECK_FALSE(contains(explained, "next:"));
+  CHECK(contains(expect(0, "kiln explain " + gather + alone + " --device-class h200/nvlink"), "/nvlink | "));
+  CHECK(contains(expect(0, "kiln explain " + gather + alone + " --device-class H200/pcie"), "/pcie | "));
   const std::string missing = expect(0, "kiln explain all_gather rows=1000 cols=64 world=2 dtype=f32" + alone);
   CHECK_MESSAGE(contains(missing, "next: kiln tune all_gather rows=1000 cols=64 world=2 dtype=f32 --ranks 2"), missing);
   CHECK_MESSAGE(contains(missing, "on 2 GPUs of class"), missing);
@@ -150,6 +156,8 @@ TEST_CASE("without ranks, with other ranks than asked for, or with too few GPUs,
   CHECK(contains(expect(2, "kiln tune " + one_bucket + " --ranks 2 --device 1" + at), "leave it out"));
   const std::string few = expect(2, two_gpus + "kiln tune " + one_bucket + " --ranks 3" + at);
   CHECK(few == "kiln: --ranks is 3, and this process sees 2 GPUs; give as many ranks as GPUs, or fewer\n");
+  const std::string launched = expect(2, "export WORLD_SIZE=2; kiln tune " + one_bucket + " --ranks 2" + at);
+  CHECK_MESSAGE(contains(launched, "WORLD_SIZE is 2: a launcher has begun this one of several"), launched);
   CHECK_FALSE(fs::exists(folder / "overlay.kiln"));
 }
 
