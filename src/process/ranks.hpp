@@ -1,7 +1,7 @@
 // The ranks of a command, as forks of it: begun together, ended together.
 #pragma once
 
-#include <signal.h>
+#include <csignal>
 #include <sys/types.h>
 
 #include <chrono>
