@@ -1,8 +1,8 @@
 // The ranks of a command, as forks of it: begun together, ended together.
 #pragma once
 
-#include <csignal>
 #include <sys/types.h>
+#include <csignal>
 
 #include <chrono>
 #include <optional>
