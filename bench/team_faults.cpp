@@ -10,8 +10,6 @@
 // `longest_ms`: from the begin of the launch, or from the kill, to the error. Exit 1 where a fault was not told.
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +29,7 @@
 #include "cuda/device.hpp"
 #include "device_values.hpp"
 #include "kiln/kiln.hpp"
+#include "ranks.hpp"
 #include "team/state.hpp"
 
 namespace {
@@ -250,23 +249,10 @@ void killed(const Settings& settings, int index, const std::string& name, Tally&
 /// Runs `body` in a process for each rank. Returns once all have ended.
 template <class Body>
 void in_ranks(int world, const Body& body) {
-  const std::string name = kiln::unique_team_name();
-  std::vector<pid_t> ranks;
-  for (int rank = 0; rank < world; ++rank) {
-    const pid_t process = fork();
-    if (process == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      try {
-        body(rank, name);
-        _exit(0);
-      } catch (const std::exception& error) {
-        std::fputs(fmt::format("rank {}: {}\n", rank, error.what()).c_str(), stderr);
-      }
-      _exit(1);
-    }
-    ranks.push_back(process);
-  }
-  for (const pid_t each : ranks) waitpid(each, nullptr, 0);
+  bench::run_ranks(world, [&](int rank, const std::string& name) {
+    body(rank, name);
+    return 0;
+  });
 }
 
 void print(const std::string& line) {
