@@ -1,5 +1,4 @@
 // Multiplies rows while they arrive: this rank's own first, then those of its peers chunk by chunk. common/team/gemm_block.cuh says how.
-// No op names it until it has run on devices: its manifest is tests/device/withheld/all_gather_gemm_fused.toml.
 #pragma once
 
 #include "common/team/gemm_block.cuh"

@@ -3,7 +3,6 @@
 // The first blocks begin by pushing this rank's keys and values, chunk by chunk, to the ranks that see them. Then all blocks take tiles of
 // queries, as common/attention/forward_wgmma.cuh says. A tile goes through this rank's own keys first. The thread that copies waits for each
 // chunk of the peers'. Nobody waits for a block of its own rank, so no two of them need to run at once.
-// No op names it until it has run on devices: its manifest is tests/device/withheld/attention_context_fused_wgmma.toml.
 #pragma once
 
 #include "common/attention/forward_wgmma.cuh"

@@ -1,6 +1,5 @@
 // Multiplies and scatters in one kernel: tiles for other ranks first, each pushed when it is finished, then this rank's own, to which those
 // of the others are added. common/team/gemm_scatter.cuh says how. Blocks wait for tiles of all blocks of the peers, so all must run at once.
-// No op names it until it has run on devices: its manifest is tests/device/withheld/gemm_reduce_scatter_fused.toml.
 #pragma once
 
 #include "common/team/gemm_block.cuh"
@@ -23,7 +22,7 @@ __global__ void __launch_bounds__(
   using Plain = Ending<T, Activation::none, Residual::none, Scaling::none, Accumulate::no>;
   using Tiles = WgmmaTiling<T, T, Layout::nt, tile_m, tile_n, stages, 1, 1, 1, false, false, true>;
   using Shared = team::GatherLayout<Tiles>;
-  constexpr int done_barrier = 6, done_threads = 32 + Tiles::consumers * warpgroup;
+  constexpr int done_barrier = 6, done_threads = 64 + Tiles::consumers * warpgroup;
   char* const shared = dynamic_shared();
   const Ring<Tiles> ring{shared_address(shared), shared_address(shared) + Shared::barriers};
   auto* const arrived = reinterpret_cast<team::ArrivalStorage*>(shared + Shared::arrivals);
@@ -68,6 +67,8 @@ __global__ void __launch_bounds__(
           epoch.send(peer, team::rows_flag, rows.of(peer));
         }
       }
+      __syncwarp();
+      named_barrier_arrive(done_barrier, done_threads);
     } else if (warp == 2) {
       if (elect_one()) arrivals.template count<1>();
     }

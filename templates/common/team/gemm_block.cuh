@@ -149,7 +149,8 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
       __syncwarp();
       named_barrier_arrive(done_barrier, done_threads);
     } else if (warp == 2) {
-      if (block == 0 && elect_one()) arrivals.template count<Tiles::cluster>();
+      if (World > 1 && block == 0 && elect_one())  // else nobody waits, and another block may have ended
+        arrivals.template count<Tiles::cluster>();
     }
     return;
   }
