@@ -9,19 +9,19 @@ constexpr unsigned mapped = 2;  // CU_MEMHOSTALLOC_DEVICEMAP, which cuda.h has a
 
 }  // namespace
 
-Gate::Gate() {
+void Gate::allocate() {
   const Driver& driver = Driver::get();
   if (driver.cuStreamWaitValue32_v2 == nullptr) return;
   void* memory = nullptr;
   check(driver.cuMemHostAlloc(&memory, sizeof *word_, mapped), "allocating host memory");
-  word_ = static_cast<volatile std::uint32_t*>(memory);
-  *word_ = turn_;
+  word_ = static_cast<std::uint32_t*>(memory);
+  open();
 }
 
 Gate::~Gate() {
   if (word_ == nullptr) return;
   open();
-  Driver::find()->cuMemFreeHost(const_cast<std::uint32_t*>(word_));
+  Driver::find()->cuMemFreeHost(word_);
 }
 
 void Gate::close(CUstream stream) {
@@ -35,7 +35,26 @@ void Gate::close(CUstream stream) {
 }
 
 void Gate::open() noexcept {
-  if (word_ != nullptr) *word_ = turn_;
+  if (word_ != nullptr) std::atomic_ref<std::uint32_t>(*word_).store(turn_.load());
+}
+
+Gate::Watch::Watch(Gate& gate) {
+  thread_ = std::thread([this, &gate] {
+    std::unique_lock lock(mutex_);
+    if (ended_.wait_for(lock, gate.longest_, [this] { return has_ended_; })) return;
+    has_opened_ = true;
+    gate.open();
+  });
+}
+
+bool Gate::Watch::end() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    has_ended_ = true;
+  }
+  ended_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  return !has_opened_;
 }
 
 }  // namespace kiln::cuda

@@ -1,7 +1,12 @@
 // Blocks a stream until the host has enqueued all the work to be timed, so that no host time falls between two events.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
+#include <thread>
 
 #include "cuda/driver_api.hpp"
 
@@ -11,7 +16,8 @@ namespace kiln::cuda {
 /// that.
 class Gate {
  public:
-  Gate();  // throws Error(driver_failed) or Error(out_of_memory)
+  /// `longest`: that hold() keeps a stream waiting. Throws Error(driver_failed) or Error(out_of_memory).
+  explicit Gate(std::chrono::milliseconds longest = std::chrono::seconds(1)) : longest_(longest) { allocate(); }
   ~Gate();
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
@@ -19,9 +25,11 @@ class Gate {
   /// driver's queue is bounded, and never wait for the stream. Throws Error(driver_failed).
   void close(CUstream stream);
   void open() noexcept;
-  /// Calls `work` between close() and open(): what it enqueues on the stream begins once all of it is enqueued.
+  /// Calls `work` between close() and open(): what it enqueues on the stream begins once all of it is enqueued. Returns false where that took
+  /// longer than `longest`: the gate was opened then, since a driver or a library may wait for the stream where it enqueues.
   template <class Work>
-  void hold(CUstream stream, const Work& work) {
+  bool hold(CUstream stream, const Work& work) {
+    Watch watch(*this);
     close(stream);
     try {
       work();
@@ -30,11 +38,32 @@ class Gate {
       throw;
     }
     open();
+    return watch.end();
   }
 
  private:
-  volatile std::uint32_t* word_ = nullptr;
-  std::uint32_t turn_ = 0;
+  /// A thread that opens the gate when it is held for too long.
+  class Watch {
+   public:
+    explicit Watch(Gate& gate);
+    ~Watch() { end(); }
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+    /// Whether it did not.
+    bool end() noexcept;
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable ended_;
+    bool has_ended_ = false, has_opened_ = false;
+    std::thread thread_;
+  };
+
+  void allocate();
+
+  const std::chrono::milliseconds longest_;
+  std::uint32_t* word_ = nullptr;
+  std::atomic<std::uint32_t> turn_ = 0;
 };
 
 }  // namespace kiln::cuda

@@ -45,7 +45,8 @@ class Stopwatch {
   /// Enqueues `work` before each run that sample() times, between the flush and the run.
   void before_each(Launch work) { before_each_ = std::move(work); }
   /// Returns `rounds` samples of each launch in nanoseconds. Launches take turns, forwards in one round and backwards in the next, so that a
-  /// drifting clock affects all alike. The stream is blocked while the host enqueues. Throws Error(driver_failed).
+  /// drifting clock affects all alike. The stream is blocked while the host enqueues, unless a launch waits for it there. Throws
+  /// Error(driver_failed).
   std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream);
   /// Samples chains of equal launches, without events or flushes between them, as in a decode step. A sample is a chain's time over its number
   /// of launches. It shows the overlap of one launch's tail with the next one's head.

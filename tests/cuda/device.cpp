@@ -3,12 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "cuda/gate.hpp"
 #include "kiln/error.hpp"
 
 using namespace kiln;
@@ -122,4 +125,19 @@ TEST_CASE("a stream is known to capture while it does" * doctest::skip(no_device
   cuda::check(driver.cuStreamEndCapture(stream.handle(), &graph), "ending a capture");
   CHECK_FALSE(cuda::is_capturing(stream.handle()));
   driver.cuGraphDestroy(graph);
+}
+
+TEST_CASE("a gate opens by itself where what is enqueued behind it waits" * doctest::skip(no_device)) {
+  const cuda::Context context(0);
+  const cuda::Context::Scope scope(context);
+  const cuda::Stream stream;
+  cuda::Gate gate(std::chrono::milliseconds(20));
+  CHECK(gate.hold(stream.handle(), [] {}));
+  CHECK_FALSE(gate.hold(stream.handle(), [&] {
+    // As a driver does whose queue is full.
+    stream.synchronize();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }));
+  CHECK(gate.hold(stream.handle(), [] {}));
+  stream.synchronize();
 }
