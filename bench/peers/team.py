@@ -3,7 +3,8 @@
     python3 bench/peers/team.py [--world 2] [--seconds S] [--check] < bench/problems/team.txt
 
 nccl is torch.distributed's collective, then or after torch.mm, which calls cuBLAS. fused is torch.ops.symm_mem's fused_all_gather_matmul and
-fused_matmul_reduce_scatter. all_to_all is a permutation, NCCL's exchange and a permutation. One process a GPU. Before each run L2 is flushed and
+fused_matmul_reduce_scatter. all_to_all is a permutation, NCCL's exchange and a permutation. attention_context is NCCL's gather of keys and values,
+then torch's scaled_dot_product_attention by cuDNN or FlashAttention. One process a GPU. Before each run L2 is flushed and
 the devices meet in an all-reduce of one element. One JSON object a problem and peer: ns and p95_ns of the maxima over the ranks, host_us and
 wall_us from an idle device, as bench_team gives them. Each result is compared with one in float32 on a sample of its elements.
 """
@@ -16,6 +17,8 @@ import time
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right
 
 from common import emit, parse
 
@@ -117,6 +120,44 @@ class Case:
 
         self.wanted = sum(x.float() @ w.float().T for x, w in zip(all_x, all_w))
         self.peers = {"nccl": nccl}
+
+    def attention_context(self, values, dtype):
+        """The keys of all ranks, or with a causal mask those up to this rank's own, for this rank's queries. A sequence a batch."""
+        rows, heads, key_heads = values["rows"], values["heads"], values["key_heads"]
+        all_k = self.parts(rows, key_heads, values["head_dim"], dtype=dtype)
+        all_v = [drawn(200 + rank, rows, key_heads, values["value_dim"], dtype=dtype) for rank in range(self.world)]
+        q = drawn(300 + self.rank, rows, heads, values["head_dim"], dtype=dtype)
+        gathered = [torch.empty(self.world * rows, *part[0].shape[1:], device="cuda", dtype=dtype) for part in (all_k, all_v)]
+        causal = values.get("mask") == "causal"
+        seen = (self.rank + 1) * rows if causal else self.world * rows
+        bias = causal_lower_right(rows, seen) if causal else None
+
+        def attend(q, k, v):
+            heads_first = [tensor.transpose(0, 1)[None] for tensor in (q, k[:seen], v[:seen])]
+            out = torch.nn.functional.scaled_dot_product_attention(*heads_first, attn_mask=bias, enable_gqa=heads != key_heads)
+            return out[0].transpose(0, 1)
+
+        def nccl(backends):
+            for into, parts in zip(gathered, (all_k, all_v)):
+                dist.all_gather_into_tensor(into, parts[self.rank])
+            with sdpa_kernel(backends):
+                return attend(q, *gathered)
+
+        self.wanted = attend_in_float(q, torch.cat(all_k)[:seen], torch.cat(all_v)[:seen], seen - rows if causal else seen)
+        self.peers = {"nccl + flash": lambda: nccl([SDPBackend.FLASH_ATTENTION])}
+        if not causal:  # torch gives cuDNN no mask of a lower right corner
+            self.peers["nccl + cudnn"] = lambda: nccl([SDPBackend.CUDNN_ATTENTION])
+
+
+def attend_in_float(q, k, v, shown):
+    """Row i sees the keys up to shown + i."""
+    out = torch.empty(q.shape[0], q.shape[1], v.shape[2], device="cuda")
+    hidden = torch.arange(k.shape[0], device="cuda")[None] > shown + torch.arange(q.shape[0], device="cuda")[:, None]
+    for head in range(q.shape[1]):
+        of = head // (q.shape[1] // k.shape[1])
+        scores = q[:, head].float() @ k[:, of].float().T / q.shape[2] ** 0.5
+        out[:, head] = torch.softmax(scores.masked_fill_(hidden, float("-inf")), dim=1) @ v[:, of].float()
+    return out
 
 
 def is_right(got, wanted):
