@@ -285,9 +285,9 @@ int tune_here(const Globals& globals, const PrewarmSettings& settings) {
 }
 
 int tune_on_ranks(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops, int world) {
-  const auto find = [&](const Globals& own) {
+  const auto find = [&](const Globals& own, const manifest::DeviceFacts& device) {
     store::Layers layers = open_layers(own);
-    auto buckets = chosen_buckets(own, settings, ops, cuda::device_info(0).facts, layers, world);
+    auto buckets = chosen_buckets(own, settings, ops, device, layers, world);
     leave_out_other_teams(own, buckets, world);
     return buckets;
   };

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <optional>
 #include <string>
 
@@ -41,12 +40,11 @@ void discard_output() {
   close(nowhere);
 }
 
-std::shared_ptr<Team> meet(const Place& place, std::int64_t bytes) {
+std::unique_ptr<team::State> meet(const Place& place) {
   TeamOptions options;
-  options.bytes = std::max(options.bytes, bytes);
-  if (place.is_launched) return std::make_shared<Team>(options);
+  if (place.is_launched) return team::launched_state(options);
   options.device = place.rank;
-  return std::make_shared<Team>(place.rank, place.world, place.name, options);
+  return std::make_unique<team::State>(team::Membership{place.rank, place.world, place.name}, options, std::nullopt);
 }
 
 /// The part of another rank than 0 in its tune.
@@ -67,7 +65,7 @@ std::vector<int> gather_statuses(team::Rendezvous& rendezvous, int own) {
   return all;
 }
 
-/// What all ranks do: find the buckets, meet, tune, and agree on the exit status.
+/// What all ranks do: meet, find the buckets, share the memory that these need, tune, and agree on the exit status.
 class Part {
  public:
   Part(const Globals& globals, Place place, const RankWork& work)
@@ -75,13 +73,7 @@ class Part {
 
   int run() {
     if (place_.rank > 0) discard_output();
-    find();
-    try {
-      team_ = meet(place_, bytes_);
-    } catch (const Error&) {
-      if (failure_) std::rethrow_exception(failure_);
-      throw;
-    }
+    met_ = meet(place_);
     try {
       status_ = act();
     } catch (const Error& error) {
@@ -92,18 +84,15 @@ class Part {
   }
 
  private:
-  /// A failure waits until the ranks have met, so that all hear of it.
-  void find() try {
-    buckets_ = work_.find(globals_);
-    bytes_ = engine::team_bytes_for(buckets_, cuda::device_info(0).facts);
-  } catch (...) {
-    failure_ = std::current_exception();
+  void find() {
+    const team::Patience patience(rendezvous());
+    team::on_all_ranks(rendezvous(), "finding what to tune", [&] { buckets_ = work_.find(globals_, met_->facts()); });
   }
 
   int act() {
-    team::on_all_ranks(team::state_of(*team_).rendezvous, "finding what to tune", [&] {
-      if (failure_) std::rethrow_exception(failure_);
-    });
+    find();
+    met_->share_memory(std::max(TeamOptions{}.bytes, engine::team_bytes_for(buckets_, met_->facts())));
+    team_ = team::team_of(std::move(met_));
     Options options = work_.options;
     options.team = team_;
     options.device = team_->device();
@@ -116,7 +105,7 @@ class Part {
   int agreed_status() {
     std::vector<int> all;
     try {
-      all = gather_statuses(team::state_of(*team_).rendezvous, status_);
+      all = gather_statuses(rendezvous(), status_);
     } catch (const Error&) {
       if (error_) throw *error_;
       throw;
@@ -126,12 +115,13 @@ class Part {
     return failed == all.end() ? exit_good : *failed;
   }
 
+  [[nodiscard]] team::Rendezvous& rendezvous() { return team_ ? team::state_of(*team_).rendezvous : met_->rendezvous; }
+
   Globals globals_;
   Place place_;
   const RankWork& work_;
   std::vector<OpBucket> buckets_;
-  std::int64_t bytes_ = 0;  // of the team's memory
-  std::exception_ptr failure_;
+  std::unique_ptr<team::State> met_;  // null once there is a team
   std::shared_ptr<Team> team_;
   int status_ = exit_good;
   std::optional<Error> error_;

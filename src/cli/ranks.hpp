@@ -29,8 +29,9 @@ void leave_out_other_teams(const Globals& globals, std::vector<OpBucket>& bucket
 struct RankWork {
   Options options;  // of rank 0, without the team; the others keep their records in memory
   Retune retune = Retune::none;
-  /// On each rank: the buckets to tune, some of them of a team. The files are as rank 0 finds them.
-  std::function<std::vector<OpBucket>(const Globals&)> find;
+  /// On each rank, once the ranks have met: the buckets to tune, some of them of a team. The files are as rank 0 finds them, and the device's
+  /// facts have the team's link.
+  std::function<std::vector<OpBucket>(const Globals&, const manifest::DeviceFacts&)> find;
   /// On rank 0: tunes them by a Tuner with these options, prints, and returns the exit status. The others take part in its one tune meanwhile.
   std::function<int(const Options&, std::span<const OpBucket>)> lead;
 };

@@ -155,9 +155,9 @@ int tune_here(const Globals& globals, const TuneSettings& settings, const manife
 
 int tune_on_ranks(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops, int world) {
   Wanted wanted;
-  const auto find = [&](const Globals& own) {
+  const auto find = [&](const Globals& own, const manifest::DeviceFacts& device) {
     store::Layers layers = open_layers(own);
-    wanted = find_wanted(own, settings, ops, world, cuda::device_info(0).facts, layers);
+    wanted = find_wanted(own, settings, ops, world, device, layers);
     return wanted.buckets;
   };
   const auto lead = [&](const Options& options, std::span<const OpBucket> /*buckets*/) {

@@ -144,7 +144,8 @@ template <typename Wanted>
 void check_ranks(const char* name, const Sizes& sizes, bool keeps_gathered, const Wanted& wanted) {
   kiln::test::Ranks ranks;
   ranks.begin_all(world, [&](const team::Membership& of) {
-    team::State state(of, TeamOptions{0, std::int64_t{1} << 20, kiln::test::ample}, std::nullopt);
+    team::State state(of, TeamOptions{0, 0, kiln::test::ample}, std::nullopt);
+    state.share_memory(std::int64_t{1} << 20);
     const std::string said = outcome(state, product_op(name), sizes, keeps_gathered, wanted);
     state.member->close();
     return said;
