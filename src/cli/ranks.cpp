@@ -84,14 +84,17 @@ class Part {
   }
 
  private:
-  void find() {
+  /// Sizes decide the team's memory, so unlike ones are told of before that is shared.
+  void find(const manifest::DeviceFacts& device) {
     const team::Patience patience(rendezvous());
-    team::on_all_ranks(rendezvous(), "finding what to tune", [&] { buckets_ = work_.find(globals_, met_->facts()); });
+    team::on_all_ranks(rendezvous(), "finding what to tune", [&] { buckets_ = work_.find(globals_, device); });
+    engine::require_same_tunes(rendezvous(), {buckets_, device, work_.options.regime, work_.retune});
   }
 
   int act() {
-    find();
-    met_->share_memory(std::max(TeamOptions{}.bytes, engine::team_bytes_for(buckets_, met_->facts())));
+    const manifest::DeviceFacts device = met_->facts();
+    find(device);
+    met_->share_memory(std::max(TeamOptions{}.bytes, engine::team_bytes_for(buckets_, device)));
     team_ = team::team_of(std::move(met_));
     Options options = work_.options;
     options.team = team_;

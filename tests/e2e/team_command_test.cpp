@@ -169,6 +169,11 @@ TEST_CASE("ranks with unlike arguments, or of whom one cannot open a file, all e
   CHECK(unlike.statuses == "2\n2\n");
   CHECK_MESSAGE(contains(unlike.said[0], "the first that differ are all_gather"), unlike.said[0]);
   CHECK(unlike.said[1] == "");
+  // Past 256 MiB, sizes decide the team's memory.
+  const Launched large = launch(folder, "tune all_gather rows=$((400000 + 400000 * RANK)) cols=64 dtype=f32" + at);
+  CHECK(large.statuses == "2\n2\n");
+  CHECK_MESSAGE(contains(large.said[0], "the first that differ are all_gather"), large.said[0]);
+  CHECK(large.said[1] == "");
   const Launched retuned = launch(folder, "tune " + one_bucket + " $(test $RANK = 1 && echo --force)" + at);
   CHECK(retuned.statuses == "2\n2\n");
   CHECK_MESSAGE(contains(retuned.said[0], "the first that differ are retune all and retune none"), retuned.said[0]);
