@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <sstream>
 #include <string>
 
 #include "cli/exit_code.hpp"
@@ -45,6 +46,32 @@ std::unique_ptr<team::State> meet(const Place& place) {
   if (place.is_launched) return team::launched_state(options);
   options.device = place.rank;
   return std::make_unique<team::State>(team::Membership{place.rank, place.world, place.name}, options, std::nullopt);
+}
+
+/// The buckets of ops of a team, a line each.
+std::string text_of_team(std::span<const OpBucket> buckets) {
+  std::string text;
+  for (const OpBucket& each : buckets)
+    if (is_of_team(each)) text += fmt::format("{} {}\n", each.op->name, manifest::to_string(*each.op, each.bucket));
+  return text;
+}
+
+/// Throws Error(bad_input) for a bucket that these ops do not have.
+std::vector<OpBucket> buckets_in(const std::string& text, const manifest::Catalogue& ops) {
+  std::vector<OpBucket> buckets;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    const manifest::Op* op = ops.op(line.substr(0, end));
+    const auto bucket =
+        op == nullptr ? std::nullopt : manifest::parse_bucket(*op, line.substr(std::min(end + 1, line.size())));
+    if (!bucket)
+      throw Error(
+          ErrorKind::bad_input,
+          fmt::format("rank 0 tunes {}, which this rank's ops do not have; give all ranks the same --templates", line));
+    buckets.push_back({op, *bucket});
+  }
+  return buckets;
 }
 
 /// The part of another rank than 0 in its tune.
@@ -87,8 +114,18 @@ class Part {
   /// Sizes decide the team's memory, so unlike ones are told of before that is shared.
   void find(const manifest::DeviceFacts& device) {
     const team::Patience patience(rendezvous());
-    team::on_all_ranks(rendezvous(), "finding what to tune", [&] { buckets_ = work_.find(globals_, device); });
+    team::on_all_ranks(rendezvous(), "finding what to tune", [&] {
+      if (place_.rank == 0 || !work_.finds_on_rank_0) buckets_ = work_.find(globals_, device);
+    });
+    if (work_.finds_on_rank_0) take_those_of_rank_0();
     engine::require_same_tunes(rendezvous(), {buckets_, device, work_.options.regime, work_.retune});
+  }
+
+  void take_those_of_rank_0() {
+    const std::string text = team::broadcast_text(rendezvous(), 0, text_of_team(buckets_));
+    team::on_all_ranks(rendezvous(), "reading what rank 0 found", [&] {
+      if (place_.rank > 0) buckets_ = buckets_in(text, work_.ops);
+    });
   }
 
   int act() {

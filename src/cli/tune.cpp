@@ -165,7 +165,13 @@ int tune_on_ranks(const Globals& globals, const TuneSettings& settings, const ma
         make_tuner(globals, settings.devices, options, [&](const Tuner& made) { require_place_for(wanted, made); });
     return tune_wanted(globals, settings, tuner, wanted);
   };
-  return on_ranks(globals, settings.ranks, {options_of(globals, settings), retune_of(settings), find, lead});
+  return on_ranks(globals, settings.ranks,
+                  {.ops = ops,
+                   .options = options_of(globals, settings),
+                   .retune = retune_of(settings),
+                   .find = find,
+                   .finds_on_rank_0 = settings.stale && settings.ranks > 0,  // records, which another tune may renew
+                   .lead = lead});
 }
 
 int run(const Globals& globals, const TuneSettings& settings) {
