@@ -30,7 +30,8 @@ void must_succeed(const cuda::Nccl& nccl, ncclResult_t result, const char* what)
 
 enum class Waited { ended, in_vain, late };
 
-/// A call of NCCL that waits for the other ranks without end, on a thread of its own. It takes the communicator's handle, and may give one.
+/// A call of NCCL that waits for the other ranks without end, on a thread of its own, which keeps the device's context until NCCL returns. The
+/// call takes the communicator's handle, and may give one.
 class Call {
  public:
   using Work = std::function<ncclResult_t(ncclComm_t& communicator)>;
@@ -57,16 +58,22 @@ class Call {
 Call::Call(const cuda::Context& context, ncclComm_t communicator, Work work,
            std::function<void(ncclComm_t)> abandoned) {
   state_->communicator = communicator;
-  std::thread([state = state_, context = context.handle(), work = std::move(work), abandoned = std::move(abandoned)] {
+  auto retained = std::make_unique<cuda::Context>(context.info().ordinal);
+  std::thread([state = state_, context = std::move(retained), work = std::move(work),
+               abandoned = std::move(abandoned)]() mutable {
     const cuda::RelaxedCapture relaxed;
+    const cuda::Driver& driver = cuda::Driver::get();
+    const bool is_current = driver.cuCtxPushCurrent_v2(context->handle()) == CUDA_SUCCESS;
     ncclComm_t handle = state->communicator;
-    ncclResult_t result = ncclUnhandledCudaError;
-    if (cuda::Driver::get().cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) result = work(handle);
+    const ncclResult_t result = is_current ? work(handle) : ncclUnhandledCudaError;
     const std::lock_guard lock(state->mutex);
+    if (state->is_abandoned && abandoned && result == ncclSuccess) abandoned(handle);
+    CUcontext popped = nullptr;
+    if (is_current) driver.cuCtxPopCurrent_v2(&popped);
+    context.reset();  // before the caller goes on, and may release its own
     state->has_ended = true;
     state->result = result;
     state->communicator = handle;
-    if (state->is_abandoned && abandoned && result == ncclSuccess) abandoned(handle);
   }).detach();
 }
 
