@@ -68,6 +68,7 @@ void require_same_tunes(team::Rendezvous& rendezvous, const TeamTunes& tunes) {
   for (const OpBucket& each : tunes.buckets)
     if (each.op->team_axis() >= 0)
       own += "\n" + manifest::record_key(*each.op, each.bucket, tunes.device, tunes.regime);
+  const team::Patience patience(rendezvous);  // rank 0 may sort many buckets of other ops first
   std::vector<std::vector<std::string>> all;
   for (const std::string& each : team::gather_texts(rendezvous, own)) all.push_back(lines_of(each));
   for (std::size_t rank = 1; rank < all.size(); ++rank) {

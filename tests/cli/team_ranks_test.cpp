@@ -55,6 +55,17 @@ class SharedCount {
   std::atomic<int>* count_;
 };
 
+/// A team whose collectives wait for 100 ms from now on.
+std::shared_ptr<Team> impatient_team(const team::Membership& of) {
+  auto team = std::make_shared<Team>(of.rank, of.world, of.name, TeamOptions{0, 4096, ample});
+  team::state_of(*team).rendezvous.set_timeout(milliseconds(100));
+  return team;
+}
+
+void wait_on_rank_0(const team::Membership& of) {
+  if (of.rank == 0) std::this_thread::sleep_for(milliseconds(500));
+}
+
 }  // namespace
 
 TEST_CASE("the ranks of a command tune what rank 0 read, whatever the others would have read" *
@@ -88,4 +99,33 @@ TEST_CASE("the ranks of a command tune what rank 0 read, whatever the others wou
     else
       CHECK_MESSAGE(holds(said, "the first that differ are all_gather"), said);
   }
+}
+
+TEST_CASE("ranks wait for rank 0 for longer than a collective's time-out while it opens its devices" *
+          doctest::skip(has_no_fake)) {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    const Globals globals = without_files();
+    Options options = engine_options(globals);
+    options.team = impatient_team(of);
+    const Tuner tuner = make_tuner(globals, "", options, [&](const Tuner&) { wait_on_rank_0(of); });
+    return std::string("made");
+  });
+  for (const std::size_t rank : {0U, 1U}) CHECK(ranks.outcome(rank) == "made");
+}
+
+TEST_CASE("ranks wait for rank 0 for longer than a collective's time-out while it sorts what to tune" *
+          doctest::skip(has_no_fake)) {
+  const manifest::Catalogue ops({});
+  const std::vector<OpBucket> buckets{gather_of(ops, 100)};
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& of) {
+    const auto team = impatient_team(of);
+    team::State& state = team::state_of(*team);
+    wait_on_rank_0(of);
+    const manifest::DeviceFacts device = state.facts();
+    engine::require_same_tunes(state.rendezvous, {buckets, device, Regime::cold_l2, Retune::none});
+    return fmt::format("alike, {} ms", state.rendezvous.timeout().count());
+  });
+  for (const std::size_t rank : {0U, 1U}) CHECK(ranks.outcome(rank) == "alike, 100 ms");
 }
