@@ -13,7 +13,9 @@ class Team;
 
 namespace team {
 struct State;
-State& state_of(Team& team) noexcept;  // for Kiln's own modules
+// For Kiln's own modules.
+State& state_of(Team& team) noexcept;
+std::shared_ptr<Team> team_of(std::unique_ptr<State> state);
 }  // namespace team
 
 /// How a rank takes part in its team.
@@ -69,6 +71,8 @@ class Team {
 
  private:
   friend team::State& team::state_of(Team& team) noexcept;
+  friend std::shared_ptr<Team> team::team_of(std::unique_ptr<team::State> state);
+  explicit Team(std::unique_ptr<team::State> state);
   std::unique_ptr<team::State> state_;
 };
 

@@ -125,7 +125,8 @@ TunerState& state_of(const Tuner& tuner) noexcept;
 /// With Options::team, tune() and prewarm() are collective: all ranks of the team call them, with the same demands for ops of the team in the
 /// same order, and the same TuneChoice::retune. Their buckets come first. Rank 0 tunes them and the others take part; each rank's overlay gets
 /// the records. A failure or a stop of one rank is that of all. Other demands are for this rank alone, and may differ. An engine that has a
-/// team's bucket ready goes on with its plan. deploy() is not collective.
+/// team's bucket ready goes on with its plan. Ranks wait for each other for 30 minutes here, whatever TeamOptions::timeout is. deploy() is not
+/// collective.
 class Tuner {
  public:
   Tuner(const Tuner&) = default;

@@ -285,9 +285,9 @@ int tune_here(const Globals& globals, const PrewarmSettings& settings) {
 }
 
 int tune_on_ranks(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops, int world) {
-  const auto find = [&](const Globals& own) {
+  const auto find = [&](const Globals& own, const manifest::DeviceFacts& device) {
     store::Layers layers = open_layers(own);
-    auto buckets = chosen_buckets(own, settings, ops, cuda::device_info(0).facts, layers, world);
+    auto buckets = chosen_buckets(own, settings, ops, device, layers, world);
     leave_out_other_teams(own, buckets, world);
     return buckets;
   };
@@ -295,7 +295,13 @@ int tune_on_ranks(const Globals& globals, const PrewarmSettings& settings, const
     const Tuner tuner = make_prewarming_tuner(globals, settings, options);
     return note_signatures(globals, settings, [&] { return tune_and_finish(globals, settings, tuner, buckets); });
   };
-  return on_ranks(globals, settings.ranks, {options_of(globals, settings), retune_of(settings), find, lead});
+  return on_ranks(globals, settings.ranks,
+                  {.ops = ops,
+                   .options = options_of(globals, settings),
+                   .retune = retune_of(settings),
+                   .find = find,
+                   .finds_on_rank_0 = settings.source.from_histogram,  // counts, which engines may add to
+                   .lead = lead});
 }
 
 int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops) {

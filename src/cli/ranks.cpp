@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <optional>
+#include <sstream>
 #include <string>
 
 #include "cli/exit_code.hpp"
@@ -41,12 +41,37 @@ void discard_output() {
   close(nowhere);
 }
 
-std::shared_ptr<Team> meet(const Place& place, std::int64_t bytes) {
+std::unique_ptr<team::State> meet(const Place& place) {
   TeamOptions options;
-  options.bytes = std::max(options.bytes, bytes);
-  if (place.is_launched) return std::make_shared<Team>(options);
+  if (place.is_launched) return team::launched_state(options);
   options.device = place.rank;
-  return std::make_shared<Team>(place.rank, place.world, place.name, options);
+  return std::make_unique<team::State>(team::Membership{place.rank, place.world, place.name}, options, std::nullopt);
+}
+
+/// The buckets of ops of a team, a line each.
+std::string text_of_team(std::span<const OpBucket> buckets) {
+  std::string text;
+  for (const OpBucket& each : buckets)
+    if (is_of_team(each)) text += fmt::format("{} {}\n", each.op->name, manifest::to_string(*each.op, each.bucket));
+  return text;
+}
+
+/// Throws Error(bad_input) for a bucket that these ops do not have.
+std::vector<OpBucket> buckets_in(const std::string& text, const manifest::Catalogue& ops) {
+  std::vector<OpBucket> buckets;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    const manifest::Op* op = ops.op(line.substr(0, end));
+    const auto bucket =
+        op == nullptr ? std::nullopt : manifest::parse_bucket(*op, line.substr(std::min(end + 1, line.size())));
+    if (!bucket)
+      throw Error(
+          ErrorKind::bad_input,
+          fmt::format("rank 0 tunes {}, which this rank's ops do not have; give all ranks the same --templates", line));
+    buckets.push_back({op, *bucket});
+  }
+  return buckets;
 }
 
 /// The part of another rank than 0 in its tune.
@@ -67,7 +92,7 @@ std::vector<int> gather_statuses(team::Rendezvous& rendezvous, int own) {
   return all;
 }
 
-/// What all ranks do: find the buckets, meet, tune, and agree on the exit status.
+/// What all ranks do: meet, find the buckets, share the memory that these need, tune, and agree on the exit status.
 class Part {
  public:
   Part(const Globals& globals, Place place, const RankWork& work)
@@ -75,13 +100,7 @@ class Part {
 
   int run() {
     if (place_.rank > 0) discard_output();
-    find();
-    try {
-      team_ = meet(place_, bytes_);
-    } catch (const Error&) {
-      if (failure_) std::rethrow_exception(failure_);
-      throw;
-    }
+    met_ = meet(place_);
     try {
       status_ = act();
     } catch (const Error& error) {
@@ -92,18 +111,28 @@ class Part {
   }
 
  private:
-  /// A failure waits until the ranks have met, so that all hear of it.
-  void find() try {
-    buckets_ = work_.find(globals_);
-    bytes_ = engine::team_bytes_for(buckets_, cuda::device_info(0).facts);
-  } catch (...) {
-    failure_ = std::current_exception();
+  /// Sizes decide the team's memory, so unlike ones are told of before that is shared.
+  void find(const manifest::DeviceFacts& device) {
+    const team::Patience patience(rendezvous());
+    team::on_all_ranks(rendezvous(), "finding what to tune", [&] {
+      if (place_.rank == 0 || !work_.finds_on_rank_0) buckets_ = work_.find(globals_, device);
+    });
+    if (work_.finds_on_rank_0) take_those_of_rank_0();
+    engine::require_same_tunes(rendezvous(), {buckets_, device, work_.options.regime, work_.retune});
+  }
+
+  void take_those_of_rank_0() {
+    const std::string text = team::broadcast_text(rendezvous(), 0, text_of_team(buckets_));
+    team::on_all_ranks(rendezvous(), "reading what rank 0 found", [&] {
+      if (place_.rank > 0) buckets_ = buckets_in(text, work_.ops);
+    });
   }
 
   int act() {
-    team::on_all_ranks(team::state_of(*team_).rendezvous, "finding what to tune", [&] {
-      if (failure_) std::rethrow_exception(failure_);
-    });
+    const manifest::DeviceFacts device = met_->facts();
+    find(device);
+    met_->share_memory(std::max(TeamOptions{}.bytes, engine::team_bytes_for(buckets_, device)));
+    team_ = team::team_of(std::move(met_));
     Options options = work_.options;
     options.team = team_;
     options.device = team_->device();
@@ -116,7 +145,7 @@ class Part {
   int agreed_status() {
     std::vector<int> all;
     try {
-      all = gather_statuses(team::state_of(*team_).rendezvous, status_);
+      all = gather_statuses(rendezvous(), status_);
     } catch (const Error&) {
       if (error_) throw *error_;
       throw;
@@ -126,12 +155,13 @@ class Part {
     return failed == all.end() ? exit_good : *failed;
   }
 
+  [[nodiscard]] team::Rendezvous& rendezvous() { return team_ ? team::state_of(*team_).rendezvous : met_->rendezvous; }
+
   Globals globals_;
   Place place_;
   const RankWork& work_;
   std::vector<OpBucket> buckets_;
-  std::int64_t bytes_ = 0;  // of the team's memory
-  std::exception_ptr failure_;
+  std::unique_ptr<team::State> met_;  // null once there is a team
   std::shared_ptr<Team> team_;
   int status_ = exit_good;
   std::optional<Error> error_;

@@ -27,10 +27,15 @@ void leave_out_other_teams(const Globals& globals, std::vector<OpBucket>& bucket
 
 /// A command on several ranks.
 struct RankWork {
+  const manifest::Catalogue& ops;
   Options options;  // of rank 0, without the team; the others keep their records in memory
   Retune retune = Retune::none;
-  /// On each rank: the buckets to tune, some of them of a team. The files are as rank 0 finds them.
-  std::function<std::vector<OpBucket>(const Globals&)> find;
+  /// On each rank, once the ranks have met: the buckets to tune, some of them of a team. The files are as rank 0 finds them, and the device's
+  /// facts have the team's link.
+  std::function<std::vector<OpBucket>(const Globals&, const manifest::DeviceFacts&)> find;
+  /// Rank 0 alone calls `find`, and the others take its buckets of a team. For files that other processes may write meanwhile, which ranks would
+  /// read unlike. All ranks have the same arguments then, as forks have.
+  bool finds_on_rank_0 = false;
   /// On rank 0: tunes them by a Tuner with these options, prints, and returns the exit status. The others take part in its one tune meanwhile.
   std::function<int(const Options&, std::span<const OpBucket>)> lead;
 };

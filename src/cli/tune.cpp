@@ -155,9 +155,9 @@ int tune_here(const Globals& globals, const TuneSettings& settings, const manife
 
 int tune_on_ranks(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops, int world) {
   Wanted wanted;
-  const auto find = [&](const Globals& own) {
+  const auto find = [&](const Globals& own, const manifest::DeviceFacts& device) {
     store::Layers layers = open_layers(own);
-    wanted = find_wanted(own, settings, ops, world, cuda::device_info(0).facts, layers);
+    wanted = find_wanted(own, settings, ops, world, device, layers);
     return wanted.buckets;
   };
   const auto lead = [&](const Options& options, std::span<const OpBucket> /*buckets*/) {
@@ -165,7 +165,13 @@ int tune_on_ranks(const Globals& globals, const TuneSettings& settings, const ma
         make_tuner(globals, settings.devices, options, [&](const Tuner& made) { require_place_for(wanted, made); });
     return tune_wanted(globals, settings, tuner, wanted);
   };
-  return on_ranks(globals, settings.ranks, {options_of(globals, settings), retune_of(settings), find, lead});
+  return on_ranks(globals, settings.ranks,
+                  {.ops = ops,
+                   .options = options_of(globals, settings),
+                   .retune = retune_of(settings),
+                   .find = find,
+                   .finds_on_rank_0 = settings.stale && settings.ranks > 0,  // records, which another tune may renew
+                   .lead = lead});
 }
 
 int run(const Globals& globals, const TuneSettings& settings) {

@@ -16,6 +16,7 @@
 #include "cli/units.hpp"
 #include "cuda/device.hpp"
 #include "kiln/error.hpp"
+#include "team/exchange.hpp"
 #include "team/on_all_ranks.hpp"
 #include "team/state.hpp"
 
@@ -145,10 +146,13 @@ Tuner make_tuner(const Globals& globals, const std::string& devices, Options opt
     require_bases(engine::state_of(*tuner).first().layers);
     if (check) check(*tuner);
   };
-  if (options.team == nullptr)
+  if (options.team == nullptr) {
     open();
-  else
-    team::on_all_ranks(team::state_of(*options.team).rendezvous, "opening its files", open);
+  } else {
+    team::Rendezvous& rendezvous = team::state_of(*options.team).rendezvous;
+    const team::Patience patience(rendezvous);  // rank 0 may open many devices
+    team::on_all_ranks(rendezvous, "opening its files", open);
+  }
   say_warnings(globals, engine::state_of(*tuner).first().layers);
   return *std::move(tuner);
 }

@@ -63,15 +63,14 @@ void require_no_team(std::span<const OpBucket> buckets) {
                               each.op->name));
 }
 
-void require_same_tunes(State& state, std::span<const OpBucket> buckets, std::span<const std::size_t> indices,
-                        Retune retune) {
-  std::string own = fmt::format("retune {}", text_of(retune));
-  for (const std::size_t i : indices)
-    own += "\n" +
-           manifest::record_key(*buckets[i].op, buckets[i].bucket, state.context.info().facts, state.options.regime);
-  const std::lock_guard lock(state.team->collectives());
+void require_same_tunes(team::Rendezvous& rendezvous, const TeamTunes& tunes) {
+  std::string own = fmt::format("retune {}", text_of(tunes.retune));
+  for (const OpBucket& each : tunes.buckets)
+    if (each.op->team_axis() >= 0)
+      own += "\n" + manifest::record_key(*each.op, each.bucket, tunes.device, tunes.regime);
+  const team::Patience patience(rendezvous);  // rank 0 may sort many buckets of other ops first
   std::vector<std::vector<std::string>> all;
-  for (const std::string& each : team::gather_texts(state.team->rendezvous(), own)) all.push_back(lines_of(each));
+  for (const std::string& each : team::gather_texts(rendezvous, own)) all.push_back(lines_of(each));
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     const auto [other, first] = std::ranges::mismatch(all[rank], all.front());
     if (other == all[rank].end() && first == all.front().end()) continue;
@@ -79,7 +78,7 @@ void require_same_tunes(State& state, std::span<const OpBucket> buckets, std::sp
     throw Error(ErrorKind::bad_input,
                 fmt::format("team '{}': rank {} has {} to tune and rank 0 {}; the first that differ are {} and {}. "
                             "All ranks tune the same buckets, in the same order",
-                            state.team->name(), rank, all[rank].size() - 1, all.front().size() - 1,
+                            rendezvous.membership().name, rank, all[rank].size() - 1, all.front().size() - 1,
                             text(all[rank], other), text(all.front(), first)));
   }
 }

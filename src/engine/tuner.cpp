@@ -148,13 +148,18 @@ class Job {
 
   void serve_with_team(TunerDevice& device) {
     run_guarded(device, [&] {
-      const auto indices = indices_of(buckets_, true);
-      require_same_tunes(*device.state, buckets_, indices, choice_.retune);
-      for (const std::size_t i : indices) {
+      require_same_tunes(*device.state);
+      for (const std::size_t i : indices_of(buckets_, true)) {
         stop_together(*device.state, [this] { return is_stopped(); });
         tuned_[device.device_class * buckets_.size() + i] = tune(device, buckets_[i], ++number_);
       }
     });
+  }
+
+  void require_same_tunes(State& state) const {
+    const std::lock_guard lock(state.team->collectives());
+    engine::require_same_tunes(state.team->rendezvous(),
+                               {buckets_, state.context.info().facts, state.options.regime, choice_.retune});
   }
 
   /// While one bucket is timed, idle processors compile what the next one's tune begins with. Not with several devices: which of them

@@ -84,8 +84,9 @@ class alignas(64) Executable {
 
   /// Launches every pass. Precondition: the call is filled for these arguments and admitted. `workspace` has workspace_bytes() and
   /// shared_workspace_bytes(). `reports` has a 64-bit word for each axis, to which kernels write a length on the device that exceeds its
-  /// bound; 0: none. Returns the first result that is not CUDA_SUCCESS; CUDA_ERROR_NOT_SUPPORTED where a library refuses these sizes. Throws
-  /// Error(bad_input) for geometry that these sizes make impossible.
+  /// bound; 0: none. Returns the first result that is not CUDA_SUCCESS. That is CUDA_ERROR_NOT_SUPPORTED where a library refuses these sizes.
+  /// Where its call comes first, passes that cannot be launched are refused before it. Throws Error(bad_input) for geometry that these sizes
+  /// make impossible.
   [[nodiscard]] CUresult launch(CallFrame& call, const Arguments& arguments, CUstream stream, WorkspaceBlocks workspace,
                                 CUdeviceptr reports = 0) const;
   /// Launches by a thread_call(), whose calls are already linked.
@@ -149,6 +150,9 @@ class alignas(64) Executable {
       refuse(pass, input.frame);
     return launch_kernel_(&linked.config, linked.function, const_cast<void**>(linked.parameters.data()), nullptr);
   }
+  /// Arranges a pass and launches nothing. Returns CUDA_ERROR_NOT_SUPPORTED for a grid that the driver does not take. Throws as launch() does.
+  [[nodiscard]] CUresult check_pass(const PassForm& pass, const LaunchInput& input, PassCall& linked) const;
+  [[nodiscard]] const LoadedPass& loaded(const PassForm& form) const noexcept;
   /// Throws Error(bad_input) that names the argument or grid size that is out of its limits.
   [[noreturn, gnu::cold]] void refuse(const PassForm& form, const CallFrame& call) const;
   /// Whether the problem has the exact sizes that this executable was made for.

@@ -18,14 +18,21 @@ inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input)
   return how.value.evaluate(input.frame.view(), value) && value >= how.limits.lowest && value <= how.limits.highest;
 }
 
-/// Launches the passes, and the library's call before or after them. `library` may be null.
-template <typename Passes>
-CUresult in_order(const LibraryCall* library, const LaunchInput& input, const Passes& passes) {
-  const bool library_first = library != nullptr && library->is_first();
-  CUresult result = library_first ? library->launch(input) : passes();
-  if (result != CUDA_SUCCESS) return result;
-  if (library_first) return passes();
-  return library != nullptr ? library->launch(input) : CUDA_SUCCESS;
+/// Launches the passes, and the library's call before or after them. `library` may be null. `check` looks for a pass that would be refused.
+///
+/// A call that comes first is a collective. Once it is enqueued, the other ranks go on by it, so no other implementation may serve this rank
+/// alone: what can be refused is refused before, on all ranks alike, and what the driver refuses after it is an error.
+template <typename Check, typename Passes>
+CUresult in_order(const LibraryCall* library, const LaunchInput& input, const Check& check, const Passes& passes) {
+  if (library == nullptr || !library->is_first()) {
+    const CUresult result = passes();
+    return result == CUDA_SUCCESS && library != nullptr ? library->launch(input) : result;
+  }
+  if (const CUresult result = check(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = library->launch(input); result != CUDA_SUCCESS) return result;
+  const CUresult result = passes();
+  return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_ERROR_UNKNOWN
+                                            : result;  // the former asks for another implementation
 }
 
 /// Whether the driver takes the grid as a whole: cooperative limit and cluster multiples.
@@ -148,22 +155,47 @@ bool Executable::fits(CallFrame& frame, const Arguments& arguments) const noexce
 CUresult Executable::launch(CallFrame& call, const Arguments& arguments, CUstream stream, WorkspaceBlocks workspace,
                             CUdeviceptr reports) const {
   const LaunchInput input{call, arguments, stream, workspace, reports};
-  return in_order(library_.get(), input, [&] {
+  const auto each_pass = [&](const auto& act) {
     PassCall linked;
     for (const PassForm& pass : form_.passes) {
       pass.link(call, linked);
-      if (const CUresult result = launch_pass(pass, input, linked); result != CUDA_SUCCESS) return result;
+      if (const CUresult result = act(pass, linked); result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
-  });
+  };
+  return in_order(
+      library_.get(), input,
+      [&] {
+        return each_pass([&](const PassForm& pass, PassCall& linked) { return check_pass(pass, input, linked); });
+      },
+      [&] {
+        return each_pass([&](const PassForm& pass, PassCall& linked) { return launch_pass(pass, input, linked); });
+      });
 }
 
 CUresult Executable::launch_with_library(ThreadCall& kept, const LaunchInput& input) const {
-  return in_order(library_.get(), input, [&] { return launch_passes(kept, input); });
+  return in_order(
+      library_.get(), input,
+      [&] {
+        PassCall* linked = kept.passes();
+        for (const PassForm& pass : form_.passes)
+          if (const CUresult result = check_pass(pass, input, *linked++); result != CUDA_SUCCESS) return result;
+        return CUDA_SUCCESS;
+      },
+      [&] { return launch_passes(kept, input); });
+}
+
+CUresult Executable::check_pass(const PassForm& pass, const LaunchInput& input, PassCall& linked) const {
+  if (!pass.arrange(input, linked)) refuse(pass, input.frame);
+  return takes_grid(loaded(pass), linked.config) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+const LoadedPass& Executable::loaded(const PassForm& form) const noexcept {
+  return passes_[static_cast<std::size_t>(&form - form_.passes.data())];
 }
 
 void Executable::refuse(const PassForm& form, const CallFrame& call) const {
-  const LoadedPass& pass = passes_[static_cast<std::size_t>(&form - form_.passes.data())];
+  const LoadedPass& pass = loaded(form);
   for (const LoadedArgument& argument : pass.arguments)
     if (argument.kind == manifest::ArgumentKind::expression)
       size_or_throw(argument.value, call.view(), argument.limits.lowest, argument.limits.highest, pass.kernel,

@@ -52,7 +52,7 @@ Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda
       context_(context),
       timeout_(timeout),
       link_(link),
-      joining_timeout_(rendezvous.timeout()),
+      nccl_timeout_(rendezvous.timeout()),
       report_(pinned_report()),
       wake_(new_event()),
       processes_(rendezvous_.processes()),
@@ -105,9 +105,7 @@ bool Member::open_nccl() try {
     return rank() == 0 ? NcclCommunicator::unique_id() : std::string();
   });
   on_all_ranks(rendezvous_, "joining NCCL's communicator", [&] {
-    auto made = std::make_unique<NcclCommunicator>(
-        ids.front(), rank(), world(), context_,
-        NcclCommunicator::Waiting{joining_timeout_, [this] { return has_rank_ended_.load(); }});
+    auto made = std::make_unique<NcclCommunicator>(ids.front(), rank(), world(), context_, waiting());
     const std::lock_guard lock(nccl_mutex_);
     nccl_ = std::move(made);
     if (has_rank_ended_) nccl_->abort();
@@ -121,10 +119,29 @@ bool Member::open_nccl() try {
   return false;
 }
 
+/// ncclCommDestroy waits for all ranks, and for one that has ended without end.
 void Member::close() noexcept {
   is_closed_ = true;
+  if (nccl_ == nullptr) return;
+  const bool may_destroy = have_all_come();
   const std::lock_guard lock(nccl_mutex_);
-  if (nccl_) nccl_->close();
+  if (may_destroy && !has_rank_ended_)
+    nccl_->close(waiting());
+  else
+    nccl_->abort();
+}
+
+bool Member::have_all_come() noexcept {
+  try {
+    rendezvous_.barrier();
+    return true;
+  } catch (const std::exception&) {  // which the team's next collective tells of
+    return false;
+  }
+}
+
+NcclCommunicator::Waiting Member::waiting() const {
+  return {nccl_timeout_, [this] { return has_rank_ended_.load(); }};
 }
 
 void Member::require_open() const {

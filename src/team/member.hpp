@@ -64,21 +64,25 @@ class Member {
   /// Null before open_nccl(), and where that failed.
   [[nodiscard]] const NcclCommunicator* nccl() const noexcept { return nccl_.get(); }
   [[nodiscard]] const std::string& why_no_nccl() const noexcept { return why_no_nccl_; }
-  /// Destroys the communicator, which all ranks do. Precondition: the caller has synchronised the streams that launched ops of the team, and
-  /// launches none any more.
+  /// Collective where there is a communicator of NCCL: destroys it where all ranks come to do so, and else aborts it. Precondition: the caller has
+  /// synchronised the streams that launched ops of the team, and launches none any more.
   void close() noexcept;
 
  private:
   void watch(const std::stop_token& stop);
   void require_open() const;
   void end_nccl() noexcept;
+  /// Collective: whether all ranks have come.
+  [[nodiscard]] bool have_all_come() noexcept;
+  /// How long this rank waits in NCCL for the others.
+  [[nodiscard]] NcclCommunicator::Waiting waiting() const;
 
   Rendezvous& rendezvous_;
   const SymmetricMemory& memory_;
   const cuda::Context& context_;
   std::chrono::milliseconds timeout_;
   manifest::TeamLink link_;
-  std::chrono::milliseconds joining_timeout_;  // the team's own, which Patience lengthens for the rendezvous
+  std::chrono::milliseconds nccl_timeout_;  // the team's own, which Patience lengthens for the rendezvous
   std::mutex collectives_;
   std::atomic<bool> is_closed_ = false;
   Report* report_ = nullptr;           // pinned; the device reaches it by the same address

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "kiln/error.hpp"
 #include "team/link.hpp"
@@ -26,32 +28,64 @@ void must_succeed(const cuda::Nccl& nccl, ncclResult_t result, const char* what)
                             cuda::nccl_version_text(nccl.version), what, nccl.ncclGetErrorString(result)));
 }
 
-/// A call of ncclCommInitRank that is under way on a thread of its own.
-struct Joining {
-  std::mutex mutex;
-  bool has_ended = false, is_abandoned = false;
-  ncclComm_t made = nullptr;
-  ncclResult_t result = ncclSuccess;
+enum class Waited { ended, in_vain, late };
+
+/// A call of NCCL that waits for the other ranks without end, on a thread of its own, which keeps the device's context until NCCL returns. The
+/// call takes the communicator's handle, and may give one.
+class Call {
+ public:
+  using Work = std::function<ncclResult_t(ncclComm_t& communicator)>;
+  /// `abandoned` gets the handle of a call that ends when nobody waits for it any more.
+  Call(const cuda::Context& context, ncclComm_t communicator, Work work,
+       std::function<void(ncclComm_t)> abandoned = {});
+
+  /// Abandons the call unless it has ended.
+  [[nodiscard]] Waited wait(const NcclCommunicator::Waiting& waiting) const;
+  /// Of a call that has ended.
+  [[nodiscard]] ncclResult_t result() const noexcept { return state_->result; }
+  [[nodiscard]] ncclComm_t communicator() const noexcept { return state_->communicator; }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    bool has_ended = false, is_abandoned = false;
+    ncclComm_t communicator = nullptr;
+    ncclResult_t result = ncclUnhandledCudaError;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-/// Begins to join. ncclCommInitRank waits for all ranks without end, and tells its communicator's handle only then, so that nobody can abort it.
-/// A communicator that does not block can be aborted. But NCCL starts a thread for each of its enqueues (group.cc, NCCL 2.28).
-std::shared_ptr<Joining> begin_to_join(const cuda::Nccl& nccl, const ncclUniqueId& id, int rank, int world,
-                                       CUcontext context) {
-  auto joining = std::make_shared<Joining>();
-  std::thread([&nccl, id, rank, world, context, joining] {
+Call::Call(const cuda::Context& context, ncclComm_t communicator, Work work,
+           std::function<void(ncclComm_t)> abandoned) {
+  state_->communicator = communicator;
+  auto retained = std::make_unique<cuda::Context>(context.info().ordinal);
+  std::thread([state = state_, context = std::move(retained), work = std::move(work),
+               abandoned = std::move(abandoned)]() mutable {
     const cuda::RelaxedCapture relaxed;
-    ncclComm_t made = nullptr;
-    ncclResult_t result = ncclUnhandledCudaError;
-    if (cuda::Driver::get().cuCtxPushCurrent_v2(context) == CUDA_SUCCESS)
-      result = nccl.ncclCommInitRank(&made, world, id, rank);
-    const std::lock_guard lock(joining->mutex);
-    joining->has_ended = true;
-    joining->result = result;
-    joining->made = made;
-    if (joining->is_abandoned && result == ncclSuccess) nccl.ncclCommAbort(made);
+    const cuda::Driver& driver = cuda::Driver::get();
+    const bool is_current = driver.cuCtxPushCurrent_v2(context->handle()) == CUDA_SUCCESS;
+    ncclComm_t handle = state->communicator;
+    const ncclResult_t result = is_current ? work(handle) : ncclUnhandledCudaError;
+    const std::lock_guard lock(state->mutex);
+    if (state->is_abandoned && abandoned && result == ncclSuccess) abandoned(handle);
+    CUcontext popped = nullptr;
+    if (is_current) driver.cuCtxPopCurrent_v2(&popped);
+    context.reset();  // before the caller goes on, and may release its own
+    state->has_ended = true;
+    state->result = result;
+    state->communicator = handle;
   }).detach();
-  return joining;
+}
+
+Waited Call::wait(const NcclCommunicator::Waiting& waiting) const {
+  for (const auto end = end_after(waiting.timeout);; std::this_thread::sleep_for(1ms)) {
+    const bool is_in_vain = waiting.is_in_vain(), is_late = Clock::now() >= end;
+    const std::lock_guard lock(state_->mutex);
+    if (state_->has_ended) return Waited::ended;
+    if (!is_in_vain && !is_late) continue;
+    state_->is_abandoned = true;
+    return is_in_vain ? Waited::in_vain : Waited::late;
+  }
 }
 
 }  // namespace
@@ -63,33 +97,42 @@ std::string NcclCommunicator::unique_id() {
   return {id.internal, sizeof id.internal};
 }
 
+/// ncclCommInitRank tells its communicator's handle only once all ranks have come, so that nobody can abort it. A communicator that does not
+/// block can be aborted. But NCCL starts a thread for each of its enqueues (group.cc, NCCL 2.28).
 NcclCommunicator::NcclCommunicator(const std::string& id, int rank, int world, const cuda::Context& context,
                                    const Waiting& waiting)
-    : nccl_(cuda::Nccl::get()) {
+    : nccl_(cuda::Nccl::get()), context_(context) {
   ncclUniqueId given{};
   std::memcpy(given.internal, id.data(), std::min(id.size(), sizeof given.internal));
-  const std::shared_ptr<Joining> joining = begin_to_join(nccl_, given, rank, world, context.handle());
-  for (const auto end = end_after(waiting.timeout);; std::this_thread::sleep_for(1ms)) {
-    const bool is_in_vain = waiting.is_in_vain(), is_late = Clock::now() >= end;
-    const std::lock_guard lock(joining->mutex);
-    if (joining->has_ended) break;
-    if (!is_in_vain && !is_late) continue;
-    joining->is_abandoned = true;  // its thread stays in NCCL until the others come, or the process ends
-    throw Error(ErrorKind::no_nccl,
-                fmt::format("NCCL {} cannot serve the team: {}", cuda::nccl_version_text(nccl_.version),
-                            is_in_vain ? "a rank has ended while the others waited for it in ncclCommInitRank"
-                                       : fmt::format("not all ranks came to ncclCommInitRank within {} ms",
-                                                     waiting.timeout.count())));
-  }
-  must_succeed(nccl_, joining->result, "ncclCommInitRank");
-  handle_ = joining->made;
+  const Call joining(
+      context, nullptr,
+      [&nccl = nccl_, given, rank, world](ncclComm_t& made) {
+        return nccl.ncclCommInitRank(&made, world, given, rank);
+      },
+      [&nccl = nccl_](ncclComm_t made) { nccl.ncclCommAbort(made); });
+  if (const Waited waited = joining.wait(waiting); waited != Waited::ended)
+    throw Error(
+        ErrorKind::no_nccl,
+        fmt::format("NCCL {} cannot serve the team: {}", cuda::nccl_version_text(nccl_.version),
+                    waited == Waited::in_vain
+                        ? "a rank has ended while the others waited for it in ncclCommInitRank"
+                        : fmt::format("not all ranks came to ncclCommInitRank within {} ms", waiting.timeout.count())));
+  must_succeed(nccl_, joining.result(), "ncclCommInitRank");
+  handle_ = joining.communicator();
 }
 
 NcclCommunicator::~NcclCommunicator() { abort(); }
 
-void NcclCommunicator::close() noexcept {
+void NcclCommunicator::close(const Waiting& waiting) noexcept {
   const std::lock_guard lock(mutex_);
-  if (ncclComm_t ended = handle_.exchange(nullptr)) nccl_.ncclCommDestroy(ended);
+  ncclComm_t ended = handle_.exchange(nullptr);
+  if (ended == nullptr) return;
+  try {
+    const Call leaving(context_, ended, [&nccl = nccl_](ncclComm_t& left) { return nccl.ncclCommDestroy(left); });
+    static_cast<void>(leaving.wait(waiting));
+  } catch (const std::exception&) {  // there is no thread to be had
+    nccl_.ncclCommAbort(ended);
+  }
 }
 
 void NcclCommunicator::abort() noexcept {

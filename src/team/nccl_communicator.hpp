@@ -18,21 +18,21 @@ class NcclCommunicator {
   /// What all ranks give their constructors, made by one of them. Throws Error(no_nccl).
   static std::string unique_id();
 
-  /// How long a rank waits in NCCL for the others.
+  /// How long a rank waits in NCCL for the others. Where it waits in vain or for too long, a thread stays in NCCL, which cannot be called back.
   struct Waiting {
     std::chrono::milliseconds timeout;
     std::function<bool()> is_in_vain;  // asked again and again: no longer to wait, since a rank has ended
   };
   /// Returns once all `world` ranks have called it, for the context's device. Throws Error(no_nccl) where NCCL is missing or fails, and where it
-  /// waits in vain or for too long.
+  /// waits in vain or for too long. `context` outlives this.
   NcclCommunicator(const std::string& id, int rank, int world, const cuda::Context& context, const Waiting& waiting);
   /// Ends NCCL's kernels of this rank, and waits for no other rank.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
-  /// Frees the communicator, which all ranks do. Precondition: no collective is under way.
-  void close() noexcept;
+  /// Frees the communicator, for which NCCL waits until all ranks do. Precondition: no collective is under way.
+  void close(const Waiting& waiting) noexcept;
   /// Makes NCCL's kernels of this rank end, with any output. Enqueues fail from then on. For any thread.
   void abort() noexcept;
 
@@ -46,6 +46,7 @@ class NcclCommunicator {
 
  private:
   const cuda::Nccl& nccl_;
+  const cuda::Context& context_;
   mutable std::mutex mutex_;
   std::atomic<ncclComm_t> handle_ = nullptr;  // null: none any more
 };

@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <random>
+#include <utility>
 
 #include "kiln/error.hpp"
 #include "team/on_all_ranks.hpp"
@@ -20,12 +21,17 @@ int visible_devices() {
   return count;
 }
 
+std::unique_ptr<State> sharing(std::unique_ptr<State> state, const TeamOptions& options) {
+  state->share_memory(options.bytes);
+  return state;
+}
+
+}  // namespace
+
 std::unique_ptr<State> launched_state(const TeamOptions& options) {
   const LaunchedRank launched = launched_rank();
   return std::make_unique<State>(launched.membership, options, launched.local_rank);
 }
-
-}  // namespace
 
 int chosen_device(std::optional<int> asked, std::optional<int> local_rank, int visible) {
   if (asked) return *asked;
@@ -38,27 +44,43 @@ int chosen_device(std::optional<int> asked, std::optional<int> local_rank, int v
 }
 
 State::State(const Membership& membership, const TeamOptions& options, std::optional<int> local_rank)
-    : rendezvous(membership, options.timeout) {
+    : rendezvous(membership, options.timeout), launch_timeout(options.launch_timeout.value_or(options.timeout)) {
   on_all_ranks(rendezvous, "opening its device", [&] {
     const int device = chosen_device(options.device, local_rank, visible_devices());
     context = std::make_unique<cuda::Context>(device);
   });
   const cuda::Context::Scope scope(*context);
-  memory.emplace(rendezvous, *context, options.bytes);
-  const manifest::TeamLink link = slowest_link(rendezvous, *context);
-  on_all_ranks(rendezvous, "allocating host memory", [&] {
-    member.emplace(rendezvous, *memory, *context, options.launch_timeout.value_or(options.timeout), link);
-  });
+  link = slowest_link(rendezvous, *context);
+}
+
+void State::share_memory(std::int64_t bytes) {
+  const cuda::Context::Scope scope(*context);
+  memory.emplace(rendezvous, *context, bytes);
+  on_all_ranks(rendezvous, "allocating host memory",
+               [&] { member.emplace(rendezvous, *memory, *context, launch_timeout, link); });
+}
+
+manifest::DeviceFacts State::facts() const {
+  manifest::DeviceFacts facts = context->info().facts;
+  facts.link = link;
+  return facts;
 }
 
 State& state_of(Team& team) noexcept { return *team.state_; }
 
+std::shared_ptr<Team> team_of(std::unique_ptr<State> state) {
+  return std::shared_ptr<Team>(new Team(std::move(state)));
+}
+
 }  // namespace team
 
 Team::Team(int rank, int world, const std::string& name, const TeamOptions& options)
-    : state_(std::make_unique<team::State>(team::Membership{rank, world, name}, options, std::nullopt)) {}
+    : Team(team::sharing(std::make_unique<team::State>(team::Membership{rank, world, name}, options, std::nullopt),
+                         options)) {}
 
-Team::Team(const TeamOptions& options) : state_(team::launched_state(options)) {}
+Team::Team(const TeamOptions& options) : Team(team::sharing(team::launched_state(options), options)) {}
+
+Team::Team(std::unique_ptr<team::State> state) : state_(std::move(state)) {}
 
 Team::~Team() {
   if (cuda::is_forked()) static_cast<void>(state_.release());  // its driver, threads and sockets are the parent's

@@ -1,5 +1,7 @@
 // NCCL beside kernels, before or after them: tuned with their parameters, kept with their machine code, and done without.
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 #include "e2e/team_fixture.hpp"
 
@@ -160,4 +162,61 @@ TEST_CASE("a captured graph replays a kernel and NCCL's collective, and explain 
     return said + (is_told ? "; told" : "; " + explained.passes.front());
   });
   for (std::size_t rank = 0; rank < 3; ++rank) CHECK(ranks.outcome(rank) == "right right; right; right; told");
+}
+
+namespace {
+
+void replace(std::string& text, const std::string& part, const std::string& by) {
+  const std::size_t at = text.find(part);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, part.size(), by);
+}
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// A copy of the op without its other implementation by NCCL, where this one alone has kernels of 256 threads.
+Options with_collective_first(const e2e::TemporaryFolder& folder) {
+  const auto own = folder / "doubled_gather";
+  std::filesystem::copy(e2e::test_ops().front() / "doubled_gather", own);
+  std::filesystem::remove(own / "nccl.toml");
+  std::string op = text_of(own / "op.toml"), first = text_of(own / "nccl_first.toml");
+  replace(op, "\"nccl\", ", "");
+  replace(first, "[128, 64]", "[256]");
+  replace(first, "threads = 128", "threads = 256");
+  std::ofstream(own / "op.toml") << op;
+  std::ofstream(own / "nccl_first.toml") << first;
+  Options options;
+  options.template_paths = {folder / ""};
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a kernel that the driver refuses behind NCCL's collective is an error of its rank, which tries no other") {
+  const e2e::TemporaryFolder folder;
+  const Options options = with_collective_first(folder);
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& of) {
+    const Rank rank(of, ample, options);
+    slow_own_exchange();
+    const Doubled one(rank);
+    std::string said = one.served(rank);
+    one.set(3);
+    if (of.rank == 1) control("launch CUDA_ERROR_NOT_SUPPORTED doubled_rows<256");
+    const std::int64_t pushed = query("launches all_gather_push");
+    try {
+      one.launch(rank);
+      rank.machine.synchronize();
+      said += ", " + one.outcome(3);
+    } catch (const Error& error) {
+      said += fmt::format(", {}", to_string(error.kind()));
+    }
+    rank.machine.synchronize();
+    return fmt::format("{}, {} pushes", said, query("launches all_gather_push") - pushed);
+  });
+  CHECK(ranks.outcome(0) == "right right nccl_first threads=256, right, 0 pushes");
+  CHECK(ranks.outcome(1) == "right right nccl_first threads=256, driver_failed, 0 pushes");
 }

@@ -253,3 +253,30 @@ TEST_CASE("a rank that does not come to NCCL's communicator within the time-out 
     CHECK_MESSAGE(holds(said, "not all ranks came to ncclCommInitRank within 2000 ms"), said);
   }
 }
+
+TEST_CASE("a rank that dies while the others close the team leaves none of them in NCCL") {
+  for (const bool is_leaving : {false, true}) {  // NCCL's communicator, or the team before that
+    CAPTURE(is_leaving);
+    Ranks ranks;
+    ranks.begin_all(3, [&](const team::Membership& of) {
+      if (is_leaving) setenv("FAKE_NCCL_DIES_LEAVING", "1", 1);
+      const Rank rank(of, milliseconds(60'000));
+      const Gather one(rank, rows, rows, "alike");
+      const std::string said = served(rank, one, 3);
+      Ranks::say('r');
+      while (of.rank == 1 && !is_leaving) pause();
+      const Error ended = error_of([&] { rank.team->close(); });
+      return fmt::format("{}; {}: {}", said, to_string(ended.kind()), ended.what());
+    });
+    for (std::size_t rank = 0; rank < 3; ++rank) ranks.await(rank, 'r');
+    const auto begun = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(milliseconds(300));
+    if (!is_leaving) ranks.kill(1);
+    for (const std::size_t rank : {0U, 2U}) {
+      const std::string said = ranks.outcome(rank);
+      CHECK_MESSAGE(said.starts_with("right right by nccl; io: "), said);
+      CHECK_MESSAGE(holds(said, "rank 1"), said);
+    }
+    CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(20));
+  }
+}

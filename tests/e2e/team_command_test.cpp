@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string two_gpus = "export FAKE_CUDA='devices 2'; ";
+const std::string two_gpus_by_pcie = "export FAKE_CUDA='devices 2; pcie 1'; ";
 const std::string one_bucket = "all_gather rows=100 cols=64 dtype=f32";
 
 std::string overlay_of(const TemporaryFolder& folder, const char* name = "overlay.kiln") {
@@ -168,6 +169,11 @@ TEST_CASE("ranks with unlike arguments, or of whom one cannot open a file, all e
   CHECK(unlike.statuses == "2\n2\n");
   CHECK_MESSAGE(contains(unlike.said[0], "the first that differ are all_gather"), unlike.said[0]);
   CHECK(unlike.said[1] == "");
+  // Past 256 MiB, sizes decide the team's memory.
+  const Launched large = launch(folder, "tune all_gather rows=$((400000 + 400000 * RANK)) cols=64 dtype=f32" + at);
+  CHECK(large.statuses == "2\n2\n");
+  CHECK_MESSAGE(contains(large.said[0], "the first that differ are all_gather"), large.said[0]);
+  CHECK(large.said[1] == "");
   const Launched retuned = launch(folder, "tune " + one_bucket + " $(test $RANK = 1 && echo --force)" + at);
   CHECK(retuned.statuses == "2\n2\n");
   CHECK_MESSAGE(contains(retuned.said[0], "the first that differ are retune all and retune none"), retuned.said[0]);
@@ -251,19 +257,47 @@ TEST_CASE("an interrupt keeps what is finished, and the same command continues")
   CHECK_MESSAGE(contains(said, R"("outcome":"tuned","origin":"overlay")"), said);
 }
 
-TEST_CASE("stale records of a team are left out by a command without ranks, and renewed by one with them") {
-  const TemporaryFolder folder;
+namespace {
+
+/// Options for an overlay, and for a copy of all_gather whose sources may change.
+std::string with_own_ops(const TemporaryFolder& folder) {
   fs::create_directories(folder / "ops");
   fs::copy(fs::path(KILN_SOURCE_DIR) / "templates/all_gather", folder / "ops/all_gather");
   fs::copy(fs::path(KILN_SOURCE_DIR) / "templates/common", folder / "ops/common", fs::copy_options::recursive);
-  const std::string at = overlay_of(folder) + "--templates " + (folder / "ops").string();
-  expect(0, two_gpus + "kiln tune " + one_bucket + " --ranks 2" + at);
+  return overlay_of(folder) + "--templates " + (folder / "ops").string();
+}
+
+void change_sources(const TemporaryFolder& folder) {
   std::ofstream(folder / "ops/all_gather/push.cuh", std::ios::app) << "// changed\n";
+}
+
+}  // namespace
+
+TEST_CASE("stale records of a team are left out by a command without ranks, and renewed by one with them") {
+  const TemporaryFolder folder;
+  const std::string at = with_own_ops(folder);
+  expect(0, two_gpus + "kiln tune " + one_bucket + " --ranks 2" + at);
+  change_sources(folder);
   const std::string left = expect(0, two_gpus + "kiln tune --stale" + at);
   CHECK_MESSAGE(contains(left, "1 bucket of ops of a team is left out; --ranks N tunes those of N ranks"), left);
   const std::string renewed = expect(0, two_gpus + "kiln tune --stale --ranks 2" + at);
   CHECK_MESSAGE(contains(renewed, "1 of 1 record of this device is stale, 1 renewed"), renewed);
   CHECK(contains(expect(0, two_gpus + "kiln tune --stale all_gather --ranks 2" + at), "0 of 1 record"));
+}
+
+TEST_CASE("stale records are those of the link that the ranks have, not of the fastest link in the files") {
+  const TemporaryFolder folder;
+  const std::string at = with_own_ops(folder);
+  expect(0, two_gpus + "kiln tune " + one_bucket + " --ranks 2" + at);
+  expect(0, two_gpus_by_pcie + "kiln tune all_gather rows=1000 cols=64 dtype=f32 --ranks 2" + at);
+  change_sources(folder);
+  const std::string slower = expect(0, two_gpus_by_pcie + "kiln tune --stale --ranks 2" + at);
+  CHECK_MESSAGE(contains(slower, "1 of 1 record of this device is stale, 1 renewed"), slower);
+  CHECK_MESSAGE(contains(slower, "rows=1024"), slower);
+  CHECK_FALSE(contains(slower, "rows=128"));
+  const std::string faster = expect(0, two_gpus + "kiln tune --stale --ranks 2" + at);
+  CHECK_MESSAGE(contains(faster, "1 of 1 record of this device is stale, 1 renewed"), faster);
+  CHECK_MESSAGE(contains(faster, "rows=128"), faster);
 }
 
 TEST_CASE("launches that a program's ranks counted are tuned for with --ranks, and left out without") {

@@ -1,8 +1,9 @@
 // A libnccl.so that needs no GPU: the functions that Kiln calls, for processes that share memory, on the fake driver's memory.
 // A communicator of fake_nccl_communicator() does not block: a collective whose ranks have not all come is in progress, and goes on in
 // ncclCommGetAsyncError. One of ncclCommInitRank() launches the fake driver's kernel "vendor_collective<all_gather>" or the like, which
-// waits for the other ranks. FAKE_NCCL_FAILS names a rank whose ncclCommInitRank fails, FAKE_NCCL_DIES one whose process ends there, and
-// FAKE_NCCL_HANGS one that never comes to the others.
+// waits for the other ranks. Both ncclCommInitRank() and ncclCommDestroy() wait for all ranks, without end. FAKE_NCCL_FAILS names a rank
+// whose ncclCommInitRank fails, FAKE_NCCL_DIES one whose process ends there, and FAKE_NCCL_HANGS one that never comes to the others.
+// FAKE_NCCL_DIES_LEAVING names one whose process ends in ncclCommDestroy.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -69,6 +70,24 @@ ncclResult_t go_on(ncclComm& communicator) {
   return communicator.failure;
 }
 
+bool is_named(const char* variable, int rank) {
+  const char* named = std::getenv(variable);
+  return named != nullptr && std::atoi(named) == rank;
+}
+
+void die_after_others_wait() {
+  usleep(200'000);
+  kill(getpid(), SIGKILL);
+}
+
+/// Returns once all ranks have marked the board so.
+void await_all(fake_cuda::CollectiveBoard& board, std::atomic<int> fake_cuda::CollectiveBoard::Place::*mark, int rank,
+               int world) {
+  const auto* places = board.places;
+  board.places[rank].*mark = 1;
+  while (!std::all_of(places, places + world, [&](const auto& each) { return (each.*mark) != 0; })) usleep(20);
+}
+
 /// The ranks' shared memory of this name. The last rank to join removes the name.
 fake_cuda::CollectiveBoard* join(const char* name, int rank, int world) {
   const int file = shm_open(name, O_CREAT | O_RDWR, 0600);
@@ -77,9 +96,7 @@ fake_cuda::CollectiveBoard* join(const char* name, int rank, int world) {
   close(file);
   if (memory == MAP_FAILED) return nullptr;
   auto* board = static_cast<fake_cuda::CollectiveBoard*>(memory);
-  board->places[rank].joined = 1;
-  while (!std::all_of(board->places, board->places + world, [](const auto& each) { return each.joined != 0; }))
-    usleep(20);
+  await_all(*board, &fake_cuda::CollectiveBoard::Place::joined, rank, world);
   shm_unlink(name);
   return board;
 }
@@ -131,17 +148,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int world, ncclUniqueId id, int rank) {
-  const auto is_named = [rank](const char* variable) {
-    const char* named = std::getenv(variable);
-    return named != nullptr && std::atoi(named) == rank;
-  };
-  if (is_named("FAKE_NCCL_DIES")) {
-    usleep(200'000);  // the others wait by now
-    kill(getpid(), SIGKILL);
-  }
-  while (is_named("FAKE_NCCL_HANGS")) pause();
+  if (is_named("FAKE_NCCL_DIES", rank)) die_after_others_wait();
+  while (is_named("FAKE_NCCL_HANGS", rank)) pause();
   fake_cuda::CollectiveBoard* exchange = join(id.internal, rank, world);
-  if (exchange == nullptr || is_named("FAKE_NCCL_FAILS")) return ncclSystemError;
+  if (exchange == nullptr || is_named("FAKE_NCCL_FAILS", rank)) return ncclSystemError;
   auto* made = new ncclComm;
   made->rank = rank;
   made->world = world;
@@ -152,6 +162,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int world, ncclUniqueId 
 
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   if (communicator->exchange == nullptr) return ncclInvalidArgument;  // a test's own
+  if (is_named("FAKE_NCCL_DIES_LEAVING", communicator->rank)) die_after_others_wait();
+  await_all(*communicator->exchange, &fake_cuda::CollectiveBoard::Place::left, communicator->rank, communicator->world);
   munmap(communicator->exchange, sizeof(fake_cuda::CollectiveBoard));
   delete communicator;
   return ncclSuccess;

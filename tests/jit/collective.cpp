@@ -73,7 +73,8 @@ template <typename Wanted>
 void check_ranks(const char* name, std::int64_t parts, std::int64_t gathered, const Wanted& wanted) {
   kiln::test::Ranks ranks;
   ranks.begin_all(3, [&](const team::Membership& of) {
-    team::State state(of, TeamOptions{0, std::int64_t{1} << 20, kiln::test::ample}, std::nullopt);
+    team::State state(of, TeamOptions{0, 0, kiln::test::ample}, std::nullopt);
+    state.share_memory(std::int64_t{1} << 20);
     const std::vector<float> got = launched(state, team_op(name), parts, gathered);
     for (std::size_t i = 0; i < got.size(); ++i)
       if (got[i] != wanted(of.rank, static_cast<std::int64_t>(i))) return fmt::format("element {} is {}", i, got[i]);

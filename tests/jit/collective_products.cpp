@@ -3,9 +3,11 @@
 #include <bit>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "cuda/device.hpp"
 #include "cuda/nccl_api.hpp"
+#include "fake_cuda/fixture.hpp"
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "sources.hpp"
@@ -144,7 +146,8 @@ template <typename Wanted>
 void check_ranks(const char* name, const Sizes& sizes, bool keeps_gathered, const Wanted& wanted) {
   kiln::test::Ranks ranks;
   ranks.begin_all(world, [&](const team::Membership& of) {
-    team::State state(of, TeamOptions{0, std::int64_t{1} << 20, kiln::test::ample}, std::nullopt);
+    team::State state(of, TeamOptions{0, 0, kiln::test::ample}, std::nullopt);
+    state.share_memory(std::int64_t{1} << 20);
     const std::string said = outcome(state, product_op(name), sizes, keeps_gathered, wanted);
     state.member->close();
     return said;
@@ -172,6 +175,73 @@ TEST_CASE("a pass multiplies the rows that NCCL gathered, in the launch's tensor
       const std::int64_t row = i / n;
       return product(row / rows, rank, row % rows, i % n);
     });
+}
+
+namespace {
+
+/// How a launch by `executable` ends, by a frame of its own or by the thread's, and how many collectives it enqueued.
+std::string refusal_of(const Executable& executable, const Problem& problem, const Arguments& arguments,
+                       CUdeviceptr workspace, bool by_thread) {
+  CallFrame own;
+  ThreadCall* const kept = executable.thread_call();
+  CallFrame& call = by_thread ? kept->frame : own;
+  const cuda::Stream stream;
+  if (!executable.fill(call, problem, arguments) || executable.admits(call, arguments) != Admission::admitted)
+    return "not admitted";
+  const std::int64_t before = fake_cuda_tests::query("launches vendor_collective");
+  std::string said;
+  try {
+    const CUresult result = by_thread ? executable.launch(*kept, arguments, stream.handle(), workspace, 0)
+                                      : executable.launch(call, arguments, stream.handle(), workspace);
+    said = result == CUDA_ERROR_NOT_SUPPORTED ? "not supported" : fmt::format("result {}", static_cast<int>(result));
+  } catch (const Error& error) {
+    said = to_string(error.kind());
+  }
+  stream.synchronize();
+  return fmt::format("{}, {} collectives", said, fake_cuda_tests::query("launches vendor_collective") - before);
+}
+
+/// all_gather_gemm on one rank, whose pass behind NCCL's collective has this many blocks.
+std::string refusals_of(const char* blocks, bool is_cooperative) {
+  const cuda::Context context(0);
+  const cuda::Context::Scope scope(context);
+  manifest::Op op = product_op("all_gather_gemm");
+  manifest::Implementation& nccl =
+      *std::ranges::find(op.implementations, std::string("nccl_mma"), &manifest::Implementation::name);
+  manifest::Symbols axes;
+  for (const manifest::Axis& axis : op.axes) axes.add(axis.name);
+  nccl.passes.front().grid[0] = manifest::Expression::parse(blocks, axes);
+  nccl.passes.front().cooperative = is_cooperative;
+  const Problem problem = problem_of(op, 1);
+  const auto frame = manifest::make_frame(op, &nccl, problem, context.info().facts, nccl.default_config);
+  const Cubin cubin = compile(specialise(op, nccl, frame, default_arch(context.info().facts.sm())));
+  const team::NcclCommunicator communicator(team::NcclCommunicator::unique_id(), 0, 1, context,
+                                            {kiln::test::ample, [] { return false; }});
+  team::TeamBinding binding;
+  binding.world = 1;
+  binding.nccl = &communicator;
+  const Executable executable(op, nccl, frame, cubin, &binding);
+  const Memory x(drawn(0, 0, rows * k)), w(drawn(0, 1, n * k)), y(Values(rows * n, NAN));
+  const cuda::Buffer workspace(executable.workspace_bytes());
+  Arguments arguments;
+  for (std::size_t i = 0; i < op.tensors.size(); ++i)
+    for (const auto& [name, memory] : {std::pair("x", &x), {"w", &w}, {"y", &y}})
+      if (op.tensors[i].name == name) arguments.tensors[i] = memory->address();
+  return refusal_of(executable, problem, arguments, workspace.pointer(), false) + "; " +
+         refusal_of(executable, problem, arguments, workspace.pointer(), true);
+}
+
+}  // namespace
+
+TEST_CASE("a pass behind NCCL's collective that cannot be launched is refused before the collective is enqueued" *
+          doctest::skip(cannot_run)) {
+  kiln::test::Ranks alone;
+  alone.begin([] { return refusals_of("rows", false); });
+  alone.begin([] { return refusals_of("rows - 5", false); });
+  alone.begin([] { return refusals_of("rows * 1000000", true); });
+  CHECK(alone.outcome(0) == "result 0, 1 collectives; result 0, 1 collectives");
+  CHECK(alone.outcome(1) == "bad_input, 0 collectives; bad_input, 0 collectives");
+  CHECK(alone.outcome(2) == "not supported, 0 collectives; not supported, 0 collectives");
 }
 
 TEST_CASE("a product with NCCL is refused where its workspace is too small for the collective" *

@@ -14,7 +14,7 @@ struct CollectiveBoard {
   static constexpr int most_ranks = 8;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
   struct Place {
-    std::atomic<int> joined;
+    std::atomic<int> joined, left;
     std::atomic<std::int64_t> given,
         taken;  // collectives that the rank has given its bytes to, and has taken all ranks' of
     std::byte bytes[most_bytes];
