@@ -96,10 +96,18 @@ def served_attention(read):
 
 
 def on_two_gpus(read):
-    collectives = [pair for pair in compared(read) if "gemm" not in pair[0]["asked"]]
-    products = [pair for pair in compared(read) if "gemm" in pair[0]["asked"]]
-    return (f"collectives {mean(over(collectives, 'nccl')):.2f}, worst {min(over(collectives, 'nccl')):.2f} ({len(collectives)} problems); gathered products, not fused yet, "
-            f"{mean(over(products, 'nccl')):.2f}, worst {min(over(products, 'nccl')):.2f} ({len(products)}); two H100")
+    rows = compared(read)
+    parts = {"collectives": [row for row in rows if "gemm" not in row[0]["asked"] and "attention" not in row[0]["asked"]],
+             "products": [row for row in rows if "gemm" in row[0]["asked"]], "attention": [row for row in rows if "attention" in row[0]["asked"]]}
+    ratios = {name: over(some, "nccl") for name, some in parts.items()}
+    return "; ".join(f"{name} {mean(found):.2f}, worst {min(found):.2f} ({len(found)} problems)" for name, found in ratios.items()) + "; two H100"
+
+
+def layers_on_two_gpus(read):
+    seconds = {(side, stack): next(row["seconds"] for row in read(f"team-h100/team_layers_{side}{stack}.json") if row["phase"] == "stream")
+               for side in ("", "peers_", "alone_") for stack in ("llama", "flux")}
+    return "; ".join(f"{title}: {seconds['', stack]:.1f} s, torch with NCCL {seconds['peers_', stack]:.1f}, torch on one GPU {seconds['alone_', stack]:.1f}"
+                     for stack, title in (("llama", "80 layers of Llama 70B's MLP"), ("flux", "57 blocks of Flux"))) + "; two H100"
 
 
 def start(read):
@@ -117,7 +125,8 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "memory-bound kernels at about 1 GB, geometric means": memory_bound,
         "attention, dense, at buckets' upper ends, cuDNN / Kiln": dense_attention,
         "attention: decode; packed batches of unlike lengths": served_attention,
-        "ops of a team of two, at buckets' upper ends but for one, NCCL (then cuBLAS) / Kiln": on_two_gpus,
+        "ops of a team of two, NCCL (with cuBLAS or cuDNN) / Kiln": on_two_gpus,
+        "layers on two GPUs, from process start to the last of a few batches, by a shipped file": layers_on_two_gpus,
         "from a context to the first checked result with a shipped file": start}
 
 

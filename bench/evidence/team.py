@@ -43,12 +43,46 @@ def facts(read):
 
 
 def compared(read):
-    """The rows of ops that were timed, each with its peers' by name."""
+    """The rows of ops that were timed, each with its peers' by name; "nccl" is the fastest that begins with it."""
     peers = {}
-    for row in read("team-h100/team_peers.json"):
-        if row.get("right") and "ns" in row:
-            peers.setdefault(row["asked"], {})[row["peer"]] = row
-    return [(row, peers.get(row["asked"], {})) for name in ("team.json", "team_products.json") for row in read(f"team-h100/{name}") if "ns" in row]
+    for name in ("team_peers.json", "team_peers_context.json"):
+        for row in read(f"team-h100/{name}"):
+            if row.get("right") and "ns" in row:
+                of, peer = peers.setdefault(row["asked"], {}), row["peer"].split(" ")[0]
+                if peer not in of or row["ns"] < of[peer]["ns"]:
+                    of[peer] = row
+    return [(row, peers.get(row["asked"], {})) for row in read("team-h100/team.json") if "ns" in row]
+
+
+def tuned(read):
+    """By bucket, in the order of the file: at each tuned size, the time by NCCL and Kiln's product over that by kernels of Kiln alone."""
+    ratios = {}
+    for row in read("team-h100/team_tunes.json"):
+        nccl, own = ([ns for name, ns in row["ns"].items() if name.startswith("nccl") == which] for which in (True, False))
+        if own:
+            ratios.setdefault((row["op"], row["bucket"]), {})[row["sizes"]] = (min(nccl) / min(own), min(own), next(name for name in row["ns"] if row["ns"][name] == min(own)))
+    return ratios
+
+
+def tunes(read):
+    body = []
+    for (op, bucket), sizes in tuned(read).items():
+        found = [ratio for ratio, _, _ in sizes.values()]
+        body.append([f"{op} {bucket.replace(' world=2', '').replace(' ranks=alike', '')}", len(found), number(mean(found)), f"{number(min(found))} to {number(max(found))}",
+                     ", ".join(sorted({name for _, _, name in sizes.values()}))])
+    return markdown(["bucket", "sizes", "geometric mean", "from, to", "Kiln's kernel"], body) if body else ""
+
+
+def layers(read):
+    body = []
+    for stack in ("llama", "flux"):
+        for title, name in (("Kiln, no file", "cold_"), ("Kiln, by the file that this left", ""), ("torch, NCCL and cuBLAS", "peers_"), ("torch, one GPU a batch", "alone_")):
+            rows = read(f"team-h100/team_layers_{name}{stack}.json")
+            first, steady = ({row["tokens"]: row["ms"] for row in rows if row["phase"] == phase} for phase in ("first", "steady"))
+            stream, memory = (next(row for row in rows if row["phase"] == phase) for phase in ("stream", "memory"))
+            said = [", ".join(f"{tokens}: {ms:,.0f}" for tokens, ms in times.items()) for times in (first, steady)]
+            body.append([stack, title, f"{stream['seconds']:.1f}", *said, f"{memory['device_bytes'] / 1e9:.1f}"])
+    return markdown(["stack", "", "seconds from process start", "first time, ms by tokens", "steady, ms by tokens", "GB of a device"], body)
 
 
 def over(rows, peer, field="ns"):
@@ -72,4 +106,4 @@ def team_faults(read):
     return markdown(["what", "how often", "outcome", "longest until the error"], body) if body else ""
 
 
-TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_faults": team_faults}
+TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_tunes": tunes, "team_layers": layers, "team_faults": team_faults}

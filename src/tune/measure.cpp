@@ -93,7 +93,8 @@ std::vector<std::vector<double>> Stopwatch::sample(std::span<const Launch> launc
                                                    CUstream stream) {
   std::vector<std::vector<double>> samples(launches.size());
   const std::size_t total = launches.size() * static_cast<std::size_t>(rounds);
-  bool holds = true;  // false: a launch waits for the stream where it is enqueued, and flushes alone cover the host's time
+  bool holds =
+      true;  // false: a launch waits for the stream where it is enqueued, and flushes alone cover the host's time
   for (std::size_t begin = 0; begin < total; begin += slots) {
     const std::size_t end = std::min(begin + slots, total);
     const auto enqueue_all = [&] {

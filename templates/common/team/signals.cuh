@@ -159,7 +159,7 @@ class Epoch {
     const volatile Report& why = *team_.report;
     const unsigned state = why.state;
     if (state == Report::none || state == Report::peer_failed)
-      return;  // the block that reports tells, or the peer that told this rank
+      return;                // the block that reports tells, or the peer that told this rank
     __threadfence_system();  // the rank was written before the state
     const unsigned told =
         1u << 31 | state << 16 | static_cast<unsigned>(why.rank) << 8 | static_cast<unsigned>(team_.rank);
