@@ -179,9 +179,26 @@ void use_record(Resolution& resolution, const manifest::Op& op, const manifest::
   std::ranges::move(beyond(answers, op, resolution.bucket, device), std::back_inserter(answers));
 }
 
-/// The ranks of a team need one config, whatever their sizes and policies are: the fastest, or that without a library where it is one's.
-void leave_one_config(Resolution& resolution) {
-  std::erase_if(resolution.answers, &Answer::is_beyond);
+/// The ranks of a team need one config, whatever their policies are. Where their sizes may differ, that for the largest sizes serves the bucket.
+void leave_what_ranks_share(Resolution& resolution, const manifest::Op& op) {
+  std::vector<Answer>& answers = resolution.answers;
+  std::erase_if(answers, &Answer::is_beyond);
+  if (manifest::sizes_may_differ_between_ranks(op, resolution.bucket)) {
+    // Of each role, as where a library is missing on all ranks.
+    const auto serves_more = [](const Answer& a, const Answer& b) { return a.region.high.axes < b.region.high.axes; };
+    std::vector<Answer> kept;
+    for (const store::Role role : {store::Role::fastest, store::Role::without_library}) {
+      const Answer* largest = nullptr;
+      for (const Answer& each : answers)
+        if (each.role == role && (largest == nullptr || serves_more(*largest, each))) largest = &each;
+      if (largest != nullptr) kept.push_back(*largest);
+    }
+    for (Answer& each : kept) {
+      each.region = manifest::whole_of(op, resolution.bucket);
+      each.at = each.region.high;
+    }
+    answers = std::move(kept);
+  }
   if (resolution.answers.empty())
     resolution.why_none =
         "an op of a team is served by a record alone, which its ranks tune together: by kiln tune, Tuner, their first launch or Engine::prepare";
@@ -227,7 +244,7 @@ Resolution resolve(const manifest::Op& op, const Problem& problem, const manifes
   resolution.key = manifest::record_key(op, resolution.bucket, device, regime);
   use_record(resolution, op, device, layers);
   if (op.team_axis() >= 0) {
-    leave_one_config(resolution);
+    leave_what_ranks_share(resolution, op);
     return resolution;
   }
   if (!resolution.is_hit() && !fallbacks) return resolution;

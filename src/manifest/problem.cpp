@@ -219,6 +219,13 @@ Problem bucket_of(const Op& op, const Problem& problem) noexcept {
   return bucket;
 }
 
+bool sizes_may_differ_between_ranks(const Op& op, const Problem& problem) noexcept {
+  if (op.team_axis() < 0) return false;
+  const auto ranks = std::ranges::find(op.selections, "ranks", &Selection::name);
+  if (ranks == op.selections.end()) return true;
+  return ranks->values[problem.selections[static_cast<std::size_t>(ranks - op.selections.begin())]] != "alike";
+}
+
 Problem low_corner(const Op& op, const Problem& bucket) noexcept {
   Problem corner = bucket;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {

@@ -51,6 +51,9 @@ bool is_exact(const Op& op, std::size_t axis, const Problem& problem) noexcept;
 Problem bucket_of(const Op& op, const Problem& problem) noexcept;
 /// Returns the smallest problem of a bucket: the lowest legal size of each axis.
 Problem low_corner(const Op& op, const Problem& bucket) noexcept;
+/// Whether the ranks of a team may launch unlike sizes of one bucket, and so need one config. Not where the op has a choice `ranks` and it is
+/// `alike`, by which the caller promises equal sizes. False for an op of one GPU.
+bool sizes_may_differ_between_ranks(const Op& op, const Problem& problem) noexcept;
 
 /// A frame for `implementation` (or for the op alone when null): axes and selections of the problem, device facts, the
 /// config's parameters; run-time integers take their defaults where they have one and 0 elsewhere, reals are 0.

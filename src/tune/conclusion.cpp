@@ -36,8 +36,8 @@ class Conclusion {
       std::erase_if(without, [&](const Compared& compared) { return is_library(compared.candidate); });
       own.push_back(standings_at(length, without));
     }
-    // Sizes may differ between the ranks of a team, which need one config.
-    const std::size_t at_most = request_.op.team_axis() >= 0 ? 1 : most_configs;
+    const std::size_t at_most =
+        manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket) ? 1 : most_configs;
     Assignment fastest = choose_configs(all, at_most);
     if (std::ranges::none_of(fastest, [](const auto& each) { return each.has_value(); })) throw_nothing_right();
     Assignment without_library;

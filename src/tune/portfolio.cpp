@@ -146,6 +146,29 @@ std::size_t with_code(ByLength lengths, std::span<const std::size_t> chosen) {
   }));
 }
 
+/// The candidate that is least behind over all lengths.
+std::optional<std::size_t> best_for_all(ByLength lengths) {
+  constexpr double fell_behind = 1.1;  // over the last one that was compared
+  std::set<std::size_t> candidates;
+  for (const auto& length : lengths)
+    for (const Standing& each : length) candidates.insert(each.candidate);
+  std::optional<std::size_t> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::size_t candidate : candidates) {
+    double behind = 0;
+    for (const auto& length : lengths) {
+      if (length.empty()) continue;
+      const Standing* standing = find(length, candidate);
+      behind += std::log(standing != nullptr ? standing->behind
+                                             : fell_behind * std::ranges::max(length, {}, &Standing::behind).behind);
+    }
+    if (behind >= least) continue;
+    best = candidate;
+    least = behind;
+  }
+  return best;
+}
+
 }  // namespace
 
 Assignment choose_configs(ByLength lengths, std::size_t at_most) {
@@ -156,6 +179,7 @@ Assignment choose_configs(ByLength lengths, std::size_t at_most) {
     chosen = std::move(*covers);
     if (with_code(lengths, chosen) <= at_most) break;
   }
+  if (at_most == 1 && chosen.size() > 1) return Assignment(lengths.size(), best_for_all(lengths));
   return assign(lengths, chosen);
 }
 

@@ -207,3 +207,24 @@ TEST_CASE("a hit is expected to take a tuned config's time") {
   shelf.put(sized(64, 4096), "threads=256 vector=4", 1000);
   CHECK(shelf.explained(sized(64, 4096)).expected_slowdown == 1);
 }
+
+TEST_CASE("ranks whose sizes may differ share the config of the largest sizes, and ranks that are alike have one for each size") {
+  manifest::Op op = rows_op(false);
+  op.axes[1].team = true;  // cols stands for the number of ranks
+  op.selections[0].name = "ranks";
+  op.selections[0].values = {"any", "alike"};
+  Shelf shelf(std::move(op));
+  const auto at = [](std::int64_t rows, std::uint8_t ranks) {
+    Problem problem = sized(rows, 4096);
+    problem.selections[0] = ranks;
+    return problem;
+  };
+  const std::vector<Chosen> two = {{"rows=513..600", "threads=64 vector=1", 4000},
+                                   {"rows=601..1024", "threads=128 vector=2", 5000}};
+  for (const std::uint8_t ranks : {0, 1}) shelf.put(at(1024, ranks), two);
+  CHECK(shelf.serves(at(513, 0)).config == manifest::Config{128, 2});
+  CHECK(shelf.serves(at(1024, 0)).config == manifest::Config{128, 2});
+  CHECK(shelf.at(at(513, 0)).answers.size() == 1);
+  CHECK(shelf.serves(at(513, 1)).config == manifest::Config{64, 1});
+  CHECK(shelf.serves(at(601, 1)).config == manifest::Config{128, 2});
+}

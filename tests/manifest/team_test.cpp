@@ -89,6 +89,19 @@ TEST_CASE("an axis is the number of ranks, each of which is a bucket of its own"
   CHECK(testing::scale_folder().parse().team_axis() == -1);
 }
 
+TEST_CASE("ranks may be at unlike sizes, unless a choice 'ranks' promises that they are not") {
+  Op op = team_folder().parse();
+  CHECK(sizes_may_differ_between_ranks(op, Problem{}));
+  op.selections.front().name = "ranks";
+  op.selections.front().values = {"any", "alike"};
+  Problem problem;
+  CHECK(sizes_may_differ_between_ranks(op, problem));
+  problem.selections.front() = 1;
+  CHECK_FALSE(sizes_may_differ_between_ranks(op, problem));
+  for (Axis& axis : op.axes) axis.team = false;
+  CHECK_FALSE(sizes_may_differ_between_ranks(op, Problem{}));
+}
+
 TEST_CASE("a record of a team's op is of one kind of link, and other ops' records of all") {
   const Op op = team_folder().parse(), alone = testing::scale_folder().parse();
   Problem problem, other;
