@@ -78,8 +78,8 @@ struct Gather : test::GatheredProducts<bf16> {
     test::run_passes(team, {gather<World>(seed), product}, launches, absent);
   }
 
-  /// A kernel that multiplies while rows arrive, of so many clusters of which `resident` run at once.
-  template <int World, Shape shape>
+  /// A kernel that multiplies while rows arrive, of so many clusters of which `resident` run at once. `in_run`: pieces that are pushed as one.
+  template <int World, Shape shape, int in_run = 0>
   void run_fused(std::uint32_t seed, int launches = 1, int absent = -1, unsigned clusters = 2, unsigned resident = 0,
                  int at_once = 1) {
     using Tiles = kiln::gemm::WgmmaTiling<bf16, bf16, kiln::gemm::Layout::nt, shape.tile_m, shape.tile_n, shape.stages,
@@ -104,23 +104,23 @@ struct Gather : test::GatheredProducts<bf16> {
                       test::map_of(its.w, Tiles::W::box_rows, 64, 128),
                       test::map_of_planes(its.y, World, Piece::rows, Piece::columns, Piece::columns * 2)});
     }
-    const test::TeamPass all = {{.grid = {clusters * Tiles::cluster},
-                                 .block = {Tiles::threads},
-                                 .shared_bytes = kiln::team::GatherLayout<Tiles>::pieces + 2 * piece_bytes,
-                                 .cluster = {Tiles::cluster},
-                                 .seed = seed},
-                                [&](int, int rank) {
-                                  Rank& its = at(rank);
-                                  const Maps& of = maps[static_cast<std::size_t>(rank)];
-                                  all_gather_gemm_fused<bf16, World, shape.tile_m, shape.tile_n, shape.stages,
-                                                        shape.cluster_m, shape.cluster_n, shape.swap, shape.pingpong>(
-                                      of.x, of.halves[0], of.halves[1], of.w, of.y, its.x.data(),
-                                      keeps ? its.gathered.data() : nullptr, its.y.data(), test::length(rows_of(rank)),
-                                      n, k, rank_stride, static_cast<int>(most_rows), chunk_rows, piece_bytes, 2,
-                                      team.workspace(), team.argument(rank));
-                                },
-                                resident,
-                                at_once};
+    const test::TeamPass all = {
+        {.grid = {clusters * Tiles::cluster},
+         .block = {Tiles::threads},
+         .shared_bytes = kiln::team::GatherLayout<Tiles>::pieces + 2 * piece_bytes,
+         .cluster = {Tiles::cluster},
+         .seed = seed},
+        [&](int, int rank) {
+          Rank& its = at(rank);
+          const Maps& of = maps[static_cast<std::size_t>(rank)];
+          all_gather_gemm_fused<bf16, World, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m, shape.cluster_n,
+                                shape.swap, shape.pingpong, in_run>(
+              of.x, of.halves[0], of.halves[1], of.w, of.y, its.x.data(), keeps ? its.gathered.data() : nullptr,
+              its.y.data(), test::length(rows_of(rank)), n, k, rank_stride, static_cast<int>(most_rows), chunk_rows,
+              piece_bytes, 2, team.workspace(), team.argument(rank));
+        },
+        resident,
+        at_once};
     test::run_passes(team, {all}, launches, absent);
   }
 
@@ -181,6 +181,31 @@ TEST_CASE("all_gather_gemm multiplies rows while they arrive, launch after launc
   Gather wide({70, 64}, 70, 128);
   wide.run_fused<2, Shape{.tile_m = 128, .tile_n = 64, .stages = 3, .cluster_n = 2}>(5);
   for (int rank = 0; rank < 2; ++rank) CHECK(wide.error(rank) == 0);
+}
+
+TEST_CASE("all_gather_gemm pushes several pieces before the first is counted") {
+  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+    CAPTURE(seed);
+    Gather two({70, 100}, 110, 128);
+    two.run_fused<2, Shape{64, 64, 3}, 4>(seed, 3);
+    for (int rank = 0; rank < 2; ++rank) {
+      CHECK(two.error(rank) == 0);
+      CHECK(two.gathered_all(rank));
+      CHECK(two.team.idle(rank, 3));
+    }
+    Gather three({9, 0, 16}, 16, 16);  // runs of less than four pieces
+    three.run_fused<3, Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .swap = true}, 4>(seed);
+    for (int rank = 0; rank < 3; ++rank) CHECK((three.error(rank) == 0 && three.gathered_all(rank)));
+    Gather of({130, 129, 256}, 256, 256);
+    of.run_fused<3, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .pingpong = true}, 2>(seed);
+    for (int rank = 0; rank < 3; ++rank) CHECK((of.error(rank) == 0 && of.gathered_all(rank)));
+  }
+  Gather late({70, 128}, 128, 128);
+  late.team.timeout_ns = 100'000;
+  late.run_fused<2, Shape{64, 64, 3}, 4>(1, 1, 1);
+  CHECK(late.error(0, 1) == 0);
+  CHECK(late.team.report(0).state == Report::timed_out);
+  CHECK(late.team.idle(0, 1));
 }
 
 TEST_CASE("all_gather_gemm needs no two blocks of a rank to run at once while rows arrive") {

@@ -73,7 +73,7 @@ __device__ __forceinline__ void produce(const RowMaps& maps, const gemm::Ring<Ti
 }
 
 /// What the thread that pushes does in a launch.
-template <int World>
+template <int World, int Run>
 __device__ __forceinline__ void push_and_keep(const Pusher<World>& pusher, const RowExchange& exchange,
                                               const Arrivals<World>& arrivals, const ArrivingRows& rows,
                                               PiecePlaces places) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ void push_and_keep(const Pusher<World>& pusher, const
   const auto kept = [&](int of) {
     return exchange.gathered == nullptr ? nullptr : exchange.gathered + of * exchange.gathered_bytes;
   };
-  pusher.push(exchange.x, rows.own, kept(rank), places, exchange.piece_bytes);
+  pusher.template push<Run>(exchange.x, rows.own, kept(rank), places, exchange.piece_bytes);
   if (exchange.gathered == nullptr || World == 1) return;
   rows.template longest_of_peers<World>();
 #pragma unroll 1
@@ -95,8 +95,8 @@ __device__ __forceinline__ void push_and_keep(const Pusher<World>& pusher, const
   }
 }
 
-/// A block of a launch. store(sums, work, first, staging, failed) stores a tile; NaN if `failed`.
-template <typename Tiles, int World, typename Store>
+/// A block of a launch. store(sums, work, first, staging, failed) stores a tile; NaN if `failed`. `Run`: as Pusher::push() has it.
+template <typename Tiles, int World, int Run, typename Store>
 __device__ __forceinline__ void gather_block(const RowMaps& first_half, const RowMaps& second_half,
                                              const RowExchange& exchange, const PushedParts& parts, const Team& team,
                                              const axis_length& length, int most, long long n, long long k, int band,
@@ -142,9 +142,9 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
     } else if (warp == 1) {
       if (elect_one()) {
         const Pusher<World> pusher{team, parts, epoch, arrived};
-        push_and_keep(pusher, exchange, arrivals, {arrived, team.rank, rows, most},
-                      {shared_address(shared) + Layout::pieces, shared_address(arrived->copied),
-                       static_cast<unsigned>(exchange.piece_bytes)});
+        push_and_keep<World, Run>(pusher, exchange, arrivals, {arrived, team.rank, rows, most},
+                                  {shared_address(shared) + Layout::pieces, shared_address(arrived->copied),
+                                   static_cast<unsigned>(exchange.piece_bytes)});
       }
       __syncwarp();
       named_barrier_arrive(done_barrier, done_threads);

@@ -62,6 +62,45 @@ class PiecePlaces {
     done(previous);
   }
 
+  /// The same for runs of pieces: next() numbers runs, runs.pieces(run) and runs.piece(run, index) tell of their pieces. A place is free once
+  /// its piece has left shared memory, and done(run) is called once all of a run is written.
+  template <typename Runs, typename Next, typename Size, typename From, typename Store, typename Done>
+  __device__ __forceinline__ void copy_runs(const Runs& runs, Next next, Size size, From from, Store store, Done done) {
+    struct Turn {
+      int run, index;
+    };
+    const auto load = [&](int place, const Turn& turn) {
+      if (turn.run < 0) return;
+      const int piece = runs.piece(turn.run, turn.index);
+      mbarrier_arrive_expect_tx(barrier(place), size(piece));
+      bulk_load(at(place), from(piece), size(piece), barrier(place));
+    };
+    const auto after = [&](const Turn& turn) {
+      return turn.index + 1 < runs.pieces(turn.run) ? Turn{turn.run, turn.index + 1} : Turn{next(), 0};
+    };
+    Turn current = {next(), 0};
+    if (current.run < 0) return;
+    load(0, current);
+    Turn following = after(current);
+    load(1, following);
+#pragma unroll 1
+    for (int place = 0;; place ^= 1) {
+      mbarrier_wait(barrier(place), parities_ >> place & 1);
+      parities_ ^= 1u << place;
+      store(runs.piece(current.run, current.index), at(place));
+      tma_store_commit();
+      if (following.run != current.run) {
+        bulk_store_wait<0>();
+        done(current.run);
+      }
+      if (following.run < 0) break;
+      current = following;
+      following = after(current);
+      tma_store_wait_read<0>();
+      load(place, following);
+    }
+  }
+
  private:
   __device__ __forceinline__ unsigned at(int place) const { return places_ + place * bytes_; }
   __device__ __forceinline__ unsigned barrier(int place) const { return barriers_ + place * 8; }
@@ -100,6 +139,26 @@ struct Pieces {
   }
 };
 
+/// The pieces of a part in runs of up to `Run`, each within a chunk.
+template <int Run>
+struct PieceRuns {
+  Pieces of;
+
+  __device__ __forceinline__ int of_chunk() const { return (of.of_chunk + Run - 1) / Run; }
+  __device__ __forceinline__ int in_chunk(int chunk) const { return (of.in_chunk(chunk) + Run - 1) / Run; }
+  __device__ __forceinline__ int chunk(int run) const { return run / of_chunk(); }
+  __device__ __forceinline__ int count() const {
+    const int whole = static_cast<int>(of.part_bytes / of.chunk_bytes);
+    return whole * of_chunk() + in_chunk(whole);
+  }
+  __device__ __forceinline__ int pieces(int run) const {
+    return min(Run, of.in_chunk(chunk(run)) - run % of_chunk() * Run);
+  }
+  __device__ __forceinline__ int piece(int run, int index) const {
+    return chunk(run) * of.of_chunk + run % of_chunk() * Run + index;
+  }
+};
+
 /// The thread of a block that pushes this rank's rows, and copies all that `gathered` is to hold.
 template <int World>
 struct Pusher {
@@ -108,7 +167,9 @@ struct Pusher {
   const Epoch& epoch;
   ArrivalStorage* shared;
 
-  /// Claimed pieces of the own part.
+  /// Claimed pieces of the own part. `Run`: pieces that are claimed, waited for and counted as one. 0: each alone, before the next but one is
+  /// loaded.
+  template <int Run>
   __device__ __forceinline__ void push(const unsigned char* x, int rows, unsigned char* kept, PiecePlaces& places,
                                        int piece_bytes) const {
     const Pieces pieces(rows, parts.chunk_rows, parts.row_words, piece_bytes);
@@ -116,33 +177,42 @@ struct Pusher {
     Control& own = *team.control[team.rank];
     unsigned* const claims = &own.claimed[0];
     unsigned* const pushed = own.pushed[team.rank];  // the same pieces go to all peers
-    const unsigned count = static_cast<unsigned>(pieces.count());
+    const PieceRuns<Run == 0 ? 1 : Run> runs = {pieces};
+    const unsigned count = static_cast<unsigned>(Run == 0 ? pieces.count() : runs.count());
     unsigned ahead = atomicAdd(claims, 1u);
-    places.copy(
-        [&] {
-          const unsigned claimed = ahead;
-          if (claimed >= count) return -1;
-          ahead = atomicAdd(claims, 1u);
-          return static_cast<int>(claimed);
-        },
-        [&](int piece) { return pieces.size(piece); }, [&](int piece) { return x + pieces.first(piece); },
-        [&](int piece, unsigned from) {
-          const long long at = pieces.first(piece);
-          if (kept != nullptr) bulk_store(kept + at, from, pieces.size(piece));
-          if (!sends) return;
+    const auto next = [&] {
+      const unsigned claimed = ahead;
+      if (claimed >= count) return -1;
+      ahead = atomicAdd(claims, 1u);
+      return static_cast<int>(claimed);
+    };
+    const auto size = [&](int piece) { return pieces.size(piece); };
+    const auto from = [&](int piece) { return x + pieces.first(piece); };
+    const auto store = [&](int piece, unsigned place) {
+      const long long at = pieces.first(piece);
+      if (kept != nullptr) bulk_store(kept + at, place, pieces.size(piece));
+      if (!sends) return;
 #pragma unroll 1
-          for (int step = 1; step < World; ++step)
-            bulk_store(first_byte(following<World>(team.rank, step), team.rank) + at, from, pieces.size(piece));
-        },
-        [&](int piece) {
-          const int chunk = piece / pieces.of_chunk;
-          const unsigned last = static_cast<unsigned>(pieces.in_chunk(chunk)) - 1;
-          __threadfence_system();
-          if (atomicInc(pushed + chunk, last) != last || !sends) return;
-          __threadfence_system();
+      for (int step = 1; step < World; ++step)
+        bulk_store(first_byte(following<World>(team.rank, step), team.rank) + at, place, pieces.size(piece));
+    };
+    const auto written = [&](int chunk, int parts_of_chunk) {
+      const unsigned last = static_cast<unsigned>(parts_of_chunk) - 1;
+      __threadfence_system();
+      if (atomicInc(pushed + chunk, last) != last || !sends) return;
+      __threadfence_system();
 #pragma unroll 1
-          for (int step = 1; step < World; ++step) epoch.send(following<World>(team.rank, step), chunk, rows);
-        });
+      for (int step = 1; step < World; ++step) epoch.send(following<World>(team.rank, step), chunk, rows);
+    };
+    if constexpr (Run == 0) {
+      places.copy(next, size, from, store, [&](int piece) {
+        const int chunk = piece / pieces.of_chunk;
+        written(chunk, pieces.in_chunk(chunk));
+      });
+    } else {
+      places.copy_runs(runs, next, size, from, store,
+                       [&](int run) { written(runs.chunk(run), runs.in_chunk(runs.chunk(run))); });
+    }
   }
 
   /// This block's pieces of `peer`'s part of `rows` rows, as they arrive.
