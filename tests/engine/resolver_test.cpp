@@ -208,7 +208,8 @@ TEST_CASE("a hit is expected to take a tuned config's time") {
   CHECK(shelf.explained(sized(64, 4096)).expected_slowdown == 1);
 }
 
-TEST_CASE("ranks whose sizes may differ share the config of the largest sizes, and ranks that are alike have one for each size") {
+TEST_CASE(
+    "ranks whose sizes may differ share the config of the largest sizes, and ranks that are alike have one for each size") {
   manifest::Op op = rows_op(false);
   op.axes[1].team = true;  // cols stands for the number of ranks
   op.selections[0].name = "ranks";
