@@ -222,7 +222,7 @@ TEST_CASE(
   };
   const std::vector<Chosen> two = {{"rows=513..600", "threads=64 vector=1", 4000},
                                    {"rows=601..1024", "threads=128 vector=2", 5000}};
-  for (const std::uint8_t ranks : {0, 1}) shelf.put(at(1024, ranks), two);
+  for (const std::uint8_t ranks : {std::uint8_t{0}, std::uint8_t{1}}) shelf.put(at(1024, ranks), two);
   CHECK(shelf.serves(at(513, 0)).config == manifest::Config{128, 2});
   CHECK(shelf.serves(at(1024, 0)).config == manifest::Config{128, 2});
   CHECK(shelf.at(at(513, 0)).answers.size() == 1);
