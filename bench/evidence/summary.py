@@ -7,7 +7,7 @@ from evidence.decode import shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.hits import is_comparable, problems
 from evidence.table import Reader, markdown, mean, quantile
-from evidence.team import compared, over
+from evidence.team import compared, over, tuned
 from evidence.tuner import DEVICES, TYPES, at, folder, measured, regrets
 
 
@@ -95,12 +95,17 @@ def served_attention(read):
     return f"{mean(shares):.2f} of a plain read's rate from 64 MB on, worst {min(shares):.2f} ({len(shares)} problems, H100); {mean(packed):.2f} over torch's `varlen_attn` ({len(packed)} batches, H100)"
 
 
+def all_reduced(read):
+    ratios = [ratio for (op, _), sizes in tuned(read).items() if op == "gemm_all_reduce" for ratio, _, _ in sizes.values()]
+    return f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+
 def on_two_gpus(read):
     rows = compared(read)
     parts = {"collectives": [row for row in rows if "gemm" not in row[0]["asked"] and "attention" not in row[0]["asked"]],
              "products": [row for row in rows if "gemm" in row[0]["asked"]], "attention": [row for row in rows if "attention" in row[0]["asked"]]}
     ratios = {name: over(some, "nccl") for name, some in parts.items()}
-    return "; ".join(f"{name} {mean(found):.2f}, worst {min(found):.2f} ({len(found)} problems)" for name, found in ratios.items()) + "; two H100"
+    return "; ".join(f"{name} {mean(found):.2f}, worst {min(found):.2f} ({len(found)} problems)" for name, found in ratios.items()) + f"; `gemm_all_reduce` beside NCCL in its tune {all_reduced(read)}; two H100"
 
 
 def layers_on_two_gpus(read):
@@ -125,8 +130,8 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "memory-bound kernels at about 1 GB, geometric means": memory_bound,
         "attention, dense, at buckets' upper ends, cuDNN / Kiln": dense_attention,
         "attention: decode; packed batches of unlike lengths": served_attention,
-        "ops of a team of two, NCCL (with cuBLAS or cuDNN) / Kiln": on_two_gpus,
-        "layers on two GPUs, from process start to the last of a few batches, by a shipped file": layers_on_two_gpus,
+        "ops of a team of two, mostly at buckets' upper ends, NCCL (then cuBLAS, cuDNN or FlashAttention) / Kiln": on_two_gpus,
+        "layers of two sets of weights on two GPUs, from process start to the last of a few batches, by the file of an earlier run": layers_on_two_gpus,
         "from a context to the first checked result with a shipped file": start}
 
 

@@ -4,7 +4,7 @@
 //
 // RING, a divisor of N, is the number of parts in which keys stay cut while heads are attended to. With 1, which is the default, this is
 // Ulysses. With N it is context parallelism alone. With another number it is both, as xDiT's USP does: N / RING ranks that follow each other
-// exchange rows for heads, and RING ranks with the same heads attend to each other's keys. Each pair of teams has an engine of its own.
+// exchange rows for heads, and RING ranks with the same heads attend to each other's keys. Each rank is in two teams, with an engine for each.
 // mpirun and srun start it as well. Some rows are compared with a computation in double precision.
 #include <kiln/kiln.hpp>
 
@@ -20,11 +20,14 @@
 
 namespace {
 
+// Of a team's memory on each rank: twice the keys and values of all ranks, and more.
+constexpr std::int64_t bytes = std::int64_t{1} << 30;
+
 /// A team with the engine that launches its ops.
 class Group {
  public:
   Group(int rank, int world, const std::string& name, int device) : world_(world) {
-    options_.team = std::make_shared<kiln::Team>(rank, world, name, kiln::TeamOptions{.device = device});
+    options_.team = std::make_shared<kiln::Team>(rank, world, name, kiln::TeamOptions{device, bytes});
     options_.device = device;
     engine_.emplace(options_);
   }

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-/// Of each rank. Elements are bf16.
+/// The sizes of each rank's tensors, whose elements are bf16.
 struct Shape {
   std::int64_t rows, heads, dim;
 

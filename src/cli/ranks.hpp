@@ -34,7 +34,7 @@ struct RankWork {
   /// facts have the team's link.
   std::function<std::vector<OpBucket>(const Globals&, const manifest::DeviceFacts&)> find;
   /// Rank 0 alone calls `find`, and the others take its buckets of a team. For files that other processes may write meanwhile, which ranks would
-  /// read unlike. All ranks have the same arguments then, as forks have.
+  /// read unlike. All ranks have the same arguments then, as those that `--ranks` begins.
   bool finds_on_rank_0 = false;
   /// On rank 0: tunes them by a Tuner with these options, prints, and returns the exit status. The others take part in its one tune meanwhile.
   std::function<int(const Options&, std::span<const OpBucket>)> lead;

@@ -16,7 +16,7 @@ namespace kiln::cuda {
 /// that.
 class Gate {
  public:
-  /// `longest`: that hold() keeps a stream waiting. Throws Error(driver_failed) or Error(out_of_memory).
+  /// `longest`: how long hold() keeps a stream waiting at most. Throws Error(driver_failed) or Error(out_of_memory).
   explicit Gate(std::chrono::milliseconds longest = std::chrono::seconds(1)) : longest_(longest) { allocate(); }
   ~Gate();
   Gate(const Gate&) = delete;
@@ -29,16 +29,16 @@ class Gate {
   /// longer than `longest`: the gate was opened then, since a driver or a library may wait for the stream where it enqueues.
   template <class Work>
   bool hold(CUstream stream, const Work& work) {
-    Watch watch(*this);
     close(stream);
     try {
+      Watch watch(*this);
       work();
+      open();
+      return watch.end();
     } catch (...) {
       open();
       throw;
     }
-    open();
-    return watch.end();
   }
 
  private:
@@ -49,7 +49,7 @@ class Gate {
     ~Watch() { end(); }
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
-    /// Whether it did not.
+    /// Ends the thread. Returns whether it has left the gate closed.
     bool end() noexcept;
 
    private:

@@ -180,11 +180,11 @@ void use_record(Resolution& resolution, const manifest::Op& op, const manifest::
 }
 
 /// The ranks of a team need one config, whatever their policies are. Where their sizes may differ, that for the largest sizes serves the bucket.
-void leave_what_ranks_share(Resolution& resolution, const manifest::Op& op) {
+void leave_what_ranks_share(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device) {
   std::vector<Answer>& answers = resolution.answers;
   std::erase_if(answers, &Answer::is_beyond);
   if (manifest::sizes_may_differ_between_ranks(op, resolution.bucket)) {
-    // Of each role, as where a library is missing on all ranks.
+    // One of each role is kept, since a library may be missing on all ranks.
     const auto serves_more = [](const Answer& a, const Answer& b) { return a.region.high.axes < b.region.high.axes; };
     std::vector<Answer> kept;
     for (const store::Role role : {store::Role::fastest, store::Role::without_library}) {
@@ -197,6 +197,9 @@ void leave_what_ranks_share(Resolution& resolution, const manifest::Op& op) {
       each.region = manifest::whole_of(op, resolution.bucket);
       each.at = each.region.high;
     }
+    std::erase_if(kept, [&](const Answer& each) {
+      return manifest::broken_constraint(op, *each.implementation, each.at, device, each.config).has_value();
+    });
     answers = std::move(kept);
   }
   if (resolution.answers.empty())
@@ -244,7 +247,7 @@ Resolution resolve(const manifest::Op& op, const Problem& problem, const manifes
   resolution.key = manifest::record_key(op, resolution.bucket, device, regime);
   use_record(resolution, op, device, layers);
   if (op.team_axis() >= 0) {
-    leave_what_ranks_share(resolution, op);
+    leave_what_ranks_share(resolution, op, device);
     return resolution;
   }
   if (!resolution.is_hit() && !fallbacks) return resolution;

@@ -36,12 +36,11 @@ class Conclusion {
       std::erase_if(without, [&](const Compared& compared) { return is_library(compared.candidate); });
       own.push_back(standings_at(length, without));
     }
-    const std::size_t at_most =
-        manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket) ? 1 : most_configs;
-    Assignment fastest = choose_configs(all, at_most);
+    const bool is_one = manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket);
+    Assignment fastest = is_one ? one_for_all(true) : choose_configs(all);
     if (std::ranges::none_of(fastest, [](const auto& each) { return each.has_value(); })) throw_nothing_right();
     Assignment without_library;
-    if (uses_library(fastest)) without_library = choose_configs(own, at_most);
+    if (uses_library(fastest)) without_library = is_one ? one_for_all(false) : choose_configs(own);
     choose_launches(fastest);
     choose_launches(without_library);
     if (!without_library.empty()) prefer_own(fastest, without_library);
@@ -66,6 +65,24 @@ class Conclusion {
   }
   [[nodiscard]] bool uses_library(const Assignment& assignment) const {
     return std::ranges::any_of(assignment, [&](const auto& each) { return each && is_library(*each); });
+  }
+
+  /// One candidate at all lengths, of those that are legal at each.
+  [[nodiscard]] Assignment one_for_all(bool with_library) const {
+    std::vector<std::vector<double>> ns(entries_.size(), std::vector<double>(lengths_.problems.size()));
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const Entry& entry = entries_[i];
+      const auto is_legal = [&](const Problem& problem) {
+        return !manifest::broken_constraint(request_.op, *entry.implementation, problem, request_.device.facts,
+                                            entry.config);
+      };
+      if ((!with_library && is_library(i)) || entry.admission.verdict != store::Verdict::ok ||
+          !std::ranges::all_of(lengths_.problems, is_legal))
+        continue;
+      for (std::size_t length = 0; length < ns[i].size(); ++length)
+        if (const Cost& cost = cost_of(i, length); !cost.failed()) ns[i][length] = cost.median_ns;
+    }
+    return Assignment(lengths_.problems.size(), choose_one(ns));
   }
 
   [[noreturn]] void throw_nothing_right() const {

@@ -89,21 +89,28 @@ void Stopwatch::enqueue(const Launch& launch, CUstream stream, std::size_t slot)
   ends_[slot].record(stream);
 }
 
+void Stopwatch::hold(CUstream stream, bool& holds, const std::function<void()>& work) {
+  if (holds)
+    holds = gate_.hold(stream, work);
+  else
+    work();
+}
+
 std::vector<std::vector<double>> Stopwatch::sample(std::span<const Launch> launches, std::int64_t rounds,
                                                    CUstream stream) {
+  bool holds = true;
+  return sample(launches, rounds, stream, holds);
+}
+
+std::vector<std::vector<double>> Stopwatch::sample(std::span<const Launch> launches, std::int64_t rounds,
+                                                   CUstream stream, bool& holds) {
   std::vector<std::vector<double>> samples(launches.size());
   const std::size_t total = launches.size() * static_cast<std::size_t>(rounds);
-  bool holds =
-      true;  // false: a launch waits for the stream where it is enqueued, and flushes alone cover the host's time
   for (std::size_t begin = 0; begin < total; begin += slots) {
     const std::size_t end = std::min(begin + slots, total);
-    const auto enqueue_all = [&] {
+    hold(stream, holds, [&] {
       for (std::size_t i = begin; i < end; ++i) enqueue(launches[whose_turn(i, launches.size())], stream, i - begin);
-    };
-    if (holds)
-      holds = gate_.hold(stream, enqueue_all);
-    else
-      enqueue_all();
+    });
     ends_[end - 1 - begin].synchronize();
     for (std::size_t i = begin; i < end; ++i)
       samples[whose_turn(i, launches.size())].push_back(cuda::Event::elapsed_ns(begins_[i - begin], ends_[i - begin]));
@@ -111,8 +118,8 @@ std::vector<std::vector<double>> Stopwatch::sample(std::span<const Launch> launc
   return samples;
 }
 
-double Stopwatch::time_chain(const Launch& launch, std::int64_t links, CUstream stream) {
-  gate_.hold(stream, [&] {
+double Stopwatch::time_chain(const Launch& launch, std::int64_t links, CUstream stream, bool& holds) {
+  hold(stream, holds, [&] {
     begins_.front().record(stream);
     for (std::int64_t i = 0; i < links; ++i) launch(stream);
     ends_.front().record(stream);
@@ -125,22 +132,25 @@ std::vector<std::vector<double>> Stopwatch::sample_chains(std::span<const Launch
                                                           CUstream stream) {
   std::vector<std::vector<double>> samples(launches.size());
   if (launches.empty()) return samples;
-  for (const Launch& launch : launches) time_chain(launch, least_links, stream);  // warms instruction caches and clocks
-  const double each = std::max(time_chain(launches.front(), least_links, stream), 1.0);
+  bool holds = true;
+  for (const Launch& launch : launches)
+    time_chain(launch, least_links, stream, holds);  // warms instruction caches and clocks
+  const double each = std::max(time_chain(launches.front(), least_links, stream, holds), 1.0);
   const auto links = std::clamp(static_cast<std::int64_t>(std::ceil(chain_ns / each)), least_links, most_links);
   for (std::size_t i = 0; i < launches.size() * static_cast<std::size_t>(rounds); ++i) {
     const std::size_t turn = whose_turn(i, launches.size());
-    samples[turn].push_back(time_chain(launches[turn], links, stream));
+    samples[turn].push_back(time_chain(launches[turn], links, stream, holds));
   }
   return samples;
 }
 
 Cost Stopwatch::measure(const Launch& launch, CUstream stream, const MeasureLimits& limits) {
   double each_ns = 0;
+  bool holds = true;
   const auto take = [&](std::int64_t rounds) {
     std::vector<double> samples;
     in_batches(rounds, each_ns, [&](std::int64_t now) {
-      const std::vector<double> some = sample({&launch, 1}, now, stream).front();
+      const std::vector<double> some = sample({&launch, 1}, now, stream, holds).front();
       samples.insert(samples.end(), some.begin(), some.end());
       BatchTime busy;
       busy.add(some);

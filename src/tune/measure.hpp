@@ -57,7 +57,11 @@ class Stopwatch {
 
  private:
   void enqueue(const Launch& launch, CUstream stream, std::size_t slot);
-  double time_chain(const Launch& launch, std::int64_t links, CUstream stream);
+  double time_chain(const Launch& launch, std::int64_t links, CUstream stream, bool& holds);
+  std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream,
+                                          bool& holds);
+  /// `holds` becomes false where a launch waits for the stream where it is enqueued. Flushes alone cover the host's time then.
+  void hold(CUstream stream, bool& holds, const std::function<void()>& work);
   void flush(CUstream stream);
 
   std::unique_ptr<jit::Module> evict_;

@@ -146,29 +146,6 @@ std::size_t with_code(ByLength lengths, std::span<const std::size_t> chosen) {
   }));
 }
 
-/// The candidate that is least behind over all lengths.
-std::optional<std::size_t> best_for_all(ByLength lengths) {
-  constexpr double fell_behind = 1.1;  // over the last one that was compared
-  std::set<std::size_t> candidates;
-  for (const auto& length : lengths)
-    for (const Standing& each : length) candidates.insert(each.candidate);
-  std::optional<std::size_t> best;
-  double least = std::numeric_limits<double>::infinity();
-  for (const std::size_t candidate : candidates) {
-    double behind = 0;
-    for (const auto& length : lengths) {
-      if (length.empty()) continue;
-      const Standing* standing = find(length, candidate);
-      behind += std::log(standing != nullptr ? standing->behind
-                                             : fell_behind * std::ranges::max(length, {}, &Standing::behind).behind);
-    }
-    if (behind >= least) continue;
-    best = candidate;
-    least = behind;
-  }
-  return best;
-}
-
 }  // namespace
 
 Assignment choose_configs(ByLength lengths, std::size_t at_most) {
@@ -179,8 +156,28 @@ Assignment choose_configs(ByLength lengths, std::size_t at_most) {
     chosen = std::move(*covers);
     if (with_code(lengths, chosen) <= at_most) break;
   }
-  if (at_most == 1 && chosen.size() > 1) return Assignment(lengths.size(), best_for_all(lengths));
   return assign(lengths, chosen);
+}
+
+std::optional<std::size_t> choose_one(std::span<const std::vector<double>> ns) {
+  constexpr double out_of_race = 1.1;  // over the slowest that was timed
+  std::optional<std::size_t> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t candidate = 0; candidate < ns.size(); ++candidate) {
+    if (std::ranges::all_of(ns[candidate], [](double each) { return each <= 0; })) continue;
+    double behind = 0;
+    for (std::size_t length = 0; length < ns[candidate].size(); ++length) {
+      double fastest = std::numeric_limits<double>::infinity(), slowest = 0;
+      for (const auto& each : ns)
+        if (each[length] > 0) fastest = std::min(fastest, each[length]), slowest = std::max(slowest, each[length]);
+      if (slowest == 0) continue;
+      behind += std::log((ns[candidate][length] > 0 ? ns[candidate][length] : out_of_race * slowest) / fastest);
+    }
+    if (behind >= least) continue;
+    best = candidate;
+    least = behind;
+  }
+  return best;
 }
 
 }  // namespace kiln::tune

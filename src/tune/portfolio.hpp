@@ -31,8 +31,11 @@ inline constexpr std::size_t most_configs = 8;
 /// Chooses the fewest candidates of which one ties at every length, by a greedy cover (Chvatal 1979). The tolerance of a tie is widened in
 /// steps while more than `at_most` with machine code are needed. Of candidates that cover as many lengths the baseline (0) is chosen, then the
 /// least behind, the fewest registers and the lowest index. The fastest of the chosen serves each length. But a length keeps the config of the
-/// next larger one where that is within 0.7 %, for fewer intervals. Where one config is asked for and none was compared at all lengths, the least
-/// behind on average serves all. Where it was not compared it counts as 1.1 times the last of those that were.
+/// next larger one where that is within 0.7 %, for fewer intervals.
 Assignment choose_configs(std::span<const std::vector<Standing>> lengths, std::size_t at_most = most_configs);
+
+/// Returns the candidate that serves a whole bucket best: the one that is least behind the fastest of each length, on the geometric mean. `ns`:
+/// times by candidate, then length. 0: not timed there, which counts as 1.1 times the slowest that was. Nothing where nobody was timed.
+std::optional<std::size_t> choose_one(std::span<const std::vector<double>> ns);
 
 }  // namespace kiln::tune

@@ -74,10 +74,11 @@ class Session {
     }
     announce_settled({});
     Measured measured = measured_by_search();
-    part_intervals(
-        {request_, candidates_, trials_, !is_out_of_time(), [this](std::size_t candidate) { return hold(candidate); },
-         [this](std::size_t candidate, const std::string& failure) { reject_failed(candidate, failure); }},
-        measured);
+    if (!manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket))
+      part_intervals(
+          {request_, candidates_, trials_, !is_out_of_time(), [this](std::size_t candidate) { return hold(candidate); },
+           [this](std::size_t candidate, const std::string& failure) { reject_failed(candidate, failure); }},
+          measured);
     announce_settled({});
     trials_.bench().set_lengths(measured.lengths.problems);
     TuneResult result = conclude({request_, candidates_, measured, trials_.bench(), cubins_,

@@ -125,24 +125,12 @@ TEST_CASE("standings hold each candidate against the fastest by samples of the s
   CHECK_FALSE(length[1].ties);
 }
 
-TEST_CASE("where one config is asked for, one serves all lengths, also where none was compared at all of them") {
-  const std::vector<std::vector<double>> lengths = {{0, 100, 120, 0}, {0, 205, 200, 0}, {0, 0, 300, 310}};
-  CHECK(distinct(serving(lengths)) > 1);
-  CHECK(serving(lengths, 1) == Assignment{2, 2, 2});
-  CHECK(serving({{0, 100, 0}, {0, 0, 100}, {0, 0, 200}}, 1) == Assignment{2, 2, 2});
-}
-
-TEST_CASE("one config is what is asked for, of any comparisons") {
-  rc::check([] {
-    const auto count = *rc::gen::inRange(1, 6);
-    std::vector<std::vector<double>> lengths;
-    for (int l = 0; l < *rc::gen::inRange(1, 8); ++l) {
-      std::vector<double> times;
-      for (int c = 0; c < count; ++c) times.push_back(*rc::gen::element(0.0, 100.0, 120.0, 300.0));
-      lengths.push_back(times);
-    }
-    Assignment one = serving(lengths, 1);
-    std::erase(one, std::nullopt);  // lengths where nothing was compared
-    RC_ASSERT(distinct(one) <= 1);
-  });
+TEST_CASE("one config for a whole bucket is the least behind on average, and counts as slow where it was not timed") {
+  const auto one = [](const std::vector<std::vector<double>>& by_candidate) { return choose_one(by_candidate); };
+  CHECK(one({{100, 205, 0}, {110, 200, 300}, {0, 0, 310}}) == 1);
+  CHECK(one({{100, 200, 900}, {120, 240, 310}}) == 1);  // three times as slow at one length
+  CHECK(one({{100, 200}, {0, 190}}) == 0);
+  CHECK(one({{0, 0}, {0, 200}}) == 1);
+  CHECK(one({{0, 0}}) == std::nullopt);
+  CHECK(one({}) == std::nullopt);
 }
