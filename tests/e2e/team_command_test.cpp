@@ -84,6 +84,10 @@ TEST_CASE("kiln tune --ranks tunes an op of a team into a file that serves a pro
   CHECK_MESSAGE(contains(said, "tuned now"), said);
   CHECK_MESSAGE(said.find("tuned now") == said.rfind("tuned now"), said);  // rank 0 alone prints
   check_served(folder / "overlay.kiln");
+  // One config, for whatever sizes the ranks are at.
+  const std::string stored = expect(0, "kiln cache export --text --no-candidates" + overlay_of(folder));
+  CHECK_MESSAGE(contains(stored, R"("sizes":"rows=65..128")"), stored);
+  CHECK_MESSAGE(stored.find(R"("sizes")") == stored.rfind(R"("sizes")"), stored);
   const std::string again =
       expect(0, two_gpus + "kiln tune " + one_bucket + " world=2 --ranks 2 --json" + overlay_of(folder));
   CHECK_MESSAGE(contains(again, R"("outcome":"found","origin":"overlay")"), again);
