@@ -45,7 +45,7 @@ std::string why_peer_failed(const Report& report) {
 
 }  // namespace
 
-Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context,
+Member::Member(Rendezvous& rendezvous, const SymmetricMemory* memory, const cuda::Context& context,
                std::chrono::milliseconds timeout, manifest::TeamLink link)
     : rendezvous_(rendezvous),
       memory_(memory),
@@ -55,7 +55,7 @@ Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda
       nccl_timeout_(rendezvous.timeout()),
       report_(pinned_report()),
       wake_(new_event()),
-      processes_(rendezvous_.processes()),
+      others_(rendezvous_.watched()),
       watcher_([this](const std::stop_token& stop) { watch(stop); }) {}
 
 Member::~Member() {
@@ -77,7 +77,7 @@ Member::~Member() {
 /// Ends every wait once a rank has ended: its data will not come.
 void Member::watch(const std::stop_token& stop) {
   std::vector<pollfd> ends{{wake_.get(), POLLIN, 0}};
-  for (const Descriptor& each : processes_) ends.push_back({each.get(), POLLIN, 0});
+  for (const Rendezvous::Watched& each : others_) ends.push_back({each.descriptor.get(), each.events, 0});
   while (!stop.stop_requested()) {
     if (poll(ends.data(), ends.size(), -1) < 0 && errno != EINTR) return;
     bool has_ended = false;
@@ -158,10 +158,12 @@ TeamBinding Member::trial_binding(std::uint32_t tag) const {
 TeamBinding Member::binding(std::uint32_t tag) const {
   require_open();
   TeamBinding binding;
-  const auto addresses = memory_.addresses();
-  std::copy_n(addresses.begin(), std::min<std::size_t>(addresses.size(), most_ranks), binding.memory.begin());
+  if (memory_ != nullptr) {
+    const auto addresses = memory_->addresses();
+    std::copy_n(addresses.begin(), std::min<std::size_t>(addresses.size(), most_ranks), binding.memory.begin());
+    binding.half_bytes = half_bytes(bytes());
+  }
   binding.report = reinterpret_cast<std::uint64_t>(report_);
-  binding.half_bytes = half_bytes(bytes());
   binding.timeout_ns =
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(timeout_).count());
   binding.rank = rank();
@@ -188,15 +190,19 @@ void Member::reset() {
   const Patience patience(rendezvous_, rendezvous_.timeout() + timeout_);
   rendezvous_.barrier();                                 // no kernel of any rank writes from here on
   on_all_ranks(rendezvous_, "clearing its flags", [&] {  // all are clear before the first kernel writes
-    const cuda::Context::Scope scope(context_);
-    const cuda::RelaxedCapture relaxed;
-    const cuda::Stream stream;
-    const CUdeviceptr own = memory_.addresses()[static_cast<std::size_t>(rank())];
-    cuda::check(cuda::Driver::get().cuMemsetD8Async(own, 0, control_bytes, stream.handle()), "clearing a team's flags");
-    stream.synchronize();
+    if (memory_ != nullptr) clear_flags();
     std::memset(report_, 0, sizeof *report_);
     if (has_rank_ended_) abort();  // which the line before may have undone
   });
+}
+
+void Member::clear_flags() const {
+  const cuda::Context::Scope scope(context_);
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Stream stream;
+  const CUdeviceptr own = memory_->addresses()[static_cast<std::size_t>(rank())];
+  cuda::check(cuda::Driver::get().cuMemsetD8Async(own, 0, control_bytes, stream.handle()), "clearing a team's flags");
+  stream.synchronize();
 }
 
 std::string text_of(const Report& report, int rank, std::chrono::milliseconds timeout) {
