@@ -180,14 +180,39 @@ void use_record(Resolution& resolution, const manifest::Op& op, const manifest::
 }
 
 /// The ranks of a team need one config, whatever their sizes and policies are: the fastest, or that without a library where it is one's.
-void leave_one_config(Resolution& resolution) {
+void leave_one_config(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device) {
   std::erase_if(resolution.answers, &Answer::is_beyond);
-  if (resolution.answers.empty())
-    resolution.why_none =
-        "an op of a team is served by a record alone, which its ranks tune together: by kiln tune, Tuner, their first launch or Engine::prepare";
+  if (!resolution.answers.empty()) return;
+  resolution.why_none =
+      why_network_serves_not(op, resolution.bucket, device)
+          .value_or(
+              "an op of a team is served by a record alone, which its ranks tune together: by kiln tune, Tuner, their first launch or Engine::prepare");
 }
 
 }  // namespace
+
+std::optional<std::string> why_network_serves_not(const manifest::Op& op, const Problem& problem,
+                                                  const manifest::DeviceFacts& device) {
+  if (device.link != manifest::TeamLink::network) return std::nullopt;
+  const manifest::Implementation* by_nccl = nullptr;
+  std::string why;
+  for (const manifest::Implementation& each : op.implementations) {
+    const auto refused = manifest::why_not_eligible(op, each, problem, device);
+    if (!refused) return std::nullopt;
+    if (!each.is_collective() || by_nccl != nullptr) continue;
+    by_nccl = &each;
+    why = *refused;
+  }
+  if (by_nccl == nullptr)
+    return fmt::format(
+        "ranks that met at an address speak through NCCL alone, and {} has no implementation by it; "
+        "launch it in a team of one host, which has no address",
+        op.name);
+  const bool asks_promise = by_nccl->requires_text.find("ranks == \"alike\"") != std::string::npos;
+  return fmt::format("ranks that met at an address speak through NCCL alone, and '{}' of {} does not serve: {}{}",
+                     by_nccl->name, op.name, why,
+                     asks_promise ? ". A problem with ranks = \"alike\" promises that all ranks launch alike" : "");
+}
 
 Answer answer_from(const tune::Serving& serving, Origin origin) {
   Answer answer;
@@ -227,7 +252,7 @@ Resolution resolve(const manifest::Op& op, const Problem& problem, const manifes
   resolution.key = manifest::record_key(op, resolution.bucket, device, regime);
   use_record(resolution, op, device, layers);
   if (op.team_axis() >= 0) {
-    leave_one_config(resolution);
+    leave_one_config(resolution, op, device);
     return resolution;
   }
   if (!resolution.is_hit() && !fallbacks) return resolution;
