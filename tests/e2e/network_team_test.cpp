@@ -7,6 +7,7 @@
 #include "e2e/command.hpp"
 #include "e2e/team_fixture.hpp"
 #include "team/network.hpp"
+#include "team/two_hosts.hpp"
 
 using namespace kiln;
 using namespace kiln::test;
@@ -235,6 +236,34 @@ TEST_CASE("a rank at an address that dies in a collective, or after it, ends the
       CHECK_MESSAGE(holds(said, "ended NCCL's collectives, since a rank has ended"), said);
     }
     CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(20));
+  }
+}
+
+TEST_CASE(
+    "ranks on two hosts meet though the address of rank 0's host means another interface on each, and NCCL serves") {
+  const TwoHosts hosts;
+  if (!hosts.are_there()) {
+    MESSAGE("skipped: this machine lets the test make no network namespaces");
+    return;
+  }
+  const std::string port = std::to_string(free_port());
+  Ranks ranks;
+  ranks.begin_all(4, [&](const team::Membership& of) {
+    if (!hosts.enter(of.rank < 2 ? 'a' : 'b')) return std::string("cannot enter");
+    const std::string host = of.rank == 0 ? "0.0.0.0" : of.rank == 1 ? "127.0.0.1" : hosts.address('a');
+    const Rank rank(of, meeting_at(host + ":" + port));
+    const Sum one(rank);
+    const std::string said = one.served(rank, 1) + ", " + one.served(rank, 2);
+    Ranks::say('r');
+    while (of.rank == 3) pause();
+    return said + "; " + told([&] { rank.team->close(); });
+  });
+  for (std::size_t rank = 0; rank < 4; ++rank) ranks.await(rank, 'r');
+  ranks.kill(3);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    const std::string said = ranks.outcome(rank);
+    CHECK_MESSAGE(said.starts_with("right by nccl, right by nccl; io: "), said);
+    CHECK_MESSAGE(holds(said, "rank 3 has ended or left the team"), said);
   }
 }
 
