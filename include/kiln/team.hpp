@@ -71,8 +71,8 @@ class Team {
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;
 
   /// Collective. Makes the team serve again after a launch that threw Error(team_failed), where no rank has ended: forgets the fault, and clears
-  /// what launches told each other. Precondition: this rank has synchronised the streams that launched ops of the team. Throws Error(io) and
-  /// Error(driver_failed).
+  /// what launches told each other. Precondition: this rank has synchronised the streams that launched ops of the team. Throws Error(io),
+  /// Error(driver_failed), and Error(team_failed) where NCCL's communicator was aborted, after which a new Team alone serves.
   void reset();
   /// Returns once the memory is free on all ranks. Frees the communicator too that ops of the team had of NCCL. Has the destructor's
   /// precondition. Throws Error(io), having unmapped.

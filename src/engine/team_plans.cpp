@@ -283,11 +283,14 @@ void require_sound_team(const State& engine) {
   if (fault->state == team::Report::none)
     throw Error(ErrorKind::bad_input,
                 fmt::format("team '{}' was closed; make a new Team and a new Engine", engine.team->name()));
+  const bool is_of_nccl = fault->state == team::Report::nccl_aborted || fault->state == team::Report::nccl_failed;
   throw Error(
       ErrorKind::team_failed,
-      fmt::format("team '{}': {}. {}Team::reset on all ranks serves again, or a new Team where a rank has ended",
-                  engine.team->name(), team::text_of(*fault, engine.team->rank(), engine.team->timeout()),
-                  fault->state == team::Report::nccl_aborted ? "" : "The outputs of that launch are NaN; "));
+      fmt::format(
+          "team '{}': {}. {}", engine.team->name(), team::text_of(*fault, engine.team->rank(), engine.team->timeout()),
+          is_of_nccl ? "Make a new Team and a new Engine"
+                     : "The outputs of that launch are NaN; Team::reset on all ranks serves again, or a new Team "
+                       "where a rank has ended"));
 }
 
 team::TeamBinding binding_of(const team::Member& team, const Resolution& resolution, const Answer& answer) {

@@ -55,7 +55,7 @@ class Member {
   void abort() noexcept;
   /// Collective: forgets the fault, and clears epochs and flags on all ranks. Precondition: the caller has synchronised the streams that
   /// launched ops of the team. Waits for a launch's time-out longer than other collectives, since a late rank may be in a launch. Throws as
-  /// Rendezvous does, Error(driver_failed), and Error(bad_input) after close().
+  /// Rendezvous does, Error(driver_failed), Error(team_failed) where NCCL's communicator was aborted, and Error(bad_input) after close().
   void reset();
 
   /// Collective: makes the team's NCCL communicator at the first call. Returns whether there is one, on all ranks alike: where NCCL fails on one
@@ -73,7 +73,8 @@ class Member {
   void watch(const std::stop_token& stop);
   void require_open() const;
   void clear_flags() const;
-  void end_nccl() noexcept;
+  void end_nccl(Report::State why) noexcept;
+  void end_failed_nccl() noexcept;
   /// Collective: whether all ranks have come.
   [[nodiscard]] bool have_all_come() noexcept;
   /// How long this rank waits in NCCL for the others.

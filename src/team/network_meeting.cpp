@@ -163,6 +163,7 @@ class NetworkSeeker {
         std::optional<Door::Guest> guest = next_of(door);
         if (!guest) fail_for_missing();
         welcome(std::move(*guest), places);
+        forget_those_that_left();
       }
     } catch (const Error& error) {
       tell_all(has_failed + std::string(error.what()));
@@ -190,19 +191,25 @@ class NetworkSeeker {
   void welcome(Door::Guest guest, std::vector<RankPlace>& places) {
     const NetworkGreeting& greeting = guest.greeting;
     const bool is_same_world = greeting.world == membership_.world;
-    if (has_left(guest.link)) return;
+    forget_those_that_left();
     if (is_same_world && (greeting.rank < 1 || greeting.rank >= membership_.world)) return;
-    auto& peer = met_.peers[is_same_world ? static_cast<std::size_t>(greeting.rank) : 0];
-    const bool is_claimed = is_same_world && peer && !has_left(peer->link);
+    const auto rank = static_cast<std::size_t>(greeting.rank);
+    const bool is_claimed = is_same_world && met_.peers[rank].has_value();
     const Answer answer{team_, membership_.world, is_claimed ? 1 : 0};
     if (guest.link.send(as_bytes(answer), -1, end_) != Link::State::done) return;
     require_same_world(greeting.rank, greeting.world);
     if (is_claimed) return;
-    RankPlace& place = places[static_cast<std::size_t>(greeting.rank)];
+    RankPlace& place = places[rank];
     place.at = other_end(guest.link.descriptor());
     place.with_rank_0 = place.at.ip == own_end(guest.link.descriptor()).ip ? 1 : 0;
     place.at.port = static_cast<std::uint16_t>(greeting.port);
-    peer = Peer{std::move(guest.link), 0, {}};
+    met_.peers[rank] = Peer{std::move(guest.link), 0, {}};
+  }
+
+  /// Their successors may yet come.
+  void forget_those_that_left() {
+    for (auto& each : met_.peers)
+      if (each && has_left(each->link)) each.reset();
   }
 
   void tell_all(const std::string& told) const {

@@ -1,4 +1,6 @@
 // Ranks that met at an address, as those of several hosts do: what NCCL serves, how it is tuned, and what is refused.
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -6,7 +8,9 @@
 
 #include "e2e/command.hpp"
 #include "e2e/team_fixture.hpp"
+#include "fake_nccl/control.hpp"
 #include "team/network.hpp"
+#include "team/state.hpp"
 #include "team/two_hosts.hpp"
 
 using namespace kiln;
@@ -68,6 +72,18 @@ class Sum {
   e2e::Floats x_, y_;
   Arguments arguments_;
 };
+
+/// Returns once the rank has noticed, 10 s at most.
+void break_nccl(const team::Member& member) {
+  void* library = dlopen(std::getenv("KILN_NCCL_LIBRARY"), RTLD_NOW);
+  auto* const fail = reinterpret_cast<decltype(&fake_nccl_fail)>(dlsym(library, "fake_nccl_fail"));
+  member.nccl()->enqueue([&](const auto&, ncclComm_t handle) {
+    fail(handle, ncclSystemError);
+    return ncclSuccess;
+  });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!member.has_fault() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(1));
+}
 
 std::string told(const std::function<void()>& work) {
   try {
@@ -236,6 +252,29 @@ TEST_CASE("a rank at an address that dies in a collective, or after it, ends the
       CHECK_MESSAGE(holds(said, "ended NCCL's collectives, since a rank has ended"), said);
     }
     CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(20));
+  }
+}
+
+TEST_CASE("an error that NCCL meets on its own ends its rank's launches at an address, and then those of the others") {
+  const std::string address = free_address();
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& of) {
+    TeamOptions options = meeting_at(address);
+    options.timeout = milliseconds(60'000);
+    const Rank rank(of, options);
+    const Sum one(rank);
+    const std::string said = one.served(rank, 1) + "; ";
+    if (of.rank == 0)
+      break_nccl(*team::state_of(*rank.team).member);
+    else
+      one.launch(rank);
+    rank.machine.synchronize();
+    return said + told([&] { one.launch(rank); });
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const std::string said = ranks.outcome(rank);
+    CHECK_MESSAGE(said.starts_with("right by nccl; team_failed: "), said);
+    CHECK_MESSAGE(holds(said, rank == 0 ? "since NCCL met an error" : "since a rank has ended"), said);
   }
 }
 

@@ -1,4 +1,5 @@
 // kiln::Team of ranks that meet at an address.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -6,6 +7,7 @@
 #include <thread>
 
 #include "fake_cuda/fixture.hpp"
+#include "fake_nccl/control.hpp"
 #include "kiln/error.hpp"
 #include "kiln/team.hpp"
 #include "team/network.hpp"
@@ -114,6 +116,32 @@ TEST_CASE("the end of a rank at an address is a fault of the others at once, and
   CHECK_MESSAGE(holds(said, "rank 0 ended NCCL's collectives, since a rank has ended"), said);
   CHECK_MESSAGE(holds(said, "io: "), said);
   CHECK_MESSAGE(holds(said, "rank 1 has ended or left the team"), said);
+}
+
+TEST_CASE("an error of NCCL's own is a fault of a team at an address, which no reset takes back") {
+  const std::string address = free_address();
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& membership) {
+    const Device device;
+    Team team(membership.rank, 2, membership.name, at(address));
+    team::Member& member = *team::state_of(team).member;
+    if (!member.open_nccl()) return member.why_no_nccl();
+    if (membership.rank == 0) {
+      void* library = dlopen(std::getenv("KILN_NCCL_LIBRARY"), RTLD_NOW);
+      auto* const fail = reinterpret_cast<decltype(&fake_nccl_fail)>(dlsym(library, "fake_nccl_fail"));
+      member.nccl()->enqueue([&](const cuda::Nccl&, ncclComm_t handle) {
+        fail(handle, ncclSystemError);
+        return ncclSuccess;
+      });
+      while (!member.has_fault()) std::this_thread::sleep_for(milliseconds(1));
+    }
+    return kind_and_text([&] { team.reset(); });
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const std::string said = ranks.outcome(rank);
+    CHECK_MESSAGE(said.starts_with("team_failed: "), said);
+    CHECK_MESSAGE(holds(said, "rank 0 failed at clearing its flags: NCCL's communicator was aborted"), said);
+  }
 }
 
 TEST_CASE("an address that is none, and a rank without the address that others have, are told of") {
