@@ -322,4 +322,13 @@ TEST_CASE("the command tunes on torchrun's ranks of two hosts by KILN_TEAM_ADDRE
   CHECK_FALSE(std::filesystem::exists(folder / "overlay1.kiln"));
   const std::string records = e2e::expect(0, "kiln cache ls " + (folder / "overlay0.kiln").string());
   CHECK_MESSAGE(holds(records, "all_reduce"), records);
+  const std::string asked = "FAKE_CUDA='devices 2' kiln explain all_reduce cols=64 world=2 dtype=f32 --overlay " +
+                            (folder / "overlay0.kiln").string();
+  const std::string hit = e2e::expect(0, asked + " rows=50 ranks=alike");
+  CHECK_MESSAGE(holds(hit, "nccl"), hit);
+  const std::string miss = e2e::shell(asked + " rows=5000 ranks=alike").output;
+  CHECK_MESSAGE(holds(miss, "KILN_TEAM_ADDRESS=HOST:PORT kiln tune all_reduce"), miss);
+  CHECK_MESSAGE(holds(miss, "begun by a launcher on each of 2 ranks"), miss);
+  const std::string refused = e2e::shell(asked + " rows=50").output;
+  CHECK_MESSAGE(holds(refused, "speak through NCCL alone"), refused);
 }
