@@ -1,4 +1,4 @@
-// Team: the ranks that compute one op together, a process each, on the GPUs of one host.
+// Team: the ranks that compute one op together, a process each, on the GPUs of one host, or of several by NCCL alone.
 #pragma once
 
 #include <chrono>
@@ -23,12 +23,16 @@ struct TeamOptions {
   /// Ordinal of the rank's GPU. Nothing: the communicator's, or the launcher's local rank where this process sees so many GPUs, else the
   /// only GPU that it sees. A process that sees several and has neither must give it.
   std::optional<int> device;
-  /// Of symmetric memory on each rank: device memory that every rank reaches. The same for all ranks, 1 or more.
+  /// Of symmetric memory on each rank: device memory that every rank reaches. The same for all ranks, 1 or more. With an address: none is
+  /// allocated.
   std::int64_t bytes = std::int64_t{256} << 20;
   /// How long a rank waits for the others, in each collective. A program whose ranks load for unlike times needs more.
   std::chrono::milliseconds timeout{60'000};
   /// How long a launch waits for the other ranks' data, before it ends with NaN and Error(team_failed). Nothing: as `timeout`.
   std::optional<std::chrono::milliseconds> launch_timeout = std::nullopt;
+  /// "HOST:PORT", "[IPv6]:PORT": where rank 0 listens for the others, which may be on other hosts. The same for all ranks; rank 0 is on that
+  /// host. The ranks share no memory, and only what NCCL serves is launched. Empty: all ranks are on one host, and share memory.
+  std::string address = {};
 };
 
 /// Returns a name that no other team has: 128 random bits in hexadecimal. One rank makes it and hands it to the others.
@@ -41,12 +45,16 @@ std::string unique_team_name();
 /// it the team is of no more use. One thread at a time may call reset() and close(). The other members may be called from any thread.
 class Team {
  public:
-  /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64. Throws Error(bad_input) for a rank out
-  /// of range, a name of no or more than 1024 bytes, a device that must be given, and worlds or bytes that differ. Throws Error(io),
-  /// Error(no_driver), Error(no_device), Error(driver_failed) and Error(out_of_memory).
+  /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64; with an address, those of any host that
+  /// were given the same. Throws Error(bad_input) for a rank out of range, a name of no or more than 1024 bytes, a device that must be given, an
+  /// address that is none, and worlds or bytes that differ. Throws Error(io), Error(no_driver), Error(no_device), Error(driver_failed) and
+  /// Error(out_of_memory).
+  ///
+  /// With an address, whoever knows the name and reaches the port may join, and nothing is encrypted: the network must be trusted, as NCCL asks.
   Team(int rank, int world, const std::string& name, const TeamOptions& options = {});
-  /// Takes rank, world and name from the variables that torchrun, Open MPI's mpirun or Slurm's srun has set. Throws Error(bad_input), naming
-  /// the variables, where they are missing, wrong or of several hosts, and as the other constructor does.
+  /// Takes rank, world and name from the variables that torchrun, Open MPI's mpirun or Slurm's srun has set, and the address from
+  /// KILN_TEAM_ADDRESS where TeamOptions has none. Throws Error(bad_input), naming the variables, where they are missing or wrong, or of several
+  /// hosts without an address, and as the other constructor does.
   explicit Team(const TeamOptions& options);
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -57,13 +65,14 @@ class Team {
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int world() const noexcept;  // ranks in all
   [[nodiscard]] const std::string& name() const noexcept;
-  [[nodiscard]] int device() const noexcept;          // ordinal of this rank's GPU, which Options::device must be
-  [[nodiscard]] std::int64_t bytes() const noexcept;  // of symmetric memory on each rank, as asked for
+  [[nodiscard]] int device() const noexcept;  // ordinal of this rank's GPU, which Options::device must be
+  [[nodiscard]] std::int64_t bytes()
+      const noexcept;  // of symmetric memory on each rank, as asked for; 0 with an address
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;
 
   /// Collective. Makes the team serve again after a launch that threw Error(team_failed), where no rank has ended: forgets the fault, and clears
-  /// what launches told each other. Precondition: this rank has synchronised the streams that launched ops of the team. Throws Error(io) and
-  /// Error(driver_failed).
+  /// what launches told each other. Precondition: this rank has synchronised the streams that launched ops of the team. Throws Error(io),
+  /// Error(driver_failed), and Error(team_failed) where NCCL's communicator was aborted, after which a new Team alone serves.
   void reset();
   /// Returns once the memory is free on all ranks. Frees the communicator too that ops of the team had of NCCL. Has the destructor's
   /// precondition. Throws Error(io), having unmapped.

@@ -65,10 +65,14 @@ std::string how_to_tune(Globals globals, const Target& target, const std::string
   const std::string then = writes || needs_overlay
                                ? fmt::format(" and writes all to FILE.kiln{}; then add --base FILE.kiln", sign)
                                : " and keeps it in the overlay";
-  return fmt::format("{}{}{}{}, on {} of class {}, tunes what is missing{}", command,
-                     ranks > 0 ? fmt::format(" --ranks {}", ranks) : "", options_that_find(globals),
-                     ranks > 0 ? "" : ordinal, ranks > 0 ? counted(ranks, "GPU") : "a GPU",
-                     class_word(target.facts.device_class()), then);
+  const bool is_network = ranks > 0 && target.facts.link == manifest::TeamLink::network;
+  const std::string on = is_network  ? fmt::format("begun by a launcher on each of {}, on GPUs", counted(ranks, "rank"))
+                         : ranks > 0 ? fmt::format("on {}", counted(ranks, "GPU"))
+                                     : "on a GPU";
+  return fmt::format("{}{}{}{}{}, {} of class {}, tunes what is missing{}",
+                     is_network ? "KILN_TEAM_ADDRESS=HOST:PORT " : "", command,
+                     ranks > 0 && !is_network ? fmt::format(" --ranks {}", ranks) : "", options_that_find(globals),
+                     ranks > 0 ? "" : ordinal, on, class_word(target.facts.device_class()), then);
 }
 
 }  // namespace
@@ -78,7 +82,8 @@ void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Ans
   if (answer == nullptr) {
     const auto is_same = [&](const engine::OpBucket& each) { return each.op == of.op && each.bucket == of.bucket; };
     const auto can_serve = [&](const manifest::Implementation& each) {
-      return !each.is_library() && !manifest::why_not_eligible(*of.op, each, of.bucket, target.facts);
+      const bool may_be_tuned = !each.is_library() || target.facts.link == manifest::TeamLink::network;
+      return may_be_tuned && !manifest::why_not_eligible(*of.op, each, of.bucket, target.facts);
     };
     if (std::ranges::any_of(of.op->implementations, can_serve) && std::ranges::none_of(missing.records, is_same))
       missing.records.push_back(of);

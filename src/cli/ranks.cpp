@@ -212,7 +212,7 @@ int world_of(int asked, std::string_view need) {
       fmt::format(
           "{}, whose ranks tune together. Add --ranks 2, for two GPUs of this host, or let a launcher begin the "
           "command on each rank: torchrun --no-python --nproc-per-node 2 kiln ..., mpirun -n 2 kiln ..., "
-          "srun -n 2 kiln ...",
+          "srun -n 2 kiln .... Ranks on several hosts meet at KILN_TEAM_ADDRESS",
           need));
 }
 

@@ -202,12 +202,37 @@ void leave_what_ranks_share(Resolution& resolution, const manifest::Op& op, cons
     });
     answers = std::move(kept);
   }
-  if (resolution.answers.empty())
-    resolution.why_none =
-        "an op of a team is served by a record alone, which its ranks tune together: by kiln tune, Tuner, their first launch or Engine::prepare";
+  if (!answers.empty()) return;
+  resolution.why_none =
+      why_network_serves_not(op, resolution.bucket, device)
+          .value_or(
+              "an op of a team is served by a record alone, which its ranks tune together: by kiln tune, Tuner, their first launch or Engine::prepare");
 }
 
 }  // namespace
+
+std::optional<std::string> why_network_serves_not(const manifest::Op& op, const Problem& problem,
+                                                  const manifest::DeviceFacts& device) {
+  if (device.link != manifest::TeamLink::network) return std::nullopt;
+  const manifest::Implementation* by_nccl = nullptr;
+  std::string why;
+  for (const manifest::Implementation& each : op.implementations) {
+    const auto refused = manifest::why_not_eligible(op, each, problem, device);
+    if (!refused) return std::nullopt;
+    if (!each.is_collective() || by_nccl != nullptr) continue;
+    by_nccl = &each;
+    why = *refused;
+  }
+  if (by_nccl == nullptr)
+    return fmt::format(
+        "ranks that met at an address speak through NCCL alone, and {} has no implementation by it; "
+        "launch it in a team of one host, which has no address",
+        op.name);
+  const bool asks_promise = by_nccl->requires_text.find("ranks == \"alike\"") != std::string::npos;
+  return fmt::format("ranks that met at an address speak through NCCL alone, and '{}' of {} does not serve: {}{}",
+                     by_nccl->name, op.name, why,
+                     asks_promise ? ". A problem with ranks = \"alike\" promises that all ranks launch alike" : "");
+}
 
 Answer answer_from(const tune::Serving& serving, Origin origin) {
   Answer answer;

@@ -70,6 +70,10 @@ struct Resolution {
 Resolution resolve(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                    store::Layers& layers, bool fallbacks = true);
 
+/// Why no implementation serves a problem of a team over a network, which has no symmetric memory; nothing where one does, and for other links.
+std::optional<std::string> why_network_serves_not(const manifest::Op& op, const Problem& problem,
+                                                  const manifest::DeviceFacts& device);
+
 /// The reason why an answer does not serve a problem of its bucket, as far as sizes tell; nothing where it does. Asks a library where a context
 /// is current.
 std::optional<std::string> why_not(const manifest::Op& op, const Answer& answer, const Problem& problem,

@@ -128,6 +128,8 @@ Standpoint standpoint_of(const OpState& state, const team::Member& team, const P
   try {
     require_world(state, team, problem);
     require_sound_team(state.engine);
+    if (const auto why = why_network_serves_not(state.op, problem, state.device()))
+      throw Error(ErrorKind::bad_input, *why);
     const Resolution resolution = state.resolve(problem, false);
     own.key = resolution.key;
     own.decision = decision_of(resolution, retune);
@@ -144,15 +146,34 @@ Standpoint standpoint_of(const OpState& state, const team::Member& team, const P
   return own;
 }
 
+/// Throws on all ranks alike: over a network there is nothing but NCCL.
+[[noreturn]] void fail_without_nccl(const team::Member& team, std::span<const Standpoint> all) {
+  std::string why = team.why_no_nccl();
+  if (why.empty()) {
+    why = "the ranks do not have the same version of it:";
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      why += fmt::format("{} rank {} has {}", rank == 0 ? "" : ",", rank,
+                         all[rank].nccl.empty() ? "none" : all[rank].nccl);
+    why += "; see KILN_NCCL_LIBRARY";
+  }
+  throw Error(ErrorKind::no_nccl,
+              fmt::format("team '{}' met at an address and speaks through NCCL alone: {}", team.name(), why));
+}
+
 /// Collective. Whether NCCL may serve: all ranks have the same version, and a communicator, which a tune and a record that names NCCL need.
+/// Throws Error(no_nccl) on all ranks where it may not and they have nothing else.
 bool agree_on_nccl(State& engine, team::Member& team, std::span<const Standpoint> all) {
-  const bool is_needed = std::ranges::all_of(all, [](const Standpoint& each) { return each.decision.empty(); }) ||
+  const bool is_network = team.link() == manifest::TeamLink::network;
+  const bool is_needed = is_network ||
+                         std::ranges::all_of(all, [](const Standpoint& each) { return each.decision.empty(); }) ||
                          std::ranges::any_of(all, &Standpoint::uses_nccl);
   const std::string& version = all.front().nccl;
   const bool is_here =
       !version.empty() && std::ranges::all_of(all, [&](const Standpoint& each) { return each.nccl == version; });
+  if (is_network && !is_here) fail_without_nccl(team, all);
   if (!is_needed || !is_here) return false;
   const bool is_open = team.open_nccl();
+  if (is_network && !is_open) fail_without_nccl(team, all);
   if (!is_open) engine.warn(fmt::format("team '{}' does without NCCL: {}", team.name(), team.why_no_nccl()));
   return is_open;
 }
@@ -262,11 +283,14 @@ void require_sound_team(const State& engine) {
   if (fault->state == team::Report::none)
     throw Error(ErrorKind::bad_input,
                 fmt::format("team '{}' was closed; make a new Team and a new Engine", engine.team->name()));
+  const bool is_of_nccl = fault->state == team::Report::nccl_aborted || fault->state == team::Report::nccl_failed;
   throw Error(
       ErrorKind::team_failed,
-      fmt::format("team '{}': {}. {}Team::reset on all ranks serves again, or a new Team where a rank has ended",
-                  engine.team->name(), team::text_of(*fault, engine.team->rank(), engine.team->timeout()),
-                  fault->state == team::Report::nccl_aborted ? "" : "The outputs of that launch are NaN; "));
+      fmt::format(
+          "team '{}': {}. {}", engine.team->name(), team::text_of(*fault, engine.team->rank(), engine.team->timeout()),
+          is_of_nccl ? "Make a new Team and a new Engine"
+                     : "The outputs of that launch are NaN; Team::reset on all ranks serves again, or a new Team "
+                       "where a rank has ended"));
 }
 
 team::TeamBinding binding_of(const team::Member& team, const Resolution& resolution, const Answer& answer) {

@@ -33,7 +33,7 @@ std::optional<std::int64_t> take(std::string_view& text, std::string_view prefix
   return number;
 }
 
-constexpr std::array<std::string_view, 5> link_names = {"", "local", "nvlink", "pcie", "unseen"};
+constexpr std::array<std::string_view, 6> link_names = {"", "local", "nvlink", "pcie", "unseen", "network"};
 
 }  // namespace
 

@@ -297,6 +297,8 @@ struct Implementation {
   [[nodiscard]] bool has_kernels() const noexcept { return !passes.empty(); }
   /// Whether the library is one whose ranks exchange, which needs a communicator of the team's.
   [[nodiscard]] bool is_collective() const noexcept { return library == "nccl"; }
+  /// Whether its kernels need the symmetric memory of a team.
+  [[nodiscard]] bool exchanges_in_memory() const noexcept;
 };
 
 struct Op {
@@ -352,7 +354,8 @@ enum class TeamLink : std::uint8_t {
   local,   // all ranks are on one device
   nvlink,  // all native atomics, which PCIe lacks
   pcie,
-  unseen,  // a rank does not see the device of another, or the driver tells nothing
+  unseen,   // a rank does not see the device of another, or the driver tells nothing
+  network,  // ranks met at an address, perhaps on several hosts: they share no memory
 };
 std::string_view to_string(TeamLink link) noexcept;  // "nvlink"; empty for none
 std::optional<TeamLink> team_link_from(std::string_view text) noexcept;

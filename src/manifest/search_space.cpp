@@ -77,8 +77,18 @@ class Walk {
 
 }  // namespace
 
+bool Implementation::exchanges_in_memory() const noexcept {
+  return std::ranges::any_of(workspaces, &Workspace::symmetric) || std::ranges::any_of(passes, [](const Pass& pass) {
+           return std::ranges::any_of(pass.arguments, [](const Argument& each) {
+             return each.kind == ArgumentKind::team || each.kind == ArgumentKind::peers;
+           });
+         });
+}
+
 std::optional<std::string> why_not_eligible(const Op& op, const Implementation& implementation, const Problem& problem,
                                             const DeviceFacts& device) {
+  if (device.link == TeamLink::network && implementation.exchanges_in_memory())
+    return "it needs the symmetric memory of a team on one host, and ranks that met at an address have none";
   const auto frame = make_frame(op, &implementation, problem, device, implementation.default_config);
   if (implementation.requires_ && !implementation.requires_->evaluate(frame).truth()) {
     return fmt::format("it requires {}, and this is {} with {}", implementation.requires_text, device.device_class(),

@@ -84,9 +84,9 @@ void require_one_host(const Variables& variables, const Launcher& launcher, int 
   const std::string found = here ? fmt::format("{} is {}", launcher.local_world, *here)
                                  : fmt::format("{} is {}", launcher.hosts, hosts.value_or(0));
   refuse(
-      fmt::format("The ranks of a team share one host, but {} is {} and {}; give rank, world and name of the ranks on "
-                  "each host.",
-                  launcher.world, world, found));
+      fmt::format("The ranks of a team share one host, but {} is {} and {}; set {} on all ranks to HOST:PORT, of rank "
+                  "0's host and a port that is free there, or give rank, world and name of the ranks on each host.",
+                  launcher.world, world, found, address_variable));
 }
 
 /// RANK and WORLD_SIZE are also set by hand, as from another launcher's variables, and then must agree with them.
@@ -126,16 +126,18 @@ bool is_launched(const Variables& variables) {
   return false;
 }
 
-LaunchedRank launched_rank(const Variables& variables) {
+LaunchedRank launched_rank(const std::string& address, const Variables& variables) {
   for (const Launcher& launcher : launchers) {
     if (!variables(launcher.rank)) continue;
     LaunchedRank found;
     found.launcher = launcher.name;
+    found.address = address.empty() ? variables(address_variable).value_or("") : address;
     found.membership.rank = required_number(variables, launcher, launcher.rank);
     found.membership.world = required_number(variables, launcher, launcher.world);
     require_agreement(variables, launcher, found.membership);
     found.membership.name = name_of_team(variables, launcher);
-    require_one_host(variables, launcher, found.membership.world);  // says what to do where the world is too large
+    // Says what to do where the world is too large.
+    if (found.address.empty()) require_one_host(variables, launcher, found.membership.world);
     check_membership(found.membership);
     found.local_rank = number(variables, launcher.local_rank).value_or(found.membership.rank);
     return found;

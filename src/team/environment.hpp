@@ -8,6 +8,7 @@
 namespace kiln::team {
 
 inline constexpr int largest_world = 64;
+inline constexpr const char* address_variable = "KILN_TEAM_ADDRESS";  // "HOST:PORT" of rank 0
 
 struct Membership {
   int rank = 0;
@@ -21,6 +22,7 @@ struct LaunchedRank {
   Membership membership;
   int local_rank = 0;    // among the ranks of this host: the ordinal of a device, where a process sees all of them
   std::string launcher;  // "torchrun", "Open MPI" or "Slurm"
+  std::string address;   // where the ranks meet; empty: on one host
 };
 
 /// The value of an environment variable, or nothing where it is unset or empty.
@@ -30,9 +32,10 @@ std::optional<std::string> process_variable(const char* name);
 /// Whether a launcher has told this process its rank. A batch script of Slurm has a rank too, though no others beside it.
 bool is_launched(const Variables& variables = process_variable);
 
-/// Reads the first of torchrun's, Open MPI's and Slurm's variables that are set. Throws Error(bad_input), naming the
-/// variables, when none are, when one is missing or no number, when the ranks are on several hosts, and when RANK and
-/// WORLD_SIZE were not set by torchrun and Open MPI or Slurm says otherwise.
-LaunchedRank launched_rank(const Variables& variables = process_variable);
+/// Reads the first of torchrun's, Open MPI's and Slurm's variables that are set. The address is KILN_TEAM_ADDRESS where
+/// `address` is empty. Throws Error(bad_input), naming the
+/// variables, when none are, when one is missing or no number, when the ranks are on several hosts and have no address
+/// to meet at, and when RANK and WORLD_SIZE were not set by torchrun and Open MPI or Slurm says otherwise.
+LaunchedRank launched_rank(const std::string& address = {}, const Variables& variables = process_variable);
 
 }  // namespace kiln::team

@@ -114,11 +114,12 @@ void refuse_other_hosts(const std::vector<Introduction>& all) {
   const auto elsewhere = std::find_if(
       all.begin(), all.end(), [&](const Introduction& each) { return !is_same(host_of(each), host_of(all.front())); });
   if (elsewhere == all.end()) return;
-  throw Error(ErrorKind::bad_input,
-              fmt::format("A team was asked for of an NCCL communicator of {} ranks on several hosts: rank 0 is on {}, "
-                          "rank {} on {}. A team's ranks share memory, so give it a communicator of one host's ranks, "
-                          "as ncclCommSplit makes.",
-                          all.size(), host_of(all.front()).name, elsewhere - all.begin(), host_of(*elsewhere).name));
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format("A team was asked for of an NCCL communicator of {} ranks on several hosts: rank 0 is on {}, "
+                  "rank {} on {}. Give TeamOptions::address, HOST:PORT of rank 0's host, for a team that speaks "
+                  "through NCCL alone, or a communicator of one host's ranks, as ncclCommSplit makes.",
+                  all.size(), host_of(all.front()).name, elsewhere - all.begin(), host_of(*elsewhere).name));
 }
 
 void refuse_other_devices(const std::vector<Introduction>& all) {
@@ -153,7 +154,7 @@ Introduced introduce(const cuda::Nccl& nccl, ncclComm_t handle, const Host& own,
   introduction.asked = options.device.value_or(communicator.device());
   introduction.device = communicator.device();
   const std::vector<Introduction> all = communicator.gather(introduction, options.timeout);
-  refuse_other_hosts(all);
+  if (options.address.empty()) refuse_other_hosts(all);
   refuse_other_devices(all);
   return {{communicator.rank(), communicator.world(), text_of(all.front().name)}, communicator.device()};
 }

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -18,19 +16,6 @@
 namespace kiln::team {
 namespace {
 
-/// Returns false at `end`.
-bool wait_until_ready(int socket, short events, Clock::time_point end) {
-  for (;;) {
-    pollfd waiting{socket, events, 0};
-    const int ready = poll(&waiting, 1, milliseconds_until(end));
-    if (ready > 0) return true;
-    if (ready == 0 && Clock::now() >= end) return false;
-    if (ready < 0 && errno != EINTR)
-      throw Error(ErrorKind::io, fmt::format("Waiting for a rank: poll: {}", std::strerror(errno)));
-  }
-}
-
-bool try_again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 bool means_closed(int error) { return error == EPIPE || error == ECONNRESET || error == ENOTCONN; }
 
 struct Envelope {
@@ -75,18 +60,10 @@ struct Envelope {
 
 }  // namespace
 
-Clock::time_point end_after(std::chrono::milliseconds timeout) {
-  const Clock::time_point now = Clock::now();
-  const auto longest = std::chrono::floor<std::chrono::milliseconds>(Clock::time_point::max() - now);
-  return now + std::clamp(timeout, std::chrono::milliseconds(0), longest);
-}
-
-int milliseconds_until(Clock::time_point end) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
-}
-
 Link::State Link::send(std::string_view bytes, int descriptor, Clock::time_point end) const {
+  if (stream_ && descriptor >= 0)
+    throw Error(ErrorKind::io, "Sending to a rank: a file descriptor cannot be sent to another host");
+  if (stream_) return stream_->send(socket_.get(), bytes, end);
   Envelope envelope(const_cast<char*>(bytes.data()), bytes.size());  // NOLINT: sendmsg only reads them
   if (descriptor >= 0) envelope.attach(descriptor);
   for (;;) {
@@ -98,7 +75,12 @@ Link::State Link::send(std::string_view bytes, int descriptor, Clock::time_point
   }
 }
 
+Link::State Link::flush(Clock::time_point end) const {
+  return stream_ ? stream_->flush(socket_.get(), end) : State::done;
+}
+
 Link::State Link::receive(Message& message, Clock::time_point end) const {
+  if (stream_) return stream_->receive(socket_.get(), message.bytes, end);
   message.bytes.resize(longest_message);
   bool was_reset = false;
   for (;;) {
@@ -118,6 +100,15 @@ Link::State Link::receive(Message& message, Clock::time_point end) const {
     message.descriptor = descriptors.empty() ? Descriptor() : std::move(descriptors.front());
     return State::done;
   }
+}
+
+void Link::leave() const noexcept {
+  if (!stream_ || !socket_) return;
+  // What is left unread would make the system reset the connection, and the other end might lose what it has yet to read.
+  std::array<char, 4096> unread{};
+  while (recv(socket_.get(), unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
+  }
+  shutdown(socket_.get(), SHUT_RDWR);
 }
 
 Owner owner_of(const Link& link) {

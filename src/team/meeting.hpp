@@ -16,7 +16,7 @@ struct Peer {
 };
 
 struct Meeting {
-  Descriptor address;                      // holds this rank's address, so that no other process can claim the rank
+  Descriptor address;  // of one host: holds this rank's, so that no other process can claim the rank
   std::vector<std::optional<Peer>> peers;  // by rank; none for this rank
 };
 

@@ -17,6 +17,7 @@
 namespace kiln::team {
 namespace {
 
+constexpr int between_looks_at_nccl_ms = 500;
 constexpr unsigned portable_and_mapped = 3;  // CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, macros of cuda.h
 
 Report* pinned_report() {
@@ -45,7 +46,7 @@ std::string why_peer_failed(const Report& report) {
 
 }  // namespace
 
-Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context,
+Member::Member(Rendezvous& rendezvous, const SymmetricMemory* memory, const cuda::Context& context,
                std::chrono::milliseconds timeout, manifest::TeamLink link)
     : rendezvous_(rendezvous),
       memory_(memory),
@@ -55,7 +56,7 @@ Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda
       nccl_timeout_(rendezvous.timeout()),
       report_(pinned_report()),
       wake_(new_event()),
-      processes_(rendezvous_.processes()),
+      others_(rendezvous_.watched()),
       watcher_([this](const std::stop_token& stop) { watch(stop); }) {}
 
 Member::~Member() {
@@ -74,28 +75,42 @@ Member::~Member() {
   cuda::Driver::find()->cuMemFreeHost(report_);
 }
 
-/// Ends every wait once a rank has ended: its data will not come.
+/// Ends every wait once a rank has ended: its data will not come. Over a network also once NCCL has failed.
 void Member::watch(const std::stop_token& stop) {
   std::vector<pollfd> ends{{wake_.get(), POLLIN, 0}};
-  for (const Descriptor& each : processes_) ends.push_back({each.get(), POLLIN, 0});
+  for (const Rendezvous::Watched& each : others_) ends.push_back({each.descriptor.get(), each.events, 0});
   while (!stop.stop_requested()) {
-    if (poll(ends.data(), ends.size(), -1) < 0 && errno != EINTR) return;
+    const int ready =
+        poll(ends.data(), ends.size(), link_ == manifest::TeamLink::network ? between_looks_at_nccl_ms : -1);
+    if (ready < 0 && errno != EINTR) return;
+    if (ready == 0) {
+      end_failed_nccl();
+      continue;
+    }
     bool has_ended = false;
     for (std::size_t i = 1; i < ends.size(); ++i) has_ended = has_ended || ends[i].revents != 0;
     if (!has_ended) continue;
     has_rank_ended_ = true;
     abort();
-    end_nccl();
+    end_nccl(Report::nccl_aborted);
     return;
   }
 }
 
+void Member::end_failed_nccl() noexcept {
+  const bool has_failed = [&] {
+    const std::lock_guard lock(nccl_mutex_);
+    return nccl_ && nccl_->error() != ncclSuccess;
+  }();
+  if (has_failed) end_nccl(Report::nccl_failed);
+}
+
 /// NCCL's kernels read no Report: without this they would wait for the rank for ever. The host reports in their place.
-void Member::end_nccl() noexcept {
+void Member::end_nccl(Report::State why) noexcept {
   const std::lock_guard lock(nccl_mutex_);
   if (!nccl_) return;
   std::uint32_t sound = Report::none;
-  std::atomic_ref(report_->state).compare_exchange_strong(sound, Report::nccl_aborted, std::memory_order_release);
+  std::atomic_ref(report_->state).compare_exchange_strong(sound, why, std::memory_order_release);
   nccl_->abort();
 }
 
@@ -158,10 +173,12 @@ TeamBinding Member::trial_binding(std::uint32_t tag) const {
 TeamBinding Member::binding(std::uint32_t tag) const {
   require_open();
   TeamBinding binding;
-  const auto addresses = memory_.addresses();
-  std::copy_n(addresses.begin(), std::min<std::size_t>(addresses.size(), most_ranks), binding.memory.begin());
+  if (memory_ != nullptr) {
+    const auto addresses = memory_->addresses();
+    std::copy_n(addresses.begin(), std::min<std::size_t>(addresses.size(), most_ranks), binding.memory.begin());
+    binding.half_bytes = half_bytes(bytes());
+  }
   binding.report = reinterpret_cast<std::uint64_t>(report_);
-  binding.half_bytes = half_bytes(bytes());
   binding.timeout_ns =
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(timeout_).count());
   binding.rank = rank();
@@ -188,15 +205,22 @@ void Member::reset() {
   const Patience patience(rendezvous_, rendezvous_.timeout() + timeout_);
   rendezvous_.barrier();                                 // no kernel of any rank writes from here on
   on_all_ranks(rendezvous_, "clearing its flags", [&] {  // all are clear before the first kernel writes
-    const cuda::Context::Scope scope(context_);
-    const cuda::RelaxedCapture relaxed;
-    const cuda::Stream stream;
-    const CUdeviceptr own = memory_.addresses()[static_cast<std::size_t>(rank())];
-    cuda::check(cuda::Driver::get().cuMemsetD8Async(own, 0, control_bytes, stream.handle()), "clearing a team's flags");
-    stream.synchronize();
+    if (nccl_ && nccl_->has_ended())
+      throw Error(ErrorKind::team_failed,
+                  "NCCL's communicator was aborted and does not come back; make a new Team and a new Engine");
+    if (memory_ != nullptr) clear_flags();
     std::memset(report_, 0, sizeof *report_);
     if (has_rank_ended_) abort();  // which the line before may have undone
   });
+}
+
+void Member::clear_flags() const {
+  const cuda::Context::Scope scope(context_);
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Stream stream;
+  const CUdeviceptr own = memory_->addresses()[static_cast<std::size_t>(rank())];
+  cuda::check(cuda::Driver::get().cuMemsetD8Async(own, 0, control_bytes, stream.handle()), "clearing a team's flags");
+  stream.synchronize();
 }
 
 std::string text_of(const Report& report, int rank, std::chrono::milliseconds timeout) {
@@ -216,6 +240,11 @@ std::string text_of(const Report& report, int rank, std::chrono::milliseconds ti
                          report.expected_epoch, report.rank, why_peer_failed(report));
     case Report::nccl_aborted:
       return fmt::format("rank {} ended NCCL's collectives, since a rank has ended; their outputs hold anything", rank);
+    case Report::nccl_failed:
+      return fmt::format(
+          "rank {} ended NCCL's collectives, since NCCL met an error; their outputs hold anything, and NCCL_DEBUG=WARN "
+          "tells more",
+          rank);
     case Report::two_launches:
       return fmt::format(
           "rank {} launched two ops of one team at once; a team's launches go to one stream, or wait for each other",

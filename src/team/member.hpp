@@ -22,7 +22,8 @@ namespace kiln::team {
 class Member {
  public:
   /// `context` is current. All three outlive this. `timeout`: of a launch. Throws Error(out_of_memory) or Error(driver_failed).
-  Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context,
+  /// `memory`: null where the link is a network.
+  Member(Rendezvous& rendezvous, const SymmetricMemory* memory, const cuda::Context& context,
          std::chrono::milliseconds timeout, manifest::TeamLink link);
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
@@ -31,7 +32,7 @@ class Member {
   [[nodiscard]] int rank() const noexcept { return rendezvous_.membership().rank; }
   [[nodiscard]] int world() const noexcept { return rendezvous_.membership().world; }
   [[nodiscard]] const std::string& name() const noexcept { return rendezvous_.membership().name; }
-  [[nodiscard]] std::int64_t bytes() const noexcept { return memory_.bytes(); }
+  [[nodiscard]] std::int64_t bytes() const noexcept { return memory_ == nullptr ? 0 : memory_->bytes(); }
   [[nodiscard]] manifest::TeamLink link() const noexcept { return link_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
   [[nodiscard]] Rendezvous& rendezvous() noexcept { return rendezvous_; }
@@ -54,7 +55,7 @@ class Member {
   void abort() noexcept;
   /// Collective: forgets the fault, and clears epochs and flags on all ranks. Precondition: the caller has synchronised the streams that
   /// launched ops of the team. Waits for a launch's time-out longer than other collectives, since a late rank may be in a launch. Throws as
-  /// Rendezvous does, Error(driver_failed), and Error(bad_input) after close().
+  /// Rendezvous does, Error(driver_failed), Error(team_failed) where NCCL's communicator was aborted, and Error(bad_input) after close().
   void reset();
 
   /// Collective: makes the team's NCCL communicator at the first call. Returns whether there is one, on all ranks alike: where NCCL fails on one
@@ -71,23 +72,25 @@ class Member {
  private:
   void watch(const std::stop_token& stop);
   void require_open() const;
-  void end_nccl() noexcept;
+  void clear_flags() const;
+  void end_nccl(Report::State why) noexcept;
+  void end_failed_nccl() noexcept;
   /// Collective: whether all ranks have come.
   [[nodiscard]] bool have_all_come() noexcept;
   /// How long this rank waits in NCCL for the others.
   [[nodiscard]] NcclCommunicator::Waiting waiting() const;
 
   Rendezvous& rendezvous_;
-  const SymmetricMemory& memory_;
+  const SymmetricMemory* memory_;
   const cuda::Context& context_;
   std::chrono::milliseconds timeout_;
   manifest::TeamLink link_;
   std::chrono::milliseconds nccl_timeout_;  // the team's own, which Patience lengthens for the rendezvous
   std::mutex collectives_;
   std::atomic<bool> is_closed_ = false;
-  Report* report_ = nullptr;           // pinned; the device reaches it by the same address
-  Descriptor wake_;                    // ends the poll of watcher_
-  std::vector<Descriptor> processes_;  // readable once a rank's has ended
+  Report* report_ = nullptr;                 // pinned; the device reaches it by the same address
+  Descriptor wake_;                          // ends the poll of watcher_
+  std::vector<Rendezvous::Watched> others_;  // the other ranks
   bool was_nccl_asked_ = false;
   std::string why_no_nccl_;
   std::mutex nccl_mutex_;  // guards these two, of which watcher_ needs both

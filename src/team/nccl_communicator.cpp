@@ -135,6 +135,14 @@ void NcclCommunicator::close(const Waiting& waiting) noexcept {
   }
 }
 
+ncclResult_t NcclCommunicator::error() const noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);  // else an enqueue is under way, after which it is asked again
+  ncclComm_t handle = lock ? handle_.load() : nullptr;
+  ncclResult_t state = ncclSuccess;
+  if (handle == nullptr || nccl_.ncclCommGetAsyncError(handle, &state) != ncclSuccess) return ncclSuccess;
+  return state == ncclInProgress ? ncclSuccess : state;
+}
+
 void NcclCommunicator::abort() noexcept {
   // Not a timed_mutex, whose waits ThreadSanitizer of LLVM 14 does not see.
   std::unique_lock lock(mutex_, std::try_to_lock);

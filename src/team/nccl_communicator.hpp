@@ -36,6 +36,12 @@ class NcclCommunicator {
   /// Makes NCCL's kernels of this rank end, with any output. Enqueues fail from then on. For any thread.
   void abort() noexcept;
 
+  /// The error that NCCL has met on its own, as of a network; ncclSuccess without one, and after close() and abort(). For any thread.
+  [[nodiscard]] ncclResult_t error() const noexcept;
+
+  /// Whether there is no communicator any more, after close() or abort().
+  [[nodiscard]] bool has_ended() const noexcept { return handle_.load() == nullptr; }
+
   /// Calls `work` with NCCL's functions and the communicator. Returns ncclInvalidUsage after close() and abort().
   template <typename Work>
   ncclResult_t enqueue(const Work& work) const noexcept {

@@ -41,7 +41,8 @@ struct Report {
     aborted,
     two_launches,
     peer_failed,
-    nccl_aborted  // by the host
+    nccl_aborted,  // by the host, here and below
+    nccl_failed
   };
   std::uint32_t state;  // written last
   std::uint32_t abort;  // written by the host: not 0 ends every wait

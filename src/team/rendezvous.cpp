@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "kiln/error.hpp"
+#include "team/network_meeting.hpp"
 
 namespace kiln::team {
 
@@ -42,12 +44,26 @@ struct Rendezvous::Round {
   Clock::time_point end;
   std::vector<Message> got;  // by rank
   std::vector<int> awaited;
+  std::vector<int> unsent{};  // whose streams have no room for all of this rank's message
 
   [[nodiscard]] std::string name() const { return name_of(static_cast<std::uint32_t>(kind), number); }
 };
 
-Rendezvous::Rendezvous(const Membership& membership, std::chrono::milliseconds timeout)
-    : membership_(membership), timeout_(timeout), meeting_(meet(membership, end_after(timeout))) {}
+Rendezvous::Rendezvous(const Membership& membership, std::chrono::milliseconds timeout, const std::string& address)
+    : membership_(membership),
+      process_(getpid()),
+      timeout_(timeout),
+      meeting_(address.empty() ? meet(membership, end_after(timeout))
+                               : meet_at(address, membership, end_after(timeout))) {}
+
+Rendezvous::~Rendezvous() {
+  if (getpid() == process_) leave();
+}
+
+void Rendezvous::leave() noexcept {
+  for (const auto& each : meeting_.peers)
+    if (each) each->link.leave();
+}
 
 std::vector<std::string> Rendezvous::all_gather(std::string_view own) {
   if (own.size() > longest_bytes)
@@ -103,16 +119,21 @@ void Rendezvous::attempt(const std::string& doing, Work work) {
   }
 }
 
-std::vector<Descriptor> Rendezvous::processes() const {
-  std::vector<Descriptor> descriptors;
-  for (const auto& each : meeting_.peers)
-    if (each && each->watched) descriptors.emplace_back(fcntl(each->watched.get(), F_DUPFD_CLOEXEC, 0));
-  return descriptors;
+std::vector<Rendezvous::Watched> Rendezvous::watched() const {
+  std::vector<Watched> all;
+  const auto add = [&](int descriptor, short events) {
+    all.push_back({Descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), events});
+  };
+  for (const auto& each : meeting_.peers) {
+    if (each && each->watched) add(each->watched.get(), POLLIN);
+    if (each && each->link.is_stream()) add(each->link.descriptor(), POLLRDHUP);
+  }
+  return all;
 }
 
 std::vector<Message> Rendezvous::collect(Kind kind, std::string_view own, int descriptor) {
   if (!failure_.empty()) throw Error(ErrorKind::io, failure_);
-  Round round{kind, ++rounds_, end_after(timeout_), {}, {}};
+  Round round{kind, ++rounds_, end_after(timeout_), {}, {}, {}};
   round.got.resize(meeting_.peers.size());
   for (int rank = 0; rank < membership_.world; ++rank)
     if (rank != membership_.rank) round.awaited.push_back(rank);
@@ -123,41 +144,57 @@ std::vector<Message> Rendezvous::collect(Kind kind, std::string_view own, int de
   return std::move(round.got);
 }
 
-void Rendezvous::send_all(const Round& round, std::string_view own, int descriptor) {
+void Rendezvous::send_all(Round& round, std::string_view own, int descriptor) {
   const std::string message = with_head({static_cast<std::uint32_t>(round.kind), round.number}, own);
   for (const int rank : round.awaited) {
+    // A stream may have room for a part alone, and all ranks would wait for each other to read.
+    const Link& link = peer(rank).link;
     // A rank that has closed its end may have said why, which receive_all() reads.
-    if (peer(rank).link.send(message, descriptor, round.end) == Link::State::late)
-      fail(fmt::format("rank {} took nothing off its socket before {} within {} ms.", rank, round.name(),
-                       timeout_.count()));
+    if (link.send(message, descriptor, link.is_stream() ? Clock::now() : round.end) != Link::State::late) continue;
+    if (!link.is_stream()) fail_for_unsent(round, {rank});
+    round.unsent.push_back(rank);
   }
+}
+
+void Rendezvous::fail_for_unsent(const Round& round, const std::vector<int>& ranks) {
+  fail(fmt::format("{} took nothing off {} before {} within {} ms.", ranks_text(ranks),
+                   ranks.size() == 1 ? "its socket" : "their sockets", round.name(), timeout_.count()));
 }
 
 void Rendezvous::receive_all(Round& round) {
-  while (!round.awaited.empty()) {
-    std::vector<pollfd> waiting;
-    for (const int rank : round.awaited) {
-      waiting.push_back({peer(rank).link.descriptor(), POLLIN, 0});
-      waiting.push_back({peer(rank).watched.get(), POLLIN, 0});  // poll passes over one that is none
-    }
-    const int ready = poll(waiting.data(), waiting.size(), milliseconds_until(round.end));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready < 0) throw Error(ErrorKind::io, fmt::format("Waiting for ranks: poll: {}", std::strerror(errno)));
-    if (ready == 0 && Clock::now() < round.end) continue;
-    if (ready == 0)
-      fail(fmt::format("{} did not come to {} within {} ms.", ranks_text(round.awaited), round.name(),
-                       timeout_.count()));
-    const std::vector<int> awaited = round.awaited;
-    for (std::size_t i = 0; i < awaited.size(); ++i) {
-      // One that has ended may have sent its message first.
-      if (waiting[2 * i].revents != 0 || waiting[2 * i + 1].revents != 0) take(round, awaited[i]);
-    }
-  }
+  while (!round.awaited.empty() || !round.unsent.empty()) go_on(round);
 }
 
-void Rendezvous::take(Round& round, int rank) {
+void Rendezvous::go_on(Round& round) {
+  std::vector<pollfd> waiting;
+  for (const int rank : round.awaited) {
+    waiting.push_back({peer(rank).link.descriptor(), POLLIN, 0});
+    waiting.push_back({peer(rank).watched.get(), POLLIN, 0});  // poll passes over one that is none
+  }
+  for (const int rank : round.unsent) waiting.push_back({peer(rank).link.descriptor(), POLLOUT, 0});
+  const int ready = poll(waiting.data(), waiting.size(), milliseconds_until(round.end));
+  if (ready < 0 && errno == EINTR) return;
+  if (ready < 0) throw Error(ErrorKind::io, fmt::format("Waiting for ranks: poll: {}", std::strerror(errno)));
+  if (ready == 0 && Clock::now() < round.end) return;
+  if (ready == 0 && round.awaited.empty()) fail_for_unsent(round, round.unsent);
+  if (ready == 0)
+    fail(fmt::format("{} did not come to {} within {} ms.", ranks_text(round.awaited), round.name(), timeout_.count()));
+  const std::vector<int> awaited = round.awaited, unsent = round.unsent;
+  for (std::size_t i = 0; i < awaited.size(); ++i) {
+    // One that has ended may have sent its message first.
+    const bool has_ended = waiting[2 * i + 1].revents != 0;
+    if (waiting[2 * i].revents != 0 || has_ended) take(round, awaited[i], has_ended);
+  }
+  for (std::size_t i = 0; i < unsent.size(); ++i)
+    if (waiting[2 * awaited.size() + i].revents != 0 && peer(unsent[i]).link.flush(Clock::now()) != Link::State::late)
+      std::erase(round.unsent, unsent[i]);
+}
+
+void Rendezvous::take(Round& round, int rank, bool has_ended) {
   Message message;
-  if (peer(rank).link.receive(message, Clock::now()) != Link::State::done) fail_for(rank, round.name());
+  const Link::State state = peer(rank).link.receive(message, Clock::now());
+  if (state == Link::State::late && !has_ended) return;  // a stream's message may come in parts
+  if (state != Link::State::done) fail_for(rank, round.name());
   Head head;
   if (message.bytes.size() < sizeof head) fail(fmt::format("rank {} sent what is no message of a team.", rank));
   std::memcpy(&head, message.bytes.data(), sizeof head);
@@ -186,6 +223,7 @@ void Rendezvous::fail(const std::string& what) {
     } catch (const Error&) {  // learns it when this rank leaves
     }
   }
+  leave();
   meeting_ = {};
   throw Error(ErrorKind::io, failure_);
 }

@@ -20,8 +20,11 @@ class Rendezvous {
  public:
   static constexpr std::size_t longest_bytes = std::size_t{64} << 10;
 
-  /// Meets the other ranks. Throws as meet() does.
-  Rendezvous(const Membership& membership, std::chrono::milliseconds timeout);
+  /// Meets the other ranks: those of this host, or with an address those of any host. Throws as meet() and meet_at() do.
+  Rendezvous(const Membership& membership, std::chrono::milliseconds timeout, const std::string& address = {});
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+  ~Rendezvous();
 
   [[nodiscard]] const Membership& membership() const noexcept { return membership_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
@@ -30,12 +33,17 @@ class Rendezvous {
   std::vector<std::string> all_gather(std::string_view own);
   void barrier();
   /// Returns a descriptor from each rank, by rank: new ones of what the others gave, and none for this rank. `own`
-  /// stays open.
+  /// stays open. Throws Error(io) for ranks that met at an address.
   std::vector<Descriptor> exchange(int own);
   /// How long a collective waits for the other ranks from now on.
   void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }
-  /// New descriptors that become readable once another rank's process has ended.
-  [[nodiscard]] std::vector<Descriptor> processes() const;
+  /// A new descriptor, for which poll(2) gives one of `events` once another rank has ended.
+  struct Watched {
+    Descriptor descriptor;
+    short events = 0;
+  };
+  /// Of each process that this one sees. Of ranks that met at an address: of their connections, which also a rank that leaves closes.
+  [[nodiscard]] std::vector<Watched> watched() const;
   /// Throws as a collective does when a rank has ended or left. Waits for nothing.
   void check();
 
@@ -47,15 +55,20 @@ class Rendezvous {
   /// Calls `work`. Tells the others of an error of this rank's own, as of its sockets, before it throws that.
   template <typename Work>
   void attempt(const std::string& doing, Work work);
-  void send_all(const Round& round, std::string_view own, int descriptor);
+  void send_all(Round& round, std::string_view own, int descriptor);
   void receive_all(Round& round);
-  void take(Round& round, int rank);
+  /// Waits for a message or for room, and handles what has come. Fails at the round's end.
+  void go_on(Round& round);
+  void take(Round& round, int rank, bool has_ended);
   [[noreturn]] void hear_last_of(int rank);
   [[noreturn]] void fail(const std::string& what);
+  void leave() noexcept;
   [[noreturn]] void fail_for(int rank, const std::string& doing);
+  [[noreturn]] void fail_for_unsent(const Round& round, const std::vector<int>& ranks);
   [[nodiscard]] Peer& peer(int rank) { return *meeting_.peers[static_cast<std::size_t>(rank)]; }
 
   Membership membership_;
+  int process_;  // a forked child leaves nothing
   std::chrono::milliseconds timeout_;
   Meeting meeting_;
   std::uint32_t rounds_ = 0;  // collectives begun

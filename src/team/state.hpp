@@ -16,7 +16,8 @@ struct State {
   /// Meets the ranks, opens this rank's device, and finds the link. `local_rank` is the launcher's, if there is one. Throws as kiln::Team's
   /// constructors do.
   State(const Membership& membership, const TeamOptions& options, std::optional<int> local_rank);
-  /// Once: allocates and maps `bytes` on each rank, in place of TeamOptions::bytes, and makes the member. Throws as those do.
+  /// Once: allocates and maps `bytes` on each rank, in place of TeamOptions::bytes, and makes the member. Over a network it makes the member
+  /// alone. Throws as those do.
   void share_memory(std::int64_t bytes);
   /// Of this rank's device, with the team's link.
   [[nodiscard]] manifest::DeviceFacts facts() const;
@@ -25,7 +26,7 @@ struct State {
   std::unique_ptr<cuda::Context> context;  // outlives `memory`
   manifest::TeamLink link = manifest::TeamLink::none;
   std::chrono::milliseconds launch_timeout;
-  std::optional<SymmetricMemory> memory;
+  std::optional<SymmetricMemory> memory;  // none over a network
   std::optional<Member> member;
 };
 

@@ -29,8 +29,10 @@ std::unique_ptr<State> sharing(std::unique_ptr<State> state, const TeamOptions& 
 }  // namespace
 
 std::unique_ptr<State> launched_state(const TeamOptions& options) {
-  const LaunchedRank launched = launched_rank();
-  return std::make_unique<State>(launched.membership, options, launched.local_rank);
+  TeamOptions chosen = options;
+  const LaunchedRank launched = launched_rank(options.address);
+  chosen.address = launched.address;
+  return std::make_unique<State>(launched.membership, chosen, launched.local_rank);
 }
 
 int chosen_device(std::optional<int> asked, std::optional<int> local_rank, int visible) {
@@ -44,20 +46,21 @@ int chosen_device(std::optional<int> asked, std::optional<int> local_rank, int v
 }
 
 State::State(const Membership& membership, const TeamOptions& options, std::optional<int> local_rank)
-    : rendezvous(membership, options.timeout), launch_timeout(options.launch_timeout.value_or(options.timeout)) {
+    : rendezvous(membership, options.timeout, options.address),
+      launch_timeout(options.launch_timeout.value_or(options.timeout)) {
   on_all_ranks(rendezvous, "opening its device", [&] {
     const int device = chosen_device(options.device, local_rank, visible_devices());
     context = std::make_unique<cuda::Context>(device);
   });
   const cuda::Context::Scope scope(*context);
-  link = slowest_link(rendezvous, *context);
+  link = options.address.empty() ? slowest_link(rendezvous, *context) : manifest::TeamLink::network;
 }
 
 void State::share_memory(std::int64_t bytes) {
   const cuda::Context::Scope scope(*context);
-  memory.emplace(rendezvous, *context, bytes);
+  if (link != manifest::TeamLink::network) memory.emplace(rendezvous, *context, bytes);
   on_all_ranks(rendezvous, "allocating host memory",
-               [&] { member.emplace(rendezvous, *memory, *context, launch_timeout, link); });
+               [&] { member.emplace(rendezvous, memory ? &*memory : nullptr, *context, launch_timeout, link); });
 }
 
 manifest::DeviceFacts State::facts() const {
@@ -89,7 +92,7 @@ Team::~Team() {
 int Team::rank() const noexcept { return state_->rendezvous.membership().rank; }
 int Team::world() const noexcept { return state_->rendezvous.membership().world; }
 const std::string& Team::name() const noexcept { return state_->rendezvous.membership().name; }
-std::int64_t Team::bytes() const noexcept { return state_->memory->bytes(); }
+std::int64_t Team::bytes() const noexcept { return state_->member->bytes(); }
 std::chrono::milliseconds Team::timeout() const noexcept { return state_->rendezvous.timeout(); }
 int Team::device() const noexcept { return state_->context->info().ordinal; }
 void Team::reset() {
@@ -101,7 +104,10 @@ void Team::close() {
   cuda::require_not_forked();
   const std::lock_guard lock(state_->member->collectives());
   state_->member->close();
-  state_->memory->close(state_->rendezvous);
+  if (state_->memory)
+    state_->memory->close(state_->rendezvous);
+  else
+    state_->rendezvous.barrier();
 }
 
 std::string unique_team_name() {

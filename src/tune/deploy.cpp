@@ -42,7 +42,7 @@ std::vector<jit::Specialisation> verification(const manifest::Op& op, const Prob
   std::vector<jit::Specialisation> result;
   result.push_back(jit::specialise_reference(op, frame, arch));
   result.push_back(evict_kernel(arch));
-  if (op.team_axis() >= 0) result.push_back(team_barrier_kernel(arch));
+  if (op.team_axis() >= 0 && device.link != manifest::TeamLink::network) result.push_back(team_barrier_kernel(arch));
   if (op.prepare) std::ranges::copy(Preparation::specialisations(op, frame, arch), std::back_inserter(result));
   if (needs_late_copy(op)) result.push_back(late_copy_kernel(arch));
   for (const manifest::Tensor& tensor : op.tensors) {

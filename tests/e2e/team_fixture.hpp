@@ -21,8 +21,9 @@ inline constexpr std::int64_t cols = 64, team_bytes = std::int64_t{4} << 20;
 /// One rank: its machine, its team and an engine with a file of its own.
 struct Rank {
   explicit Rank(const team::Membership& of, std::chrono::milliseconds timeout = ample, Options chosen = {})
-      : machine(chosen.device),
-        team(std::make_shared<Team>(of.rank, of.world, of.name, TeamOptions{chosen.device, team_bytes, timeout})) {
+      : Rank(of, TeamOptions{chosen.device, team_bytes, timeout}, chosen) {}
+  Rank(const team::Membership& of, const TeamOptions& options, Options chosen = {})
+      : machine(chosen.device), team(std::make_shared<Team>(of.rank, of.world, of.name, options)) {
     if (!chosen.overlay) chosen.overlay = folder / "overlay.kiln";
     chosen.team = team;
     chosen.compile_workers = 1;

@@ -16,7 +16,7 @@ namespace {
 using Values = std::map<std::string, std::string>;
 
 LaunchedRank read(const Values& values) {
-  return launched_rank([&](const char* name) -> std::optional<std::string> {
+  return launched_rank({}, [&](const char* name) -> std::optional<std::string> {
     const auto found = values.find(name);
     return found != values.end() ? std::optional(found->second) : std::nullopt;
   });
@@ -118,6 +118,26 @@ TEST_CASE("ranks on several hosts are refused") {
   CHECK(holds(refusal(with(torchrun, {{"WORLD_SIZE", "8"}})), "WORLD_SIZE is 8 and LOCAL_WORLD_SIZE is 4"));
   CHECK(holds(refusal(with(slurm, {{"SLURM_NNODES", "2"}})), "SLURM_NNODES is 2"));
   CHECK(holds(refusal(with(torchrun, {{"WORLD_SIZE", "128"}})), "WORLD_SIZE is 128 and LOCAL_WORLD_SIZE is 4"));
+}
+
+TEST_CASE("ranks on several hosts have an address to meet at, by option or variable, and local ranks of their own") {
+  const Values two_hosts = with(torchrun, {{"WORLD_SIZE", "8"}, {"RANK", "5"}});
+  CHECK(holds(refusal(two_hosts), "set KILN_TEAM_ADDRESS on all ranks to HOST:PORT"));
+  const LaunchedRank found = read(with(two_hosts, {{"KILN_TEAM_ADDRESS", "node-1:29600"}}));
+  CHECK(found.address == "node-1:29600");
+  CHECK(found.membership.rank == 5);
+  CHECK(found.membership.world == 8);
+  CHECK(found.local_rank == 1);
+  const LaunchedRank other_host = read(with(two_hosts, {{"RANK", "1"}, {"KILN_TEAM_ADDRESS", "node-1:29600"}}));
+  CHECK(found.membership.name == other_host.membership.name);
+  CHECK(read(with(slurm, {{"SLURM_NNODES", "2"}, {"KILN_TEAM_ADDRESS", "node-1:29600"}})).membership.world == 4);
+  const Values both = with(two_hosts, {{"KILN_TEAM_ADDRESS", "node-1:29600"}});
+  const LaunchedRank chosen = launched_rank("node-2:1", [&](const char* name) -> std::optional<std::string> {
+    const auto value = both.find(name);
+    return value != both.end() ? std::optional(value->second) : std::nullopt;
+  });
+  CHECK(chosen.address == "node-2:1");
+  CHECK(read(torchrun).address.empty());
 }
 
 TEST_CASE("RANK that was set by hand and says otherwise than mpirun is refused, and taken where they agree") {

@@ -7,6 +7,7 @@
 
 #include "fake_cuda/fixture.hpp"
 #include "kiln/error.hpp"
+#include "team/network.hpp"
 #include "team/ranks.hpp"
 #include "team/shared_words.hpp"
 
@@ -28,6 +29,25 @@ TEST_CASE("the ranks of an MPI communicator are a team, under a name that each o
   });
   for (std::size_t rank = 0; rank < 3; ++rank)
     CHECK(ranks.outcome(rank) == fmt::format("{} of 3: 10 11 12 20 20 20 unlike 8192", rank));
+  for (auto& each : pipes)
+    for (const int end : each) close(end);
+}
+
+TEST_CASE("the ranks of an MPI communicator are a team at an address, without symmetric memory") {
+  int pipes[2][2];
+  for (auto& each : pipes) REQUIRE(pipe(each) == 0);
+  const std::string address = free_address();
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& membership) {
+    fake_mpi_communicator communicator{membership.rank, membership.world, pipes};
+    const Device device;
+    TeamOptions options{0, 4096, ample};
+    options.address = address;
+    const std::shared_ptr<Team> team = team_from_mpi(&communicator, options);
+    team->close();
+    return fmt::format("{} of {}, {} bytes", team->rank(), team->world(), team->bytes());
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank) CHECK(ranks.outcome(rank) == fmt::format("{} of 2, 0 bytes", rank));
   for (auto& each : pipes)
     for (const int end : each) close(end);
 }

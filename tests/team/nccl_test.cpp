@@ -11,6 +11,7 @@
 #include "kiln/error.hpp"
 #include "kiln/team_nccl.hpp"
 #include "team/introduction.hpp"
+#include "team/network.hpp"
 #include "team/ranks.hpp"
 #include "team/shared_words.hpp"
 
@@ -108,8 +109,25 @@ TEST_CASE("a communicator across hosts is refused on every rank, with a rank of 
     const std::string said = ranks.outcome(rank);
     CHECK_MESSAGE(said.starts_with("bad_input: A team was asked for of an NCCL communicator of 3 ranks on several"),
                   said);
-    CHECK_MESSAGE(holds(said, "rank 0 is on node-1, rank 2 on node-2"), said);
+    CHECK_MESSAGE(holds(said, "rank 0 is on node-1, rank 2 on node-2. Give TeamOptions::address"), said);
   }
+}
+
+TEST_CASE("a communicator across hosts is a team at an address") {
+  const Board board, other;
+  const std::string address = free_address();
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& membership) {
+    TeamOptions chosen = options();
+    chosen.address = address;
+    const team::Host host{fmt::format("node-{}", membership.rank), membership.rank == 0 ? "aaaa" : "bbbb"};
+    const std::string said = told([&] { return introduced(board.communicator(membership.rank, 2), host, chosen); });
+    const std::shared_ptr<Team> team = team_from_nccl(other.communicator(membership.rank, 2), chosen);
+    team->close();
+    return said + fmt::format("; {} of {}, {} bytes", team->rank(), team->world(), team->bytes());
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    CHECK(ranks.outcome(rank) == fmt::format("{} of 2 on 0; {} of 2, 0 bytes", rank, rank));
 }
 
 TEST_CASE("a host is known by its boot, and by its name where a process cannot read the boot") {

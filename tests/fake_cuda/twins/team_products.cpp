@@ -1,4 +1,5 @@
-// templates/gemm_all_reduce, gemm_reduce_scatter and all_gather_gemm: products by mma.sync before or after a collective.
+// templates/gemm_all_reduce, gemm_reduce_scatter and all_gather_gemm: products by mma.sync before or after a collective; and references of
+// sums over ranks.
 #include "twins/elements.hpp"
 #include "twins/twin.hpp"
 
@@ -48,6 +49,41 @@ Traffic gemm_all_reduce_mma(const Invocation& call) {
   require_tiles(call, rows, n, 1);
   multiply(call, {call.value<CUdeviceptr>(0), call.value<CUdeviceptr>(1), call.value<CUdeviceptr>(2), rows, n, k});
   return traffic_of(rows, n, k);
+}
+
+/// gemm_all_reduce_reference<T>(x, w, y, rows, n, k, world)
+Traffic gemm_all_reduce_reference(const Invocation& call) {
+  const std::int64_t rows = call.integer(3), n = call.integer(4), k = call.integer(5), world = call.integer(6);
+  with_element(call.type_argument(0), [&](auto element) {
+    using T = decltype(element);
+    const T *x = call.required<T>(0, world * rows * k), *w = call.required<T>(1, world * n * k);
+    auto* y = call.required<float>(2, rows * n);
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t column = 0; column < n; ++column) {
+        double sum = 0;
+        for (std::int64_t rank = 0; rank < world; ++rank)
+          for (std::int64_t i = 0; i < k; ++i)
+            sum += to_double(x[(rank * rows + row) * k + i]) * to_double(w[(rank * n + column) * k + i]);
+        y[row * n + column] = static_cast<float>(sum);
+      }
+  });
+  return {};
+}
+
+/// all_reduce_reference<T>(x, y, rows, cols, world)
+Traffic all_reduce_reference(const Invocation& call) {
+  const std::int64_t part = call.integer(2) * call.integer(3), world = call.integer(4);
+  with_element(call.type_argument(0), [&](auto element) {
+    using T = decltype(element);
+    const T* x = call.required<T>(0, world * part);
+    auto* y = call.required<float>(1, part);
+    for (std::int64_t i = 0; i < part; ++i) {
+      double sum = 0;
+      for (std::int64_t rank = 0; rank < world; ++rank) sum += to_double(x[rank * part + i]);
+      y[i] = static_cast<float>(sum);
+    }
+  });
+  return {};
 }
 
 /// gemm_reduce_scatter_mma<T, tile_m, tile_n, ...>(x, w, products, counts, rows, n, k, part_stride, rank, most_rows, band), without counts.

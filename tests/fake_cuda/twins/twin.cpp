@@ -49,6 +49,8 @@ constexpr Twin twins[] = {
     {"doubled_rows_reference", doubled_rows_reference},
     {"doubled_rows", doubled_rows},
     {"gemm_all_reduce_mma", gemm_all_reduce_mma},
+    {"gemm_all_reduce_reference", gemm_all_reduce_reference},
+    {"all_reduce_reference", all_reduce_reference},
     {"gemm_reduce_scatter_mma", gemm_reduce_scatter_mma},
     {"all_gather_gemm_mma", all_gather_gemm_mma},
     {"scale_reference", scale_reference},

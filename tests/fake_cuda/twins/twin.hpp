@@ -144,6 +144,8 @@ Traffic all_gather_push(const Invocation& call);
 Traffic doubled_rows_reference(const Invocation& call);
 Traffic doubled_rows(const Invocation& call);
 Traffic gemm_all_reduce_mma(const Invocation& call);
+Traffic gemm_all_reduce_reference(const Invocation& call);
+Traffic all_reduce_reference(const Invocation& call);
 Traffic gemm_reduce_scatter_mma(const Invocation& call);
 Traffic all_gather_gemm_mma(const Invocation& call);
 Traffic scale_reference(const Invocation& call);
