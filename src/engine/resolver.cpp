@@ -228,7 +228,9 @@ std::optional<std::string> why_network_serves_not(const manifest::Op& op, const 
         "ranks that met at an address speak through NCCL alone, and {} has no implementation by it; "
         "launch it in a team of one host, which has no address",
         op.name);
-  const bool asks_promise = by_nccl->requires_text.find("ranks == \"alike\"") != std::string::npos;
+  const bool asks_promise =
+      manifest::sizes_may_differ_between_ranks(op, problem) &&
+      std::ranges::find(op.selections, "ranks", &manifest::Selection::name) != op.selections.end();
   return fmt::format("ranks that met at an address speak through NCCL alone, and '{}' of {} does not serve: {}{}",
                      by_nccl->name, op.name, why,
                      asks_promise ? ". A problem with ranks = \"alike\" promises that all ranks launch alike" : "");
