@@ -113,7 +113,7 @@ struct Options {
   bool histogram = true;
   Regime regime = Regime::cold_l2;
   SearchSettings search;
-  /// The most compiles at a time; 0: one for each core.
+  /// The most compiles at a time; 0: one for each core that the process may use: by its affinity, and by its control group's limit.
   int compile_workers = 0;
   Isolation isolation = Isolation::automatic;
   /// The program kiln-worker, of this library's version, in which compiles and candidates run. Empty: $KILN_WORKER ("none": no worker),

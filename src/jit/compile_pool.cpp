@@ -14,6 +14,7 @@
 
 #include "jit/compile_workers.hpp"
 #include "kiln/error.hpp"
+#include "process/cores.hpp"
 
 namespace kiln::jit {
 namespace {
@@ -27,9 +28,7 @@ struct Task {
 
 }  // namespace
 
-int compiles_at_once(int workers) noexcept {
-  return workers > 0 ? workers : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int compiles_at_once(int workers) noexcept { return workers > 0 ? workers : process::usable_cores(); }
 
 struct CompilePool::State {
   const std::size_t most;

@@ -24,7 +24,7 @@ enum class Urgency {
   now,
   ahead  // begins only where no other compile waits, and keeps at most half of the workers busy
 };
-/// Returns `workers`, or the core count for 0.
+/// Returns `workers`, or for 0 the cores that this process may use.
 int compiles_at_once(int workers) noexcept;
 
 /// Thread-safe. Starts threads and processes on demand, at most one for each compile under way.
