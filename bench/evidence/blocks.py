@@ -10,7 +10,7 @@ PEERS = {"eager": "eager", "compile": "`torch.compile`", "dynamic": "`dynamic=Tr
 
 
 def rows_of(read):
-    return [row for name in ("blocks_cold", "blocks", "blocks_peers") for row in read(f"{FOLDER}/{name}.json")]
+    return [row for name in ("blocks_cold", "blocks_shipped", "blocks", "blocks_peers") for row in read(f"{FOLDER}/{name}.json")]
 
 
 def of(rows, phase, block, side):

@@ -9,7 +9,7 @@ STAGES = {"bucket": "bucket_ns", "look up": "look_up_ns", "frame": "frame_ns", "
 def problems(read):
     """A problem's launches, by way and threads, and its stages, which come last."""
     ways = {}
-    for row in read("hits-h200/hit_latency.json"):
+    for row in read("hits-h100/hit_latency.json"):
         if row["bench"] == "hit_latency":
             ways[row["way"], row["threads"]] = row
         else:
@@ -43,7 +43,7 @@ def hits(read):
 
 
 def hits_peers(read):
-    return markdown(["host cost of a launch, ns", "median", "best"], [[row["way"], row["median_ns"], row["best_ns"]] for row in read("hits-h200/hit_latency_peers.json")])
+    return markdown(["host cost of a launch, ns", "median", "best"], [[row["way"], row["median_ns"], row["best_ns"]] for row in read("hits-h100/hit_latency_peers.json")])
 
 
 def hit_stages(read):

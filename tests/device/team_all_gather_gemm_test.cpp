@@ -181,6 +181,12 @@ TEST_CASE("all_gather_gemm multiplies rows while they arrive, launch after launc
   Gather wide({70, 64}, 70, 128);
   wide.run_fused<2, Shape{.tile_m = 128, .tile_n = 64, .stages = 3, .cluster_n = 2}>(5);
   for (int rank = 0; rank < 2; ++rank) CHECK(wide.error(rank) == 0);
+  Gather swapped({397, 210}, 400, 512);
+  swapped.run_fused<2, Shape{.tile_m = 208, .tile_n = 128, .stages = 3, .swap = true}>(6);
+  for (int rank = 0; rank < 2; ++rank) CHECK((swapped.error(rank) == 0 && swapped.gathered_all(rank)));
+  Gather shared({397, 161}, 400, 512);
+  shared.run_fused<2, Shape{.tile_m = 160, .tile_n = 256, .stages = 3, .cluster_n = 2, .swap = true}>(7);
+  for (int rank = 0; rank < 2; ++rank) CHECK((shared.error(rank) == 0 && shared.gathered_all(rank)));
 }
 
 TEST_CASE("all_gather_gemm pushes several pieces before the first is counted") {
