@@ -89,6 +89,14 @@ def tunes(read):
     return markdown(["a bucket's tune, s", "buckets", "median (aim 3)", "95th percentile", "worst (aim 6)", "compiles", "pairs that the library serves"], body)
 
 
+def tune_costs(read):
+    rows = read("tuner-h100/tune_costs.json")
+    cores = sorted({row["cores"] for row in rows})
+    seconds = {(row["problem"], row["cores"]): row["ms"] / 1000 for row in rows}
+    return markdown(["`kiln tune` from nothing, s", *(f"{each} cores" for each in cores)],
+                    [[f"{problem} dtype=bf16", *(number(seconds.get((problem, each)), ".1f") for each in cores)] for problem in dict.fromkeys(row["problem"] for row in rows)])
+
+
 def prewarms(read):
     rows = read("tuner-h200/prewarms.jsonl")
     return markdown(["`kiln prewarm` from nothing", "buckets", "s"], [[row["workload"], row["buckets"], row["seconds"]] for row in rows])
@@ -127,14 +135,15 @@ def untuned(read):
 
 def two_tunes(title, asked, rows):
     """A row of the table of two tunes, from what bench_tuning printed; nothing without a length."""
-    lengths = [row for row in rows if "first_over_exact" in row]
+    lengths = [row for row in rows if "first_ns" in row]
     if not lengths:
         return []
     apart = [max(row["first_ns"], row["second_ns"]) / min(row["first_ns"], row["second_ns"]) - 1 for row in lengths]
-    over = [max(row[f"{which}_over_exact"] - 1, 0) for row in lengths for which in ("first", "second")]
+    over = [max(row[f"{which}_over_exact"] - 1, 0) for row in lengths if "first_over_exact" in row for which in ("first", "second")]
+    regret = [f"{quantile(over, share):.1%}" for share in (0.5, 0.95)] + [f"{max(over):.1%}"] if over else ["-"] * 3
     seconds = [row[which] for row in rows for which in ("first_s", "second_s") if which in row]
     return [[title, f"{len(seconds) // 2} of {asked}", len(lengths), *(f"{sum(each <= most for each in apart) / len(apart):.0%}" for most in (0.02, 0.05)),
-             f"{max(apart):.1%}", *(f"{quantile(over, share):.1%}" for share in (0.5, 0.95)), f"{max(over):.1%}", f"{quantile(seconds, 0.5):.2f}", f"{max(seconds):.2f}"]]
+             f"{max(apart):.1%}", *regret, f"{quantile(seconds, 0.5):.2f}", f"{max(seconds):.2f}"]]
 
 
 TWO_TUNES = ["two tunes", "buckets, of those drawn", "lengths", "within 2 %", "within 5 %", "furthest apart", "regret, median", "95th percentile", "worst",
@@ -150,5 +159,5 @@ def asked_buckets(read, device):
     return sum(line.startswith("gemm") for line in read.text(f"{folder(device)}/agreement.txt").splitlines())
 
 
-TABLES = {"pairs": pairs, "pairs_by_rows": pairs_by_rows, "pairs_peers": pairs_peers, "tunes": tunes, "prewarms": prewarms, "regret": regret, "untuned": untuned,
+TABLES = {"pairs": pairs, "pairs_by_rows": pairs_by_rows, "pairs_peers": pairs_peers, "tunes": tunes, "tune_costs": tune_costs, "prewarms": prewarms, "regret": regret, "untuned": untuned,
           "agreement": agreement}
