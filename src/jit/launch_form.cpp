@@ -8,19 +8,24 @@
 namespace kiln::jit {
 namespace {
 
-/// Whether every value of an integer's default lies within the type's range and the minimum.
-bool default_holds(const RuntimeForm& form) {
+/// Whether every value of an integer's default lies within the type's range and the minimum, if slots lie in these ranges.
+bool default_holds(const RuntimeForm& form, std::span<const manifest::Range> ranges) {
   const auto value = form.value.constant_value();
   const bool fits = form.lowest == std::numeric_limits<std::int64_t>::min() &&
                     form.highest == std::numeric_limits<std::int64_t>::max();
-  if (!value) return fits && (!form.has_minimum || form.value.same_chain(form.minimum));
+  if (!value && fits && form.has_minimum && !form.value.same_chain(form.minimum)) {
+    const auto least = form.minimum.constant_value();
+    return least && form.value.is_at_least(*least, ranges);
+  }
+  if (!value) return fits;
   const auto minimum = form.has_minimum ? form.minimum.constant_value() : form.lowest;
   return minimum && *value >= *minimum && *value >= form.lowest && *value <= form.highest;
 }
 
-/// `settled`: the range of the value's slot, which is one value where the plan settles it.
+/// `settled`: the range of the value's slot, which is one value where the plan settles it. `checked`: ranges of the slots, in which run-time
+/// values before this one are within their limits.
 RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::Range> ranges,
-                    const manifest::Range& settled) {
+                    const manifest::Range& settled, std::span<const manifest::Range> checked) {
   RuntimeForm form;
   if (!runtime.is_integer()) {
     form.given_holds = form.value_holds = true;
@@ -36,7 +41,7 @@ RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::
   if (form.has_minimum) form.minimum = manifest::Formula(runtime.minimum->within(ranges));
   form.has_value = runtime.default_integer.has_value();
   if (form.has_value) form.value = manifest::Formula(runtime.default_integer->within(ranges));
-  form.value_holds = form.has_value && default_holds(form);
+  form.value_holds = form.has_value && default_holds(form, checked);
   form.given_holds = !form.has_minimum && limits == manifest::Range{};
   return form;
 }
@@ -252,8 +257,12 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   for (std::size_t i = 0; i < parts.axes; ++i)
     if (!parts.op[i].single()) form.bucket.push_back(bucketed(i, parts.bucket[i]));
   std::vector<manifest::Range> at_defaults(parts.bucket.begin(), parts.bucket.end());
+  std::vector<manifest::Range> checked(parts.op.begin(), parts.op.end());
   for (std::size_t i = 0; i < parts.runtime.size(); ++i) {
-    const RuntimeForm& each = form.runtime.emplace_back(form_of(parts.runtime[i], parts.op, parts.op[parts.axes + i]));
+    const RuntimeForm& each =
+        form.runtime.emplace_back(form_of(parts.runtime[i], parts.op, parts.op[parts.axes + i], checked));
+    if (const auto least = each.has_minimum ? each.minimum.constant_value() : std::nullopt)
+      checked[parts.axes + i].lowest = std::max(checked[parts.axes + i].lowest, *least);
     const auto constant = each.has_value && each.value_holds ? each.value.constant_value() : std::nullopt;
     form.declared |= 1U << i;
     if (each.given_holds) form.any_given |= 1U << i;

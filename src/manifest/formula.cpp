@@ -67,6 +67,13 @@ bool Formula::append(const Node& node, Tail& tail) {
   if (node.children.size() == 1) return append(*node.children[0], tail) && append_step(node.operation, 0, tail);
   const Node& left = *node.children[0];
   const Node& right = *node.children[1];
+  if (node.operation == Operation::multiply && left.operation == Operation::slot &&
+      right.operation == Operation::slot) {
+    start_ = Start::product;
+    slot_ = static_cast<std::uint16_t>(left.operand);
+    factor_ = static_cast<std::uint16_t>(right.operand);
+    return true;
+  }
   if (right.operation == Operation::constant)
     return append(left, tail) && append_step(node.operation, right.operand, tail);
   const auto other = turned(node.operation);
@@ -113,8 +120,16 @@ void Formula::settle(const Tail& tail) noexcept {
 
 bool Formula::same_chain(const Formula& other) const noexcept {
   if (start_ == Start::expression || start_ != other.start_ || steps_ != other.steps_) return false;
-  if (slot_ != other.slot_ || constant_ != other.constant_) return false;
+  if (slot_ != other.slot_ || factor_ != other.factor_ || constant_ != other.constant_) return false;
   return steps_ == 0 || tail_->chain == other.tail_->chain;
+}
+
+bool Formula::is_at_least(std::int64_t least, std::span<const Range> slots) const noexcept {
+  if (steps_ > 0 || (start_ != Start::slot && start_ != Start::product)) return false;
+  const std::int64_t one = slots[slot_].lowest, other = start_ == Start::product ? slots[factor_].lowest : 1;
+  std::int64_t lowest = 0;
+  // Where the lowest product has no value, no product has one.
+  return one > 0 && other > 0 && (__builtin_mul_overflow(one, other, &lowest) || lowest >= least);
 }
 
 inline bool Formula::take(const Step& step, std::int64_t& value) noexcept {
@@ -138,7 +153,11 @@ bool Formula::evaluate_steps(std::span<const std::int64_t> frame, std::int64_t& 
     number = value.number;
     return value.ok();
   }
-  number = start_ == Start::slot ? frame[slot_] : constant_;
+  if (start_ == Start::product) {
+    if (__builtin_mul_overflow(frame[slot_], frame[factor_], &number)) return false;
+  } else {
+    number = start_ == Start::slot ? frame[slot_] : constant_;
+  }
   for (std::size_t i = 0; i < steps_; ++i)
     if (!take(tail_->chain[i], number)) return false;
   return true;

@@ -14,8 +14,8 @@
 
 namespace kiln::manifest {
 
-/// A chain: a number or a slot, then a few operations with numbers, such as rows, ceil_div(rows, 64), stride * 2 % 16 == 0. Any other
-/// expression is evaluated as an Expression. Most grids are a share: min(ceil_div(slot, divisor) * times, most) * scale, such as
+/// A chain: a number, a slot or a product of two slots, then a few operations with numbers, such as rows, ceil_div(rows, 64),
+/// stride * 2 % 16 == 0, rows * stride. Any other expression is evaluated as an Expression. Most grids are a share: min(ceil_div(slot, divisor) * times, most) * scale, such as
 /// rows, ceil_div(m, 192) * 32 or min(ceil_div(m, 256) * 16, 66) * 2. A share is evaluated without a loop over operations.
 class Formula {
  public:
@@ -53,11 +53,13 @@ class Formula {
   [[nodiscard]] std::optional<std::int64_t> constant_value() const noexcept {
     return start_ == Start::constant && steps_ == 0 ? std::optional(constant_) : std::nullopt;
   }
+  /// True for a slot or a product of two that is at least `least` in each frame where it has a value, if slots lie in these ranges.
+  [[nodiscard]] bool is_at_least(std::int64_t least, std::span<const Range> slots) const noexcept;
   /// True when both are the same chain, and so have the same value in every frame. False when one is not a chain.
   [[nodiscard]] bool same_chain(const Formula& other) const noexcept;
 
  private:
-  enum class Start : std::uint8_t { constant, slot, expression };
+  enum class Start : std::uint8_t { constant, slot, product, expression };
   struct Step {
     Operation operation{};
     bool shifts = false;  // divides by a power of two
@@ -71,7 +73,7 @@ class Formula {
     std::array<Step, most_steps> chain{};
     Expression expression;  // when this is not a chain
   };
-  /// Appends the steps from a slot or a number to this node; returns false when they are not a chain.
+  /// Appends the steps from a slot, a product or a number to this node; returns false when they are not a chain.
   bool append(const Node& node, Tail& tail);
   bool append_step(Operation operation, std::int64_t operand, Tail& tail);
   /// Detects a share, min(ceil_div(slot, divisor) * times, most) * scale, and sets its numbers.
@@ -90,8 +92,8 @@ class Formula {
   std::int64_t most_ = std::numeric_limits<std::int64_t>::max();
   std::uint32_t rounds_up_by_ = 0;  // divisor - 1
   std::uint32_t times_ = 1, scale_ = 1;
-  std::uint32_t shares_below_ = 0;  // share_limit for a share, else 0
-  std::uint16_t slot_ = 0;
+  std::uint32_t shares_below_ = 0;       // share_limit for a share, else 0
+  std::uint16_t slot_ = 0, factor_ = 0;  // factor_: the second slot of a product
   Start start_ = Start::constant;
   std::uint8_t steps_ = 0;
   std::int64_t constant_ = 0;

@@ -78,10 +78,10 @@ struct Case {
       if (*rc::gen::inRange(0, 4) > 0)
         each.default_integer =
             random_expression(first ? std::vector<std::string>{"n", "m", "m * n", "-1"}
-                                    : std::vector<std::string>{"n", "s", "m + s", "4096 / (m - 513)"});
+                                    : std::vector<std::string>{"n", "s", "m + s", "m * s", "4096 / (m - 513)"});
       if (*rc::gen::arbitrary<bool>())
         each.minimum = random_expression(first ? std::vector<std::string>{"n", "m", "1"}
-                                               : std::vector<std::string>{"n", "s", "m"});
+                                               : std::vector<std::string>{"n", "s", "m", "2"});
       runtime.push_back(each);
     }
     for (int i = *rc::gen::inRange(0, 4); i > 0; --i) constraints.push_back(random_expression(conditions));
