@@ -1,0 +1,97 @@
+// Multiplies and adds up over the ranks in one kernel: each block sends the words of its tile to all peers, hears from the same block of each,
+// and stores the sums. common/team/gemm_reduce.cuh says how words travel.
+//
+// A block sends before it waits, and waits for blocks of its own number alone. Devices start blocks of lower numbers first, so the lowest that
+// has not ended on some rank runs on all of them: the launch need not be cooperative.
+#pragma once
+
+#include "common/length.cuh"
+#include "common/team/gemm_reduce.cuh"
+
+/// grid: the bucket's tiles times `splits`; block, cluster and dynamic shared memory as its manifest says. `tiles_m`: of the bucket, along m.
+template <typename T, int World, int tile_m, int tile_n, int stages, int splits, bool swap>
+__global__ void __launch_bounds__(
+    kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layout::nt, tile_m, tile_n, stages, 1, 1, splits, swap, false>::threads,
+    1) gemm_all_reduce_fused(const __grid_constant__ kiln::tensor_map x_map,
+                             const __grid_constant__ kiln::tensor_map w_map, T* y, kiln::axis_length length,
+                             long long n, long long k, int tiles_m, const __grid_constant__ kiln::team::Peers pushed,
+                             const __grid_constant__ kiln::team::Team team) {
+  using namespace kiln;
+  using namespace kiln::gemm;
+  using Tiles = WgmmaTiling<T, T, Layout::nt, tile_m, tile_n, stages, 1, 1, splits, swap, false>;
+  using Shared = team::ReduceLayout<Tiles>;
+  using Words =
+      typename gemm::detail::choose<(splits > 1), team::ClusterWords<T, Tiles>, team::FragmentWords<T, Tiles>>::type;
+  constexpr int peers = World - 1, loading_warps = warpgroup / 32, copying_warp = 1, sending_warp = 2;
+  constexpr int pushed_barrier = 5, done_barrier = 6, barrier_threads = 32 + Tiles::consumers * warpgroup;
+  char* const shared = dynamic_shared();
+  const Ring<Tiles> ring{shared_address(shared), shared_address(shared) + Shared::barriers};
+  auto* const arrived = reinterpret_cast<typename Shared::storage*>(shared + Shared::arrivals);
+  const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);  // seen to be the same in all lanes
+  if (warp == copying_warp) {
+    ring.template make_barriers<0, stages>();
+  } else if (warp == sending_warp && elect_one()) {
+    prefetch_tensormap(&x_map);
+    prefetch_tensormap(&w_map);
+  }
+  const int rows = length.read();
+  const WgmmaWork work = team::tile_of_block<Tiles>(tiles_m, rows, n, k);
+  const bool exists = work.row < rows;
+  const int x_box = Tiles::X::rows_of_box(length.bound), begun = min(stages, work.k_tiles);
+  if (warp == copying_warp) {  // while another warp asks for the epoch
+    wait_for_predecessor();
+    team::copy_stages<Tiles>(&x_map, &w_map, ring, work, x_box, 0, begun);
+  }
+  if (threadIdx.x == 0) arrived->rows_of[team.rank] = rows;
+  team::Epoch epoch(team, arrived->epoch);
+  launch_dependents();
+
+  const int index = static_cast<int>(blockIdx.x);  // of the block's flags
+  const int consumer = warp / loading_warps - 1, first = consumer * Tiles::row_blocks * wgmma_rows;
+  Words held = {first};
+  typename Words::Word own[Words::count] = {};
+  const team::ExchangedTile<Words, World> tile = {
+      pushed, epoch.half(), team.rank, blockIdx.x / splits, gridDim.x / splits, tile_m * tile_n / Words::width};
+  if (warp < loading_warps) {
+    if (warp == copying_warp) team::copy_stages<Tiles>(&x_map, &w_map, ring, work, x_box, begun, work.k_tiles);
+    if (splits > 1 && exists) {  // as held.take() does
+      cluster_arrive_relaxed();
+      cluster_wait();
+    }
+    if (warp == sending_warp) {
+      const int thread = static_cast<int>(threadIdx.x) % 32;
+      named_barrier_sync(pushed_barrier, barrier_threads);
+      if (thread < peers && !epoch.failed()) epoch.send(team::following<World>(team.rank, thread + 1), index, rows);
+      __syncwarp();
+    }
+  } else {
+    const auto scales = [](const WgmmaWork&) { return NoScales{}; };
+    consume<Tiles>(ring, team::OneWork{exists}, consumer, first, work, scales, WholeTiles(),
+                   [&](const WgmmaSums<Tiles>& sums, const WgmmaWork& of) { held.take(sums, of, n, shared, own); });
+    if (exists && !epoch.failed()) tile.push(held, own);
+    named_barrier_arrive(pushed_barrier, barrier_threads);
+  }
+  if (splits > 1 && exists) cluster_arrive_relaxed();  // this block has read the others' sums
+
+  const bool came = epoch.await_all(peers, [&](int thread) {
+    const int peer = team::following<World>(team.rank, thread + 1);
+    return (arrived->rows_of[peer] = epoch.await(peer, index)) >= 0;
+  });
+  if (warp >= loading_warps) {
+    if (exists && came) {
+      int sent[World];
+#pragma unroll
+      for (int rank = 0; rank < World; ++rank) sent[rank] = arrived->rows_of[rank] - work.row;
+      tile.template add<T>(held, sent, own);
+    }
+    named_barrier_arrive(done_barrier, barrier_threads);
+#pragma unroll
+    for (int i = 0; i < Words::count; ++i) {
+      if (exists) held.store(i, came ? own[i] : team::poisoned<typename Words::Word>(), work, y, n);
+    }
+  } else if (warp == 0) {
+    named_barrier_sync(done_barrier, barrier_threads);
+    if (elect_one()) epoch.end_by_one(epoch.failed());
+  }
+  if (splits > 1 && exists) cluster_wait();
+}
