@@ -85,12 +85,13 @@ class Llama : public Layers {
       down_.set(set, {{"x", product}, {"w", memory_.weight(hidden, share_)}, {"y", x_}});
     }
   }
-  void take(std::int64_t rows) override {
+  void take(std::int64_t rows) override {  // of each rank: batches are padded to equal parts
     rows_ = rows;
     norm_.set({{"rows", rows}, {"cols", hidden}, {"dtype", "bf16"}});
-    up_.set({{"rows", rows}, {"n", 2 * share_}, {"k", hidden}, {"world", world_}, {"dtype", "bf16"}});
+    up_.set(
+        {{"rows", rows}, {"n", 2 * share_}, {"k", hidden}, {"world", world_}, {"dtype", "bf16"}, {"ranks", "alike"}});
     swiglu_.set({{"rows", rows * world_}, {"cols", share_}, {"dtype", "bf16"}});
-    down_.set({{"rows", rows}, {"n", hidden}, {"k", share_}, {"world", world_}, {"dtype", "bf16"}});
+    down_.set({{"rows", rows}, {"n", hidden}, {"k", share_}, {"world", world_}, {"dtype", "bf16"}, {"ranks", "alike"}});
   }
   void launch(int index, Stream stream) override {
     const std::size_t set = static_cast<std::size_t>(index) % sets;

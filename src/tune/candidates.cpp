@@ -20,6 +20,8 @@ constexpr std::size_t transferred = 4;        // winners near this bucket that t
 constexpr std::size_t library_asked = 8;      // algorithms of a library at each length
 constexpr std::int64_t library_sizes = 48;    // sizes at which a library is asked for its first algorithm
 constexpr std::size_t stairs_of = 6;          // configs at each length whose stairs are computed
+constexpr std::size_t stairs_between = 2;     // the same midway between two lengths,
+constexpr std::size_t few_ends = 8;           // where these are at most so many
 constexpr std::int64_t sizes_looked_at = 64;  // sizes at which they are computed
 constexpr std::size_t most_entries = 600;     // candidates; a racing search tries far fewer
 
@@ -185,14 +187,25 @@ class CandidateBuilder {
       if (const std::int64_t size = low - 1 + width * i / steps; size >= low) sizes.insert(size - size % multiple);
     sizes.erase(sizes.begin(), sizes.lower_bound(low));
     std::set<std::size_t> looked_at;
-    for (const Problem& at : result_.lengths.problems) {
+    const auto look_at = [&](std::int64_t size, std::size_t configs) {
+      Problem at = request_.bucket;
+      at.axes[axis] = size;
       std::vector<std::pair<double, std::size_t>> ranked;
       for (std::size_t i = 0; i < result_.entries.size(); ++i)
         if (const double ns = expected_ns(result_.entries[i], at); std::isfinite(ns)) ranked.emplace_back(ns, i);
-      const auto some = static_cast<std::ptrdiff_t>(std::min(ranked.size(), stairs_of));
+      const auto some = static_cast<std::ptrdiff_t>(std::min(ranked.size(), configs));
       std::ranges::partial_sort(ranked, ranked.begin() + some);
       for (auto each = ranked.begin(); each != ranked.begin() + some; ++each)
         if (is_legal(result_.entries[each->second], at)) looked_at.insert(each->second);
+    };
+    std::int64_t before = low - 1;
+    for (const std::int64_t end : ends) {
+      // Tiles that fit sizes between two ends need not be among the fastest at either.
+      if (const std::int64_t middle = before + (end - before) / 2;
+          ends.size() <= few_ends && middle - middle % multiple > before)
+        look_at(middle - middle % multiple, stairs_between);
+      look_at(end, stairs_of);
+      before = end;
     }
     const std::vector<std::int64_t> all(sizes.begin(), sizes.end());
     std::vector<std::vector<double>> ns;

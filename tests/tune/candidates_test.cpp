@@ -74,3 +74,16 @@ TEST_CASE("a product beside NCCL has a model, several configs, and one that is t
     CHECK(times.size() > 4);  // the model tells tiles apart
   }
 }
+
+TEST_CASE("a bucket of few lengths gets one where a tile's stair ends that is fastest between two others alone") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  const manifest::Op& op = *ops.op("all_gather_gemm");
+  const std::array settings = {manifest::Setting{"rows", "397"}, manifest::Setting{"n", "28672"},
+                               manifest::Setting{"k", "8192"}, manifest::Setting{"world", "2"},
+                               manifest::Setting{"dtype", "bf16"}};
+  const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
+  const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
+  REQUIRE(found.lengths.ends.size() == 1);
+  CHECK(found.lengths.ends.front().size() <= 9);
+  CHECK(std::ranges::count(found.lengths.ends.front(), 2 * 208) == 1);  // tiles of 208 rows, fewer than four of 128
+}
