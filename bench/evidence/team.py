@@ -45,12 +45,11 @@ def facts(read):
 def compared(read):
     """The rows of ops that were timed, each with its peers' by name; "nccl" is the fastest that begins with it."""
     peers = {}
-    for name in ("team_peers.json", "team_peers_context.json"):
-        for row in read(f"team-h100/{name}"):
-            if row.get("right") and "ns" in row:
-                of, peer = peers.setdefault(row["asked"], {}), row["peer"].split(" ")[0]
-                if peer not in of or row["ns"] < of[peer]["ns"]:
-                    of[peer] = row
+    for row in read("team-h100/team_peers.json"):
+        if row.get("right") and "ns" in row:
+            of, peer = peers.setdefault(row["asked"], {}), row["peer"].split(" ")[0]
+            if peer not in of or row["ns"] < of[peer]["ns"]:
+                of[peer] = row
     return [(row, peers.get(row["asked"], {})) for row in read("team-h100/team.json") if "ns" in row]
 
 

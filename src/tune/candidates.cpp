@@ -226,6 +226,7 @@ class CandidateBuilder {
   void finish() {
     Expectations& expectations = result_.expectations;
     const std::vector<Problem>& problems = result_.lengths.problems;
+    expectations.one_serves_all = manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket);
     std::vector<Entry> kept;
     std::map<std::pair<const manifest::Implementation*, std::vector<std::string>>, std::size_t> kernels;
     for (Entry& entry : result_.entries) {

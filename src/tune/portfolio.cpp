@@ -160,19 +160,30 @@ Assignment choose_configs(ByLength lengths, std::size_t at_most) {
 }
 
 std::optional<std::size_t> choose_one(std::span<const std::vector<double>> ns) {
-  constexpr double out_of_race = 1.1;  // over the slowest that was timed
+  constexpr double expected_behind =
+      1.2;  // racing leaves out lengths at which it expects more than this over the fastest
+  std::vector<double> fastest;
+  for (const auto& each : ns) {
+    fastest.resize(each.size(), std::numeric_limits<double>::infinity());
+    for (std::size_t length = 0; length < each.size(); ++length)
+      if (each[length] > 0) fastest[length] = std::min(fastest[length], each[length]);
+  }
   std::optional<std::size_t> best;
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t candidate = 0; candidate < ns.size(); ++candidate) {
     if (std::ranges::all_of(ns[candidate], [](double each) { return each <= 0; })) continue;
-    double behind = 0;
-    for (std::size_t length = 0; length < ns[candidate].size(); ++length) {
-      double fastest = std::numeric_limits<double>::infinity(), slowest = 0;
-      for (const auto& each : ns)
-        if (each[length] > 0) fastest = std::min(fastest, each[length]), slowest = std::max(slowest, each[length]);
-      if (slowest == 0) continue;
-      behind += std::log((ns[candidate][length] > 0 ? ns[candidate][length] : out_of_race * slowest) / fastest);
+    double behind = 0, worst = expected_behind, left_out = 0;
+    for (std::size_t length = 0; length < fastest.size(); ++length) {
+      if (!std::isfinite(fastest[length])) continue;
+      if (ns[candidate][length] <= 0) {
+        ++left_out;
+        continue;
+      }
+      const double times = ns[candidate][length] / fastest[length];
+      behind += std::log(times);
+      worst = std::max(worst, times);
     }
+    behind += left_out * std::log(worst);
     if (behind >= least) continue;
     best = candidate;
     least = behind;

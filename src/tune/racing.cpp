@@ -26,6 +26,7 @@ constexpr std::size_t first_newcomers = 4;    // besides the baseline and Expect
 constexpr std::size_t most_newcomers = 12;    // the same at several lengths: the best expected of each
 constexpr std::size_t library_newcomers = 3;  // of a round
 constexpr std::size_t most_pairs = 8;         // of a round
+constexpr std::size_t most_leaders = 2;       // of a length, timed at all lengths where one is to serve all
 constexpr std::size_t compiles_ahead = 10;    // a compile takes longer than several rounds
 constexpr std::int64_t rounds_a_draw = 4;     // one newcomer in so many rounds is drawn at random
 constexpr double most_drift = 1.25;           // of the clock between two rounds; beyond, a sample was disturbed
@@ -53,6 +54,8 @@ class Racing final : public Search {
     if (newcomers_.empty()) newcomers_ = nominate();
     if (scores_.lengths() > 1) queued_ = nominate();
     if (!newcomers_.empty()) return beside_reference(worthwhile(newcomers_), 1);
+    if (forecast_.expectations().one_serves_all && !std::exchange(is_spread_, true))
+      if (Ask more = beside_reference(of_leaders_elsewhere(), 1 + more_samples); !more.points.empty()) return more;
     references_.clear();
     last_.emplace(scores_, forecast_.expectations().of_libraries);
     return last_->next();
@@ -177,6 +180,25 @@ class Racing final : public Search {
             scores_.contends(point) && scores_.cost(point).median_ns <= out_of_reach * scores_.best_ns(length))
           result.push_back(point);
     return result;
+  }
+
+  /// Returns the lengths at which the fastest candidates of others were not timed: they were expected far behind there.
+  [[nodiscard]] std::vector<Point> of_leaders_elsewhere() const {
+    std::set<std::size_t> leaders;
+    for (std::size_t length = 0; length < scores_.lengths(); ++length) {
+      std::vector<std::pair<double, std::size_t>> ranked;
+      for (std::size_t i = 0; i < scores_.size(); ++i)
+        if (const Cost& cost = scores_.cost({i, length}); !cost.failed() && !scores_.is_rejected(i))
+          ranked.emplace_back(cost.median_ns, i);
+      std::ranges::sort(ranked);
+      for (std::size_t i = 0; i < std::min(most_leaders, ranked.size()); ++i) leaders.insert(ranked[i].second);
+    }
+    std::vector<Point> points;
+    for (std::size_t length = 0; length < scores_.lengths(); ++length)
+      for (const std::size_t candidate : leaders)
+        if (const Point point{candidate, length}; forecast_.is_legal(point) && scores_.cost(point).failed())
+          points.push_back(point);
+    return points;
   }
 
   struct Best {
@@ -393,6 +415,7 @@ class Racing final : public Search {
   std::map<std::size_t, std::vector<double>> reference_samples_;  // by length: that leader's samples of this ask, ns
   bool is_settling_ = true;                                       // the newcomers have all their samples
   bool finishes_early_ = false;
+  bool is_spread_ = false;  // the leaders were timed at all lengths
   std::int64_t rounds_ = 0, tried_ = 0;
   std::int64_t without_improvement_ = 0;  // trials since the last improvement
   std::vector<Best> best_;                // by length

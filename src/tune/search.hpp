@@ -110,6 +110,7 @@ struct Expectations {
   /// Those of of_libraries that have kernels beside the library, and so a model.
   std::vector<std::size_t> modelled_libraries;
   std::vector<std::size_t> kernel;  // equal for candidates that share machine code; empty: none do
+  bool one_serves_all = false;      // one candidate is to serve all lengths: those that lead at some are timed at all
   [[nodiscard]] std::size_t candidates() const noexcept { return expected_ns.size(); }
   [[nodiscard]] std::size_t lengths() const noexcept { return expected_ns.empty() ? 0 : expected_ns.front().size(); }
 };

@@ -130,6 +130,8 @@ TEST_CASE("one config for a whole bucket is the least behind on average, and cou
   CHECK(one({{100, 205, 0}, {110, 200, 300}, {0, 0, 310}}) == 1);
   CHECK(one({{100, 200, 900}, {120, 240, 310}}) == 1);  // three times as slow at one length
   CHECK(one({{100, 200}, {0, 190}}) == 0);
+  CHECK(one({{0, 0, 100, 100}, {130, 130, 130, 130}, {100, 100, 0, 160}}) ==
+        0);  // a slow one that was timed everywhere
   CHECK(one({{0, 0}, {0, 200}}) == 1);
   CHECK(one({{0, 0}}) == std::nullopt);
   CHECK(one({}) == std::nullopt);

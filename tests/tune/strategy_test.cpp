@@ -434,3 +434,22 @@ TEST_CASE("a newcomer is timed at the lengths where it may win") {
   all.run(*exhaustive(ridge.expectations));
   CHECK(surface.points < all.points);
 }
+
+TEST_CASE("where one candidate is to serve all lengths, those that lead at some are timed at all of them") {
+  Ridge ridge(24);
+  for (std::size_t c = 0; c < 24; ++c)
+    for (std::size_t l = 0; l < 6; ++l) ridge.expectations.expected_ns[c][l] = ridge.truth[c][l] * (c % 6 == l ? 1 : 3);
+  const auto timed_everywhere = [&](bool one_serves_all) {
+    ridge.expectations.one_serves_all = one_serves_all;
+    NoisySurface surface(ridge.truth);
+    const auto search = racing(ridge.expectations, {});
+    const Assignment leaders = surface.run(*search);
+    return std::ranges::all_of(leaders, [&](const auto& leader) {
+      for (std::size_t length = 0; length < 6; ++length)
+        if (search->cost({leader.value(), length}).failed()) return false;
+      return true;
+    });
+  };
+  CHECK_FALSE(timed_everywhere(false));
+  CHECK(timed_everywhere(true));
+}
