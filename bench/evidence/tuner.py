@@ -142,7 +142,7 @@ def two_tunes(title, asked, rows):
     over = [max(row[f"{which}_over_exact"] - 1, 0) for row in lengths if "first_over_exact" in row for which in ("first", "second")]
     regret = [f"{quantile(over, share):.1%}" for share in (0.5, 0.95)] + [f"{max(over):.1%}"] if over else ["-"] * 3
     seconds = [row[which] for row in rows for which in ("first_s", "second_s") if which in row]
-    return [[title, f"{len(seconds) // 2} of {asked}", len(lengths), *(f"{sum(each <= most for each in apart) / len(apart):.0%}" for most in (0.02, 0.05)),
+    return [[title, f"{len(seconds) // 2} of {asked}", len(lengths), *(f"{100 * sum(each <= most for each in apart) // len(apart)}%" for most in (0.02, 0.05)),
              f"{max(apart):.1%}", *regret, f"{quantile(seconds, 0.5):.2f}", f"{max(seconds):.2f}"]]
 
 

@@ -160,33 +160,41 @@ Assignment choose_configs(ByLength lengths, std::size_t at_most) {
 }
 
 std::optional<std::size_t> choose_one(std::span<const std::vector<double>> ns) {
-  constexpr double expected_behind =
-      1.2;  // racing leaves out lengths at which it expects more than this over the fastest
+  constexpr double expected_behind = 1.2;  // over the fastest: racing leaves out lengths where it expects more
   std::vector<double> fastest;
   for (const auto& each : ns) {
     fastest.resize(each.size(), std::numeric_limits<double>::infinity());
     for (std::size_t length = 0; length < each.size(); ++length)
       if (each[length] > 0) fastest[length] = std::min(fastest[length], each[length]);
   }
-  std::optional<std::size_t> best;
-  double least = std::numeric_limits<double>::infinity();
-  for (std::size_t candidate = 0; candidate < ns.size(); ++candidate) {
-    if (std::ranges::all_of(ns[candidate], [](double each) { return each <= 0; })) continue;
-    double behind = 0, worst = expected_behind, left_out = 0;
-    for (std::size_t length = 0; length < fastest.size(); ++length) {
-      if (!std::isfinite(fastest[length])) continue;
-      if (ns[candidate][length] <= 0) {
-        ++left_out;
-        continue;
-      }
-      const double times = ns[candidate][length] / fastest[length];
-      behind += std::log(times);
-      worst = std::max(worst, times);
+  const auto lengths = std::ranges::count_if(fastest, [](double each) { return std::isfinite(each); });
+  const auto times_of = [&](const std::vector<double>& candidate) {  // over the fastest, where it was timed
+    std::vector<double> times;
+    for (std::size_t length = 0; length < candidate.size(); ++length)
+      if (candidate[length] > 0) times.push_back(candidate[length] / fastest[length]);
+    return times;
+  };
+  const auto behind = [&](const std::vector<double>& times) {
+    double sum = 0, worst = expected_behind;
+    for (const double each : times) {
+      sum += std::log(each);
+      worst = std::max(worst, each);
     }
-    behind += left_out * std::log(worst);
-    if (behind >= least) continue;
-    best = candidate;
-    least = behind;
+    return sum + static_cast<double>(lengths - std::ssize(times)) * std::log(worst);
+  };
+  std::optional<std::size_t> best;
+  // Of what was timed at fewer than half of the lengths too little is known.
+  for (const bool at_half : {true, false}) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t candidate = 0; candidate < ns.size(); ++candidate) {
+      const std::vector<double> times = times_of(ns[candidate]);
+      if (times.empty() || (at_half && 2 * std::ssize(times) < lengths)) continue;
+      if (const double sum = behind(times); sum < least) {
+        least = sum;
+        best = candidate;
+      }
+    }
+    if (best) break;
   }
   return best;
 }

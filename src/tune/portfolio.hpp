@@ -35,8 +35,8 @@ inline constexpr std::size_t most_configs = 8;
 Assignment choose_configs(std::span<const std::vector<Standing>> lengths, std::size_t at_most = most_configs);
 
 /// Returns the candidate that serves a whole bucket best: the one that is least behind the fastest of each length, on the geometric mean. `ns`:
-/// times by candidate, then length. 0: not timed there, which counts as 1.2 times the fastest, or as the worst of its others. Nothing where
-/// nobody was timed.
+/// times by candidate, then length. 0: not timed there, which counts as 1.2 times the fastest, or as the worst of its others. One that was
+/// timed at fewer than half of the lengths is chosen only where all were. Nothing where nobody was timed.
 std::optional<std::size_t> choose_one(std::span<const std::vector<double>> ns);
 
 }  // namespace kiln::tune

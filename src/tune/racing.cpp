@@ -53,8 +53,11 @@ class Racing final : public Search {
     newcomers_ = has_ended() ? std::vector<std::size_t>() : std::exchange(queued_, {});
     if (newcomers_.empty()) newcomers_ = nominate();
     if (scores_.lengths() > 1) queued_ = nominate();
-    if (!newcomers_.empty()) return beside_reference(worthwhile(newcomers_), 1);
-    if (forecast_.expectations().one_serves_all && !std::exchange(is_spread_, true))
+    if (!newcomers_.empty()) {
+      is_spread_ = false;
+      return beside_reference(worthwhile(newcomers_), 1);
+    }
+    if (forecast_.expectations().one_serves_all && !finishes_early_ && !std::exchange(is_spread_, true))
       if (Ask more = beside_reference(of_leaders_elsewhere(), 1 + more_samples); !more.points.empty()) return more;
     references_.clear();
     last_.emplace(scores_, forecast_.expectations().of_libraries);

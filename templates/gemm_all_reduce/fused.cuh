@@ -93,5 +93,8 @@ __global__ void __launch_bounds__(
     named_barrier_sync(done_barrier, barrier_threads);
     if (elect_one()) epoch.end_by_one(epoch.failed());
   }
-  if (splits > 1 && exists) cluster_wait();
+  if constexpr (splits > 1) {
+    __syncwarp();
+    if (exists) cluster_wait();
+  }
 }

@@ -122,6 +122,12 @@ TEST_CASE("gemm_all_reduce in one kernel serves again after two launches at once
     of.team.reset();
     of.run_fused<2, Shape{64, 64, 3}>(seed, 2);
     of.check(2);
+    Reduction split({70, 70}, 128);
+    split.team.timeout_ns = 100'000;
+    split.run_fused<2, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .splits = 2}>(seed, 1, -1, 0, 2);
+    split.team.reset();
+    split.run_fused<2, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .splits = 2}>(seed, 2);
+    for (int rank = 0; rank < 2; ++rank) CHECK(split.error(rank) <= 1);
   }
 }
 

@@ -261,6 +261,42 @@ TEST_CASE("what a bucket settles is not looked at again at launches") {
   CHECK(form.passes[0].config.gridDimX == 128);
 }
 
+TEST_CASE("a default that is a product is not checked against its minimum where its factors' least values suffice") {
+  const auto form_of = [](std::optional<const char*> minimum_of_s, const char* minimum) {
+    Case given;
+    given.runtime.resize(2);
+    for (manifest::Runtime& each : given.runtime) each.type = RuntimeType::i64;
+    given.runtime[0].default_integer = Expression::parse("n", symbols());
+    if (minimum_of_s) given.runtime[0].minimum = Expression::parse(*minimum_of_s, symbols());
+    given.runtime[1].default_integer = Expression::parse("m * s", symbols());
+    given.runtime[1].minimum = Expression::parse(minimum, symbols());
+    given.constraints.clear();
+    given.pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
+    given.pass.arguments.clear();
+    return given.form();
+  };
+  CHECK(form_of("n", "4096").runtime[1].value_holds);
+  CHECK_FALSE(form_of("n", "4097").runtime[1].value_holds);
+  CHECK_FALSE(form_of("0", "1").runtime[1].value_holds);
+  CHECK_FALSE(form_of("m", "1").runtime[1].value_holds);  // not constant
+  CHECK_FALSE(form_of(std::nullopt, "1").runtime[1].value_holds);
+
+  const LaunchForm form = form_of("n", "4096");
+  Arguments arguments;
+  Problem problem;
+  problem.axes[0] = 1 << 20;
+  problem.axes[1] = 4096;
+  CallFrame frame;
+  const auto fill_with = [&](std::int64_t s) {
+    arguments.set(RuntimeId{0, RuntimeId::Kind::integer}, s);
+    return form.fill(frame, problem, arguments);
+  };
+  REQUIRE(fill_with(8192));
+  CHECK(frame.slots[form.axes + 1] == std::int64_t{8192} << 20);
+  CHECK_FALSE(fill_with(4095));                   // under its own minimum
+  CHECK_FALSE(fill_with(std::int64_t{1} << 50));  // the product has no value
+}
+
 TEST_CASE("a call's frame holds every size, every run-time value and every tensor, many or few") {
   struct Count {
     std::size_t axes, values, tensors;

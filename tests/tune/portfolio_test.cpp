@@ -131,7 +131,9 @@ TEST_CASE("one config for a whole bucket is the least behind on average, and cou
   CHECK(one({{100, 200, 900}, {120, 240, 310}}) == 1);  // three times as slow at one length
   CHECK(one({{100, 200}, {0, 190}}) == 0);
   CHECK(one({{0, 0, 100, 100}, {130, 130, 130, 130}, {100, 100, 0, 160}}) ==
-        0);  // a slow one that was timed everywhere
+        0);                                                 // a slow one that was timed everywhere
+  CHECK(one({{100, 0, 0, 0}, {130, 130, 130, 140}}) == 1);  // one of which little is known
+  CHECK(one({{100, 0, 0, 0}, {0, 130, 0, 0}}) == 0);
   CHECK(one({{0, 0}, {0, 200}}) == 1);
   CHECK(one({{0, 0}}) == std::nullopt);
   CHECK(one({}) == std::nullopt);

@@ -452,4 +452,10 @@ TEST_CASE("where one candidate is to serve all lengths, those that lead at some 
   };
   CHECK_FALSE(timed_everywhere(false));
   CHECK(timed_everywhere(true));
+  const auto ended = racing(ridge.expectations, {});  // its time is up: the last comparison follows
+  ended->finish_early();
+  NoisySurface surface(ridge.truth);
+  surface.run(*ended);
+  for (std::size_t c = 0; c < 24; ++c)
+    for (std::size_t l = 0; l < 6; ++l) CHECK(ended->cost({c, l}).failed());
 }
