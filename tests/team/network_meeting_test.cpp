@@ -3,12 +3,14 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <thread>
 
 #include "kiln/error.hpp"
@@ -194,6 +196,50 @@ TEST_CASE("a rank that ended before the others had come is replaced by its succe
   CHECK(ranks.outcome(0) == expected_of(0, 3));
   CHECK(ranks.outcome(2) == expected_of(1, 3));
   CHECK(ranks.outcome(3) == expected_of(2, 3));
+}
+
+TEST_CASE("a greeting of another meeting of the team is not taken for one of this meeting's ranks") {
+  const std::string address = free_address();
+  Ranks ranks;
+  for (int rank = 0; rank < 2; ++rank) ranks.begin([&, rank] { return met_over(address, {rank, 3, ranks.name}); });
+  // This process is rank 2, which greets the two others.
+  RawGreeting greeting;
+  greeting.team = manifest::Hasher().field("kiln-team-network").field(std::int64_t{1}).field(ranks.name).finish();
+  greeting.rank = 2;
+  greeting.world = 3;
+  const auto end = Clock::now() + ample;
+  const auto greet = [&](const Link& link) {
+    const std::string_view bytes = {reinterpret_cast<const char*>(&greeting.team), greeting.length};
+    CHECK(link.send(bytes, -1, end) == Link::State::done);
+  };
+  const Link to_rank_0(knock_at(address), Link::Kind::stream);
+  greet(to_rank_0);
+  Message answer, told, heard;
+  REQUIRE(to_rank_0.receive(answer, end) == Link::State::done);
+  REQUIRE(to_rank_0.receive(told, end) == Link::State::done);
+  constexpr std::size_t session_at = 1, places_at = session_at + 16, place_bytes = 20, port_in_place = 16;
+  REQUIRE(told.bytes.size() == places_at + 3 * place_bytes);
+  std::uint16_t port = 0;
+  std::memcpy(&port, told.bytes.data() + places_at + place_bytes + port_in_place, sizeof port);
+  const std::string rank_1 = fmt::format("127.0.0.1:{}", port);
+
+  Descriptor connected = knock_at(rank_1);
+  const int stale = connected.get();
+  const Link of_another_meeting(std::move(connected), Link::Kind::stream);
+  greet(of_another_meeting);
+  pollfd closed{stale, POLLIN, 0};
+  CHECK(poll(&closed, 1, 10'000) == 1);
+  CHECK(of_another_meeting.receive(heard, end) == Link::State::closed);
+
+  std::memcpy(greeting.session.data(), told.bytes.data() + session_at, greeting.session.size());
+  const Link to_rank_1(knock_at(rank_1), Link::Kind::stream);
+  greet(to_rank_1);
+  CHECK(to_rank_0.send("2>0", -1, end) == Link::State::done);
+  CHECK(to_rank_1.send("2>1", -1, end) == Link::State::done);
+  REQUIRE(to_rank_1.receive(heard, end) == Link::State::done);
+  CHECK(heard.bytes == "1>2");
+  CHECK(ranks.outcome(0) == expected_of(0, 3));
+  CHECK(ranks.outcome(1) == expected_of(1, 3));
 }
 
 TEST_CASE("whoever sends no greeting of the team is ignored, whatever it sends, and the ranks meet all the same") {
