@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <optional>
 #include <vector>
 
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
+#include "team/exchange.hpp"
 #include "tune/bench.hpp"
 #include "tune/lengths.hpp"
 #include "tune/measure.hpp"
@@ -53,7 +55,7 @@ class LocalBench final : public Bench {
     try {
       const auto frame =
           manifest::make_frame(settings_.op, &trial.implementation, trial.at, settings_.device.facts, trial.config);
-      auto live = std::make_unique<Live>(load(candidate, trial, frame));
+      auto live = load_on_all_ranks([&] { return std::make_unique<Live>(load(candidate, trial, frame)); });
       const jit::Resources resources = live->executable.resources();
       admission.registers = resources.registers;
       admission.spill_bytes = resources.spill_bytes;
@@ -100,6 +102,28 @@ class LocalBench final : public Bench {
     if (settings_.member == nullptr) return {settings_.op, trial.implementation, frame, trial.cubin, settings_.team};
     const team::TeamBinding binding = settings_.member->trial_binding(static_cast<std::uint32_t>(candidate));
     return {settings_.op, trial.implementation, frame, trial.cubin, &binding};
+  }
+
+  /// Collective, of a team. Throws the error of this rank, or that of the first rank that has one: a kernel that waits for a rank which cannot
+  /// launch would wait for its time-out, and NCCL has none.
+  template <class Load>
+  [[nodiscard]] std::unique_ptr<Live> load_on_all_ranks(const Load& load_one) const {
+    if (settings_.member == nullptr) return load_one();
+    std::unique_ptr<Live> live;
+    std::exception_ptr failed;
+    std::string why;
+    try {
+      live = load_one();
+    } catch (const std::exception& error) {
+      failed = std::current_exception();
+      why = error.what();
+    }
+    const std::vector<std::string> reasons = team::gather_texts(settings_.member->rendezvous(), why);
+    if (failed) std::rethrow_exception(failed);
+    for (std::size_t rank = 0; rank < reasons.size(); ++rank)
+      if (!reasons[rank].empty())
+        throw Error(ErrorKind::bad_input, fmt::format("rank {} cannot launch it: {}", rank, reasons[rank]));
+    return live;
   }
 
   /// Why a launch of this rank ended without the others' data; empty where none did.

@@ -124,6 +124,20 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a candidate that one rank alone cannot load is launched on none, where others would wait in NCCL") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    const Rank rank(of, ample, with_ops());
+    slow_own_exchange();
+    if (of.rank == 1) control("module CUDA_ERROR_NO_BINARY_FOR_GPU doubled_rows<64>");
+    return Doubled(rank).served(rank);
+  });
+  const std::string said = ranks.outcome(0);
+  CHECK(ranks.outcome(1) == said);
+  const bool is_other = said == "right right nccl threads=128" || said == "right right nccl_first threads=128";
+  CHECK_MESSAGE(is_other, said);
+}
+
 TEST_CASE("kernels beside NCCL are not tried for ranks that may launch unequal rows") {
   Ranks ranks;
   ranks.begin_all(2, [](const team::Membership& of) {
