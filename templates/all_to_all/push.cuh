@@ -1,5 +1,5 @@
-// Each rank pushes every peer's part of x, and copies what arrives to y. On one of the two sides the rows of a part lie between those of
-// other parts: there the words are transposed on their way.
+// Each rank pushes every peer's part of x, copies its own to y, and then what arrives. On one of the two sides the rows of a part lie between
+// those of other parts: there the words are transposed on their way.
 #pragma once
 
 #include "common/length.cuh"
@@ -15,28 +15,65 @@ struct part_rows {
   long long row_stride;
 };
 
+/// Words of a part, as if its rows were dense, `step` apart. Steps are added up: a division for each word takes longer than its copy.
+template <bool Dense, typename Word>
+class PartWalk {
+ public:
+  __device__ __forceinline__ PartWalk(part_rows<Word> part, int row_words, long long first, int step)
+      : row_words_(static_cast<unsigned>(row_words)) {
+    if constexpr (Dense) {
+      at_ = part.words + first;
+      step_ = step;
+    } else {
+      const long long row = first / row_words;
+      column_ = static_cast<unsigned>(first - row * row_words);
+      at_ = part.words + row * part.row_stride + column_;
+      const unsigned rows = static_cast<unsigned>(step) / row_words_;
+      step_column_ = static_cast<unsigned>(step) - rows * row_words_;
+      step_ = rows * part.row_stride + step_column_;
+      gap_ = part.row_stride - row_words;
+    }
+  }
+
+  /// The word it is at, which it then leaves.
+  __device__ __forceinline__ Word* next() {
+    Word* const here = at_;
+    at_ += step_;
+    if constexpr (!Dense) {
+      column_ += step_column_;
+      if (column_ >= row_words_) {
+        column_ -= row_words_;
+        at_ += gap_;
+      }
+    }
+    return here;
+  }
+
+ private:
+  Word* at_;
+  long long step_, gap_ = 0;  // to the word `step` further, and past the end of a row
+  unsigned row_words_, column_ = 0, step_column_ = 0;
+};
+
 /// Words `first` to `first + count - 1` of a part, as if its rows were dense, to the same words of another place.
 template <int Threads, bool FromDense, bool ToDense>
 __device__ __forceinline__ void copy_rows(part_rows<const uint4> from, part_rows<uint4> to, int row_words,
                                           long long first, int count) {
-  constexpr int batch = 4;  // loads of a thread under way at once
-  const long long first_row = first / row_words;
-  const int skipped = static_cast<int>(first - first_row * row_words);
-  const auto offset = [&](int i, long long row_stride) {
-    const unsigned at = static_cast<unsigned>(skipped + i), row = at / static_cast<unsigned>(row_words);
-    return (first_row + row) * row_stride + (at - row * static_cast<unsigned>(row_words));
-  };
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += Threads * batch) {
+  constexpr int batch = 8;  // loads of a thread under way at once
+  const int thread = static_cast<int>(threadIdx.x);
+  PartWalk<FromDense, const uint4> source(from, row_words, first + thread, Threads);
+  PartWalk<ToDense, uint4> target(to, row_words, first + thread, Threads);
+  for (int i = thread; i < count; i += Threads * batch) {
     uint4 words[batch];
 #pragma unroll
     for (int j = 0; j < batch; ++j) {
-      const int at = i + j * Threads;
-      if (at < count) words[j] = __ldcg(from.words + (FromDense ? first + at : offset(at, from.row_stride)));
+      const uint4* const word = source.next();
+      if (i + j * Threads < count) words[j] = __ldcg(word);
     }
 #pragma unroll
     for (int j = 0; j < batch; ++j) {
-      const int at = i + j * Threads;
-      if (at < count) to.words[ToDense ? first + at : offset(at, to.row_stride)] = words[j];
+      uint4* const word = target.next();
+      if (i + j * Threads < count) *word = words[j];
     }
   }
 }
@@ -84,17 +121,19 @@ __global__ __launch_bounds__(Threads) void all_to_all_push(const uint4* x, const
     if (scatters && counts_out != nullptr && chunk == 0 && threadIdx.x == 0) counts_out[rank] = count;
   };
 
-  exchange.template push_to_each<true>(rows_for, [&](int rank, int chunk) {
+  exchange.push_to_each(rows_for, [&](int rank, int chunk) {
     const long long begin = exchange.chunks.first(chunk);
-    const int words =
-        exchange.chunks.size(chunk, exchange.words_of(rank == team.rank ? min(rows, rows_for(rank)) : rows_for(rank)));
-    if (rank != team.rank) {
-      const part_rows<uint4> place{exchange.place(rank, chunk, team.rank) - begin, row_words};
-      return copy_rows<Threads, !scatters, true>(from(rank), place, row_words, begin, words);
-    }
-    tell_count(rank, chunk, exchange.failed() ? -1 : rows);
-    if (exchange.failed()) return poison_rows<Threads>(to(rank), row_words, begin, words);
-    copy_rows<Threads, !scatters, scatters>(from(rank), to(rank), row_words, begin, words);
+    const part_rows<uint4> place{exchange.place(rank, chunk, team.rank) - begin, row_words};
+    copy_rows<Threads, !scatters, true>(from(rank), place, row_words, begin,
+                                        exchange.chunks.size(chunk, exchange.words_of(rows_for(rank))));
+  });
+  const int own_rows = min(rows, rows_for(team.rank));
+  exchange.keep_own(own_rows, [&](int chunk) {
+    const long long begin = exchange.chunks.first(chunk);
+    const int words = exchange.chunks.size(chunk, exchange.words_of(own_rows));
+    tell_count(team.rank, chunk, exchange.failed() ? -1 : rows);
+    if (exchange.failed()) return poison_rows<Threads>(to(team.rank), row_words, begin, words);
+    copy_rows<Threads, !scatters, scatters>(from(team.rank), to(team.rank), row_words, begin, words);
   });
   exchange.receive_each([&](int rank, int chunk, int count) {
     const long long begin = exchange.chunks.first(chunk);

@@ -22,7 +22,7 @@ __global__ __launch_bounds__(Threads) void reduce_scatter_push(const uint4* x, c
   const auto part = [&](int rank) { return x + rank * part_stride * row_words; };
   const auto rows_for = [&](int rank) { return counts == nullptr ? rows : max(0, min(counts[rank], longest)); };
 
-  exchange.template push_to_each<false>(rows_for, [&](int to, int chunk) {
+  exchange.push_to_each(rows_for, [&](int to, int chunk) {
     uint4* targets[1] = {exchange.place(to, chunk, team.rank)};
     team::copy_words<Threads>(part(to) + exchange.chunks.first(chunk), targets,
                               exchange.chunks.size(chunk, exchange.words_of(rows_for(to))));

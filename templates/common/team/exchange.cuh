@@ -18,7 +18,7 @@ class Exchange {
   struct storage {
     int rows_of[World];  // by rank: the rows that it said to have sent here, -1 before
     Epoch::storage epoch;
-    Claims::storage pushes, receives;
+    Claims::storage pushes, receives, kept;
   };
 
   const Team& team;
@@ -65,25 +65,32 @@ class Exchange {
     }
   }
 
-  /// Pushes claimed chunks of a part for each peer, and last for this rank itself where Self: push(rank, chunk). Part `rank` has
-  /// rows_for(rank) rows.
-  template <bool Self, typename Rows, typename Push>
+  /// Pushes claimed chunks of a part for each peer: push(rank, chunk). Part `rank` has rows_for(rank) rows.
+  template <typename Rows, typename Push>
   __device__ __forceinline__ void push_to_each(Rows rows_for, Push push) {
-    constexpr unsigned steps = Self ? World : peers;
-    if constexpr (steps > 0) {
+    if constexpr (peers > 0) {
       if (!pushes_) return;
       int most = 0;
-      for (int rank = 0; rank < World; ++rank) most = max(most, rows_for(rank));
-      const unsigned count = chunks.count(words_of(most)) * steps;
+      for (int i = 1; i < World; ++i) most = max(most, rows_for(peer(i)));
+      const unsigned count = chunks.count(words_of(most)) * peers;
       for (unsigned claimed = claims_.next(), next; claimed < count; claimed = next) {
-        const int chunk = static_cast<int>(claimed / steps), to = peer(1 + static_cast<int>(claimed % steps));
+        const int chunk = static_cast<int>(claimed / peers), to = peer(1 + static_cast<int>(claimed % peers));
         const int rows = rows_for(to);
-        const bool exists = chunk < chunks.count(words_of(rows)), sends = to != team.rank && !epoch_.failed();
-        if (exists && (sends || to == team.rank)) push(to, chunk);
+        const bool sends = chunk < chunks.count(words_of(rows)) && !epoch_.failed();
+        if (sends) push(to, chunk);
         next = claims_.next();
-        if (exists && sends && threadIdx.x == 0) epoch_.send(to, chunk, rows);
+        if (sends && threadIdx.x == 0) epoch_.send(to, chunk, rows);
       }
     }
+  }
+
+  /// Hands out the chunks of this rank's own part, of `rows` rows: keep(chunk). Blocks that push come to it last.
+  template <typename Keep>
+  __device__ __forceinline__ void keep_own(int rows, Keep keep) {
+    launch_dependents();
+    Claims claims(team, 2, shared_.kept);
+    const unsigned count = chunks.count(words_of(rows));
+    for (unsigned claimed = claims.next(); claimed < count; claimed = claims.next()) keep(static_cast<int>(claimed));
   }
 
   /// Takes claimed chunks of the peers' parts one by one, in the order in which they are pushed: take(rank, chunk, rows). `rows` is -1
