@@ -5,12 +5,12 @@
 #include "common/team/gemm_block.cuh"
 #include "common/team/gemm_scatter.cuh"
 
-/// grid: blocks that run at once; block and dynamic shared memory as its manifest says. The maps of x and y have the ranks outermost, of which y
-/// has one. `counts`: the rows of each rank; null where all have as many as this one.
-template <typename T, int World, int tile_m, int tile_n, int stages>
-__global__ void __launch_bounds__(
-    kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layout::nt, tile_m, tile_n, stages, 1, 1, 1, false, false, true>::threads,
-    1)
+/// grid: blocks that run at once, a multiple of the cluster; block, cluster and dynamic shared memory as its manifest says. The maps of x and y
+/// have the ranks outermost, of which y has one. `counts`: the rows of each rank; null where all have as many as this one.
+template <typename T, int World, int tile_m, int tile_n, int stages, int cluster_m, int cluster_n>
+__global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layout::nt, tile_m, tile_n, stages,
+                                                          cluster_m, cluster_n, 1, false, false, true>::threads,
+                                  1)
     gemm_reduce_scatter_fused(const __grid_constant__ kiln::tensor_map x_map,
                               const __grid_constant__ kiln::tensor_map w_map,
                               const __grid_constant__ kiln::tensor_map y_map, T* y, const int* counts,
@@ -20,12 +20,13 @@ __global__ void __launch_bounds__(
   using namespace kiln;
   using namespace kiln::gemm;
   using Plain = Ending<T, Activation::none, Residual::none, Scaling::none, Accumulate::no>;
-  using Tiles = WgmmaTiling<T, T, Layout::nt, tile_m, tile_n, stages, 1, 1, 1, false, false, true>;
+  using Tiles = WgmmaTiling<T, T, Layout::nt, tile_m, tile_n, stages, cluster_m, cluster_n, 1, false, false, true>;
   using Shared = team::GatherLayout<Tiles>;
   constexpr int done_barrier = 6, done_threads = 64 + Tiles::consumers * warpgroup;
   char* const shared = dynamic_shared();
   const Ring<Tiles> ring{shared_address(shared), shared_address(shared) + Shared::barriers};
   auto* const arrived = reinterpret_cast<team::ArrivalStorage*>(shared + Shared::arrivals);
+  const int block = Tiles::shares == 1 ? 0 : static_cast<int>(cluster_block_rank());
   const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);  // seen to be the same in all lanes
   if (warp == 0) {
     ring.template make_barriers<0, stages>();
@@ -34,6 +35,7 @@ __global__ void __launch_bounds__(
     prefetch_tensormap(&x_map);
     prefetch_tensormap(&w_map);
   }
+  if constexpr (Tiles::shares > 1) cluster_arrive_relaxed();
   team::Epoch epoch(team, arrived->epoch);
   if (threadIdx.x == 0) arrived->failed = epoch.failed() ? 2 : 0;
   const int most = static_cast<int>(min(part_stride, static_cast<long long>(most_rows)));
@@ -46,17 +48,18 @@ __global__ void __launch_bounds__(
   WgmmaWork work = {};
   if (schedule.first() < schedule.count()) work = schedule.at(schedule.first());
   const int x_box = Tiles::X::rows_of_box(most_rows);
+  if constexpr (Tiles::shares > 1) cluster_wait();  // a first copy goes to all blocks of the cluster
   __syncthreads();
-  if (warp == 0) begin_copies(&x_map, &w_map, ring, work, 0, x_box);
+  if (warp == 0) begin_copies(&x_map, &w_map, ring, work, block, x_box);
   __syncwarp();
   launch_dependents();
 
   const int of_block =
       __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);  // not of `warp`: ptxas would ignore setmaxnreg
-  team::take_registers<Tiles>(of_block == 0);
+  team::ScatteredTiles<T, Tiles, World>::take_registers(of_block == 0);
   if (of_block == 0) {
     if (warp == 0) {
-      gemm::produce(&x_map, &w_map, ring, schedule, work, 0, x_box, parts);
+      gemm::produce(&x_map, &w_map, ring, schedule, work, block, x_box, parts);
       named_barrier_sync(done_barrier, done_threads);
       mbarrier_wait(&arrived->counted);  // each launch hears from all
       if (elect_one()) epoch.end_by_one(*static_cast<volatile int*>(&arrived->failed) != 0);

@@ -20,25 +20,27 @@ struct Shape {
   bool swap = false, pingpong = false;
 };
 
-/// Rank r has rows[r] rows of y. x of each rank has parts for all, `stride` rows apart.
+/// Rank r has rows[r] rows of y. x of each rank has parts for all, `stride` rows apart. `wide`: columns of y's whole tiles.
 struct Scatter {
-  static constexpr std::int64_t n = 72, k = 136;
-  static constexpr int row_words = n / 8, chunk_rows = 24;
+  static constexpr std::int64_t k = 136;
+  static constexpr int chunk_rows = 24;
   struct Rank {
     test::Matrix<bf16> x, w, y, products;
   };
   std::vector<int> rows;
-  std::int64_t stride, most_rows;
+  std::int64_t stride, most_rows, n;
   test::Team team;
   std::vector<Rank> ranks;
   bool counted = true;    // the launches are given the rows of all ranks
   std::vector<int> told;  // these, where they are not `rows`
 
-  Scatter(std::vector<int> rows_of_all, std::int64_t part_stride, std::int64_t most)
+  Scatter(std::vector<int> rows_of_all, std::int64_t part_stride, std::int64_t most, std::int64_t columns = 72,
+          std::int64_t wide = 192)
       : rows(std::move(rows_of_all)),
         stride(part_stride),
         most_rows(most),
-        team(world(), static_cast<std::int64_t>(rows.size()) * most * 192 * 2) {  // whole tiles
+        n(columns),
+        team(world(), static_cast<std::int64_t>(rows.size()) * most * wide * 2) {
     for (int rank = 0; rank < world(); ++rank) {
       const auto seed = static_cast<std::uint32_t>(rank) * 2 + 1;
       ranks.push_back({test::Matrix<bf16>::random(world() * stride, k, k, seed),
@@ -62,7 +64,7 @@ struct Scatter {
               Rank& its = at(rank);
               gemm_reduce_scatter_exchange<bf16, World, 32>(
                   reinterpret_cast<const uint4*>(its.products.data()), reinterpret_cast<uint4*>(its.y.data()), counts(),
-                  test::length(rows_of(rank)), stride, row_words, static_cast<int>(most_rows), chunk_rows,
+                  test::length(rows_of(rank)), stride, static_cast<int>(n / 8), static_cast<int>(most_rows), chunk_rows,
                   team.workspace(), team.argument(rank));
             }};
   }
@@ -101,7 +103,7 @@ struct Scatter {
   template <int World, Shape shape>
   void run_fused(std::uint32_t seed, int launches = 1, int absent = -1, int at_once = 1) {
     using Tiles = kiln::gemm::WgmmaTiling<bf16, bf16, kiln::gemm::Layout::nt, shape.tile_m, shape.tile_n, shape.stages,
-                                          1, 1, 1, false, false, true>;
+                                          shape.cluster_m, shape.cluster_n, 1, false, false, true>;
     struct Maps {
       kiln::tensor_map x, w, y;
     };
@@ -111,16 +113,21 @@ struct Scatter {
       maps.push_back({test::map_of_planes(its.x, World, box, 64, 128), test::map_of(its.w, Tiles::W::box_rows, 64, 128),
                       its.y.rows() == 0 ? kiln::tensor_map{} : test::map_of_planes(its.y, 1, 64, 64, 128)});
     }
-    const test::TeamPass all = {
-        {.grid = {2}, .block = {Tiles::threads}, .shared_bytes = kiln::team::GatherLayout<Tiles>::pieces, .seed = seed},
-        [&](int, int rank) {
-          const Maps& of = maps[static_cast<std::size_t>(rank)];
-          gemm_reduce_scatter_fused<bf16, World, shape.tile_m, shape.tile_n, shape.stages>(
-              of.x, of.w, of.y, at(rank).y.data(), counts(), test::length(rows_of(rank)), n, k, stride,
-              static_cast<int>(most_rows), 128, 1, team.workspace(), team.argument(rank));
-        },
-        0,
-        at_once};
+    const test::TeamPass all = {{.grid = {2 * Tiles::cluster},
+                                 .block = {Tiles::threads},
+                                 .shared_bytes = kiln::team::GatherLayout<Tiles>::pieces,
+                                 .cluster = {Tiles::cluster},
+                                 .seed = seed},
+                                [&](int, int rank) {
+                                  const Maps& of = maps[static_cast<std::size_t>(rank)];
+                                  gemm_reduce_scatter_fused<bf16, World, shape.tile_m, shape.tile_n, shape.stages,
+                                                            shape.cluster_m, shape.cluster_n>(
+                                      of.x, of.w, of.y, at(rank).y.data(), counts(), test::length(rows_of(rank)), n, k,
+                                      stride, static_cast<int>(most_rows), 128, 1, team.workspace(),
+                                      team.argument(rank));
+                                },
+                                0,
+                                at_once};
     test::run_passes(team, {all}, launches, absent);
   }
 
@@ -207,6 +214,41 @@ TEST_CASE("gemm_reduce_scatter adds tiles as they arrive, launch after launch") 
   }
 }
 
+/// Clusters of two along m, and along n.
+template <int World, Shape along_m>
+void check_clusters(Scatter& of, std::uint32_t seed, int launches) {
+  constexpr Shape along_n = {along_m.tile_m, along_m.tile_n, along_m.stages, 1, 2};
+  of.run_fused<World, along_m>(seed, launches);
+  for (int rank = 0; rank < World; ++rank) {
+    CHECK(of.error(rank, true) == 0);
+    CHECK(of.team.idle(rank, static_cast<unsigned>(launches)));
+  }
+  of.run_fused<World, along_n>(seed, launches);
+  for (int rank = 0; rank < World; ++rank) {
+    CHECK(of.error(rank, true) == 0);
+    CHECK(of.team.idle(rank, static_cast<unsigned>(2 * launches)));
+  }
+}
+
+TEST_CASE(
+    "gemm_reduce_scatter adds tiles as they arrive at clusters of two, which may reach past the last row or column") {
+  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+    CAPTURE(seed);
+    Scatter three_columns({70, 130}, 140, 256, 136, 192);  // 2 and 3 rows of tiles
+    check_clusters<2, Shape{64, 64, 3, 2}>(three_columns, seed, 2);
+    Scatter some_without({9, 0, 130}, 130, 256, 72, 128);
+    check_clusters<3, Shape{128, 64, 3, 2}>(some_without, seed, 2);
+  }
+  Scatter equal({130, 130}, 130, 256, 72, 128);  // one column of tiles
+  equal.counted = false;
+  check_clusters<2, Shape{128, 128, 2, 2}>(equal, 4, 2);
+  Scatter wide({130, 260}, 260, 512);  // a tile of another rank takes two stages of the ring
+  check_clusters<2, Shape{128, 192, 3, 2}>(wide, 5, 1);
+  Scatter told({130, 70}, 130, 256);
+  told.told = {66, 0};
+  check_clusters<2, Shape{128, 64, 3, 2}>(told, 1, 1);
+}
+
 TEST_CASE("what a rank does not send counts as 0 in gemm_reduce_scatter") {
   for (const bool fused : {false, true}) {
     CAPTURE(fused);
@@ -261,6 +303,16 @@ TEST_CASE("gemm_reduce_scatter gives NaN where a product did not come") {
   CHECK(fused.at(0).y.margins_untouched());
   CHECK(fused.team.report(0).state == Report::timed_out);
   CHECK(fused.team.idle(0, 1));
+
+  Scatter clusters({70, 40, 128}, 128, 128);
+  clusters.team.timeout_ns = 100'000;
+  clusters.run_fused<3, Shape{64, 64, 3, 2}>(1, 1, 1);
+  for (const int rank : {0, 2}) {
+    CHECK(std::isnan(clusters.at(rank).y.value(0, 0)));
+    CHECK(clusters.at(rank).y.margins_untouched());
+    CHECK(clusters.team.reports(rank, Report::timed_out, 1));
+    CHECK(clusters.team.idle(rank, 1));
+  }
 }
 
 }  // namespace

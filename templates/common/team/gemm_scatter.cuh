@@ -11,28 +11,30 @@ namespace kiln::team {
 
 /// Tiles of the products for all ranks, a plane each: bands of rows of the peers' in turns, then this rank's own. A tile for a peer has its
 /// number in that peer's part as slot; own ones have World - 1 others. Tiles past a shorter part have neither.
+///
+/// Blocks of a cluster take neighbouring tiles, and as many stages each, for they load for each other. So a tile that a cluster reaches past
+/// the last row or column with has its stages too, but no slot.
 template <typename Tiles, int World>
 class ScatterSchedule {
  public:
   __device__ __forceinline__ ScatterSchedule(const PartRows& rows, long long n, long long k, int band)
       : rows_(rows),
+        block_(Tiles::cluster == 1 ? 0 : static_cast<int>(cluster_block_rank())),
         columns_(static_cast<int>(n)),
-        tiles_n_(ceil_div(columns_, Tiles::tile_n)),
+        tiles_n_(ceil_div(columns_, Tiles::tile_n * Tiles::cluster_n)),
         k_tiles_(ceil_div(static_cast<int>(k), Tiles::tile_k)),
         band_(band),
-        peer_tiles_(ceil_div(rows.longest_of_peers<World>(), Tiles::tile_m)),
-        own_tiles_(ceil_div(rows.own, Tiles::tile_m)) {
-    static_assert(Tiles::cluster == 1);
-  }
+        peer_tiles_(ceil_div(rows.longest_of_peers<World>(), high)),
+        own_tiles_(ceil_div(rows.own, high)) {}
 
-  __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x); }
-  __device__ __forceinline__ int step() const { return static_cast<int>(gridDim.x); }
+  __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / Tiles::cluster; }
+  __device__ __forceinline__ int step() const { return static_cast<int>(gridDim.x) / Tiles::cluster; }
   __device__ __forceinline__ int count() const { return (peer_tiles_ * peers + own_tiles_) * tiles_n_; }
 
   __device__ __forceinline__ gemm::WgmmaWork at(int index) const {
     const int of_peers = peer_tiles_ * peers * tiles_n_;
     if (index >= of_peers) {
-      const gemm::TileIndex tile = gemm::tile_in_bands(index - of_peers, own_tiles_, tiles_n_, band_);
+      const gemm::TileIndex tile = of_block(gemm::tile_in_bands(index - of_peers, own_tiles_, tiles_n_, band_));
       gemm::WgmmaWork work = work_at(tile, rows_.rank, rows_.own);
       work.others = peers;
       return work;
@@ -41,27 +43,38 @@ class ScatterSchedule {
     const unsigned height = min(band_, peer_tiles_ - static_cast<int>(band) * band_);
     const unsigned within = static_cast<unsigned>(index) - band * full, peer = within / (height * tiles_n_);
     const unsigned of_peer = within - peer * (height * tiles_n_), column = of_peer / height;
-    const gemm::TileIndex tile = {static_cast<int>(band * band_ + of_peer - column * height), static_cast<int>(column)};
+    const gemm::TileIndex tile =
+        of_block({static_cast<int>(band * band_ + of_peer - column * height), static_cast<int>(column)});
     const int plane = following<World>(rows_.rank, static_cast<int>(peer) + 1), rows = rows_.of(plane);
     gemm::WgmmaWork work = work_at(tile, plane, rows);
-    if (work.row < rows) work.slot = tile.m * tiles_n_ + tile.n;
+    if (work.row < rows && (Tiles::cluster_n == 1 || work.column < columns_))
+      work.slot = tile.m * tiles_of_row() + tile.n;
     return work;
   }
 
  private:
-  static constexpr int peers = World - 1;
+  static constexpr int peers = World - 1, high = Tiles::tile_m * Tiles::cluster_m;
 
   static __device__ __forceinline__ int ceil_div(int a, int b) {
     return static_cast<int>((static_cast<unsigned>(a) + static_cast<unsigned>(b) - 1) / static_cast<unsigned>(b));
   }
+  __device__ __forceinline__ gemm::TileIndex of_block(gemm::TileIndex of_cluster) const {
+    return {of_cluster.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : block_),
+            of_cluster.n * Tiles::cluster_n + (Tiles::cluster_n == 1 ? 0 : block_)};
+  }
+  __device__ __forceinline__ int tiles_of_row() const {
+    return Tiles::cluster_n == 1 ? tiles_n_ : ceil_div(columns_, Tiles::tile_n);
+  }
   __device__ __forceinline__ gemm::WgmmaWork work_at(gemm::TileIndex tile, int plane, int rows) const {
-    const int row = tile.m * Tiles::tile_m;
-    return gemm::copied_inside<Tiles>({row, tile.n * Tiles::tile_n, 0, row < rows ? k_tiles_ : 1, 0, rows, plane},
-                                      columns_);
+    const int row = tile.m * Tiles::tile_m, of_cluster = row - (Tiles::cluster_m == 1 ? 0 : block_ * Tiles::tile_m);
+    return gemm::copied_inside<Tiles>(
+        {row, tile.n * Tiles::tile_n, 0, of_cluster < rows ? k_tiles_ : 1, 0, rows, plane}, columns_);
   }
 
   PartRows rows_;
-  int columns_, tiles_n_, k_tiles_, band_, peer_tiles_, own_tiles_;
+  int block_, columns_;
+  int tiles_n_;  // of the cluster, as those along m
+  int k_tiles_, band_, peer_tiles_, own_tiles_;
 };
 
 /// How tiles get to other ranks and back: takes the place of SharedTiles. `slots`: in each rank's workspace [sending rank][tiles], a tile as
@@ -82,6 +95,18 @@ struct ScatteredTiles {
 
   static __device__ __forceinline__ int stages(const gemm::WgmmaWork& work) {
     return work.k_tiles + work.others * stages_of_part;
+  }
+
+  /// Registers: nothing pushes beside the multiplying warpgroups, and in a cluster these need what that leaves.
+  static __device__ __forceinline__ void take_registers(bool produces) {
+    constexpr int of_producer = Tiles::shares > 1 ? 40 : 56, of_consumer = Tiles::shares > 1 ? 232 : 224;
+    if constexpr (warpgroups == 2) {
+      if (produces) {
+        setmaxnreg_dec<of_producer>();
+      } else {
+        setmaxnreg_inc<of_consumer>();
+      }
+    }
   }
 
   /// Pushes what a warpgroup holds of a tile for a peer, whose rows begin at `first`.
@@ -122,10 +147,14 @@ struct ScatteredTiles {
     pending_rank = -1;
   }
 
-  /// Waits for the peers' tiles of an own one and copies them to the ring, in the order of the ranks. For the thread that copies stages.
+  /// Waits for the peers' tiles of an own one and copies them to the ring, in the order of the ranks. For the thread that copies stages. Each
+  /// block of a cluster copies those of its own tile.
   __device__ __forceinline__ void copy(const gemm::Ring<Tiles>& ring, gemm::RingPosition<Tiles::stages>& at,
                                        const gemm::WgmmaWork& work) const {
     if (work.others == 0) return;
+    if constexpr (Tiles::shares > 1) {
+      if (work.row >= work.rows || work.column >= tiles_n * Tiles::tile_n) return copy_nothing(ring, at, work);
+    }
     mbarrier_wait(&shared->counted);
     const int tile = work.row / Tiles::tile_m * tiles_n + work.column / Tiles::tile_n;
 #pragma unroll 1
@@ -171,13 +200,23 @@ struct ScatteredTiles {
           for (int j = 0; j < 8; ++j) eight[j] += upper + (j & 2) * 4 < sent ? more.at[j] : 0.0f;
         }
         __syncwarp();
-        ring.release(at.slot);
+        ring.release(at.slot);  // ordinary reads: those of shared memory are done before an arrival that follows them
         at.advance();
       }
     }
   }
 
  private:
+  /// The stages of a tile past the last row or column, which the other block of the cluster counts as its own. What they hold is not stored.
+  __device__ __forceinline__ void copy_nothing(const gemm::Ring<Tiles>& ring, gemm::RingPosition<Tiles::stages>& at,
+                                               const gemm::WgmmaWork& work) const {
+#pragma unroll 1
+    for (int i = work.k_tiles; i < stages(work); ++i, at.advance()) {
+      mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
+      mbarrier_arrive(ring.full(at.slot));
+    }
+  }
+
   static constexpr int warpgroups = Tiles::consumers;
   static constexpr int of_product = Tiles::B::extent / 16,
                        count = Tiles::row_blocks * of_product;  // pairs of fragments
