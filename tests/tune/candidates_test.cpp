@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
+#include <string>
 
 #include "jit/executable.hpp"
 #include "manifest/catalogue.hpp"
@@ -73,6 +75,36 @@ TEST_CASE("a product beside NCCL has a model, several configs, and one that is t
     }
     CHECK(times.size() > 4);  // the model tells tiles apart
   }
+}
+
+TEST_CASE("gemm_reduce_scatter's fused kernel is tried by clusters of two where tiles are many") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  const manifest::Op& op = *ops.op("gemm_reduce_scatter");
+  const auto clusters = [&](const char* rows) {
+    const std::array settings = {manifest::Setting{"rows", rows}, manifest::Setting{"n", "8192"},
+                                 manifest::Setting{"k", "4096"}, manifest::Setting{"world", "2"},
+                                 manifest::Setting{"dtype", "bf16"}};
+    const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
+    const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
+    std::map<std::string, double> fastest;  // expected ns
+    for (std::size_t i = 0; i < found.entries.size(); ++i) {
+      const Entry& each = found.entries[i];
+      if (each.implementation->name != "fused") continue;
+      const auto value = [&](const char* name) {
+        const auto& all = each.implementation->parameters;
+        const auto at = std::ranges::find(all, std::string(name), &manifest::Parameter::name);
+        return std::to_string(each.config.at(static_cast<std::size_t>(at - all.begin())));
+      };
+      double& ns = fastest.try_emplace(value("cluster_m") + "x" + value("cluster_n"), 1e12).first->second;
+      ns = std::min(ns, found.expectations.expected_ns[i].back());
+    }
+    return fastest;
+  };
+  const auto few = clusters("64"), many = clusters("4096");
+  CHECK((few.size() == 1 && few.contains("1x1")));
+  CHECK((many.size() == 3 && many.contains("1x1") && many.contains("2x1") && many.contains("1x2")));
+  for (const auto& [cluster, ns] : many) CHECK((ns > 1e5 && ns < 1e7));
+  CHECK(many.at("2x1") <= many.at("1x1"));  // w is read once for two blocks
 }
 
 TEST_CASE("a bucket of few lengths gets one where a tile's stair ends that is fastest between two others alone") {
