@@ -97,14 +97,13 @@ struct ScatteredTiles {
     return work.k_tiles + work.others * stages_of_part;
   }
 
-  /// Registers: nothing pushes beside the multiplying warpgroups, and in a cluster these need what that leaves.
+  /// Registers: nothing pushes beside the multiplying warpgroups, which need what that leaves.
   static __device__ __forceinline__ void take_registers(bool produces) {
-    constexpr int of_producer = Tiles::shares > 1 ? 40 : 56, of_consumer = Tiles::shares > 1 ? 232 : 224;
     if constexpr (warpgroups == 2) {
       if (produces) {
-        setmaxnreg_dec<of_producer>();
+        setmaxnreg_dec<40>();
       } else {
-        setmaxnreg_inc<of_consumer>();
+        setmaxnreg_inc<232>();
       }
     }
   }
