@@ -5,7 +5,7 @@
 // A problem is an op and the sizes of its axes but that of the team; FILE holds one a line, # begins a remark. Tensors are made from the op's
 // declaration, and each rank's are verified against its reference. What the files lack is tuned by all ranks first. One JSON object a problem:
 //   ns, p95_ns     median and 95th percentile of the launches' device time, each the maximum over the ranks. L2 is flushed before each, then
-//                  the ranks' devices meet in a barrier
+//                  the ranks' devices meet in a barrier. Long launches rest between batches, as a tune's do, to keep the highest clock
 //   replayed_ns    the same, a graph of one launch in place of the launch
 //   host_us        median host time of a launch, from an idle device
 //   wall_us        median time from then until the stream is idle again
@@ -123,11 +123,11 @@ class Rank {
     const kiln::Plan plan = op.plan(problem, stream_.handle());
 
     const kiln::tune::Launch timed = launch;
-    static_cast<void>(stopwatch_.sample({&timed, 1}, warm_runs, stream_.handle()));
-    const auto launched = largest(stopwatch_.sample({&timed, 1}, samples, stream_.handle()).front());
+    static_cast<void>(sample(timed, warm_runs));
+    const auto launched = sample(timed, samples);
     const kiln::bench::Captured captured(stream_.handle(), [&] { launch(stream_.handle()); });
     const kiln::tune::Launch replay = [&](CUstream stream) { captured.launch(stream); };
-    const auto replayed = largest(stopwatch_.sample({&replay, 1}, samples, stream_.handle()).front());
+    const auto replayed = sample(replay, samples);
     std::vector<double> host_us, wall_us;
     for (std::int64_t i = 0; i < host_samples; ++i) {
       barrier_.enqueue(stream_.handle());
@@ -176,6 +176,19 @@ class Rank {
     return options;
   }
   kiln::team::Rendezvous& ranks() { return kiln::team::state_of(*team_).rendezvous; }
+
+  /// Device times, maxima over the ranks. Long launches rest between batches, of all ranks alike, as a tune's do.
+  std::vector<double> sample(const kiln::tune::Launch& launch, std::int64_t count) {
+    std::vector<double> taken;
+    kiln::tune::in_batches(count, 0, [&](std::int64_t now) {
+      const auto some = largest(stopwatch_.sample({&launch, 1}, now, stream_.handle()).front());
+      taken.insert(taken.end(), some.begin(), some.end());
+      kiln::tune::BatchTime busy;
+      busy.add(some);
+      return busy;
+    });
+    return taken;
+  }
 
   std::vector<double> largest(std::vector<double> values) { return bench::largest(*team_, std::move(values)); }
   std::string first_failure(const std::string& own) {

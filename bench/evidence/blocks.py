@@ -3,7 +3,8 @@ from evidence.table import markdown, mean, number
 
 FOLDER = "blocks-h100"
 BLOCKS = {"llama": "Llama 3 8B, packed", "flux": "FLUX.1, single-stream"}
-SIDES = {"kiln, no file": "Kiln, no file yet", "kiln, records that ship": "Kiln, records that ship", "kiln": "Kiln, that process's file", "eager": "torch, eager",
+SIDES = {"kiln, no file": "Kiln, no file yet", "kiln, records that ship": "Kiln, records that ship",
+         "kiln, a prewarmed file": "Kiln, a prewarmed file", "kiln": "Kiln, that process's file", "eager": "torch, eager",
          "compile, no cache": "`torch.compile`, no cache yet", "compile": "`torch.compile`, that process's cache",
          "dynamic, no cache": "`torch.compile(dynamic=True)`, no cache yet", "dynamic": "`torch.compile(dynamic=True)`, that process's cache"}
 PEERS = {"eager": "eager", "compile": "`torch.compile`", "dynamic": "`dynamic=True`"}

@@ -20,7 +20,7 @@ import torch.multiprocessing as multiprocessing
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
-from common import emit, parse
+from common import BATCH_NS, BEYOND_HELP_NS, CYCLES_PER_NS, REST, UNNOTICED_NS, emit, parse
 
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 SAMPLES, WARM = 51, 5
@@ -174,21 +174,38 @@ def maxima(values):
     return tensor.tolist()
 
 
-def timed(launch, flush):
-    one = torch.zeros(1, device="cuda")
-    for _ in range(WARM):
-        launch()
-    torch.cuda.synchronize()
-    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(SAMPLES)]
+def samples_of(launch, pause, flush, one, runs):
+    """Nanoseconds of each of so many runs, maxima over the ranks."""
+    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(runs)]
     for begin, end in pairs:
-        torch.cuda._sleep(2_000_000)  # as long as the host takes to enqueue
+        torch.cuda._sleep(pause)
         torch.sum(flush[0], dim=0, out=flush[1])
         dist.all_reduce(one)
         begin.record()
         launch()
         end.record()
     torch.cuda.synchronize()
-    ns = maxima([begin.elapsed_time(end) * 1e6 for begin, end in pairs])
+    return maxima([begin.elapsed_time(end) * 1e6 for begin, end in pairs])
+
+
+def timed(launch, flush):
+    """As common.device_ns, of all ranks alike: a pause before each run for as long as the host takes to enqueue it, and rests where runs are long."""
+    one = torch.zeros(1, device="cuda")
+    for _ in range(WARM):
+        launch()
+    torch.cuda.synchronize()
+    begun = time.perf_counter_ns()
+    launch()
+    host_ns = maxima([time.perf_counter_ns() - begun])[0]
+    pause = int((2 * host_ns + 150_000) * CYCLES_PER_NS)
+    ns, each = [], samples_of(launch, pause, flush, one, 1)[0]
+    while len(ns) < SAMPLES:
+        batch = samples_of(launch, pause, flush, one, min(SAMPLES - len(ns), max(1, int(BATCH_NS / max(each, 1)))))
+        ns += batch
+        busy = sum(batch)
+        each = busy / len(batch)
+        if busy >= UNNOTICED_NS and each <= BEYOND_HELP_NS:
+            time.sleep(REST * busy / 1e9)
     host, wall = [], []
     for _ in range(SAMPLES):
         dist.all_reduce(one)
