@@ -11,7 +11,8 @@ PEERS = {"eager": "eager", "compile": "`torch.compile`", "dynamic": "`dynamic=Tr
 
 
 def rows_of(read):
-    return [row for name in ("blocks_cold", "blocks_shipped", "blocks", "blocks_peers") for row in read(f"{FOLDER}/{name}.json")]
+    names = ("blocks_cold_llama", "blocks_shipped_llama", "blocks_llama", "blocks_peers_llama", "blocks_cold_flux", "blocks_flux", "blocks_peers_flux")
+    return [row for name in names for row in read(f"{FOLDER}/{name}.json")]
 
 
 def of(rows, phase, block, side):

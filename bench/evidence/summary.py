@@ -105,14 +105,14 @@ def on_two_gpus(read):
     parts = {"collectives": [row for row in rows if "gemm" not in row[0]["asked"] and "attention" not in row[0]["asked"]],
              "products": [row for row in rows if "gemm" in row[0]["asked"]], "attention": [row for row in rows if "attention" in row[0]["asked"]]}
     ratios = {name: over(some, "nccl") for name, some in parts.items()}
-    return "; ".join(f"{name} {mean(found):.2f}, worst {min(found):.2f} ({len(found)} problems)" for name, found in ratios.items()) + f"; `gemm_all_reduce` beside NCCL in its tune {all_reduced(read)}; two H100"
+    return "; ".join(f"{name} {mean(found):.2f}, worst {min(found):.2f} ({len(found)} problems)" for name, found in ratios.items()) + f"; `gemm_all_reduce` beside NCCL in its tune {all_reduced(read)}; two H200"
 
 
 def layers_on_two_gpus(read):
-    seconds = {(side, stack): next(row["seconds"] for row in read(f"team-h100/team_layers_{side}{stack}.json") if row["phase"] == "stream")
+    seconds = {(side, stack): next(row["seconds"] for row in read(f"team-h200/team_layers_{side}{stack}.json") if row["phase"] == "stream")
                for side in ("", "peers_", "alone_") for stack in ("llama", "flux")}
     return "; ".join(f"{title}: {seconds['', stack]:.1f} s, torch with NCCL {seconds['peers_', stack]:.1f}, torch on one GPU {seconds['alone_', stack]:.1f}"
-                     for stack, title in (("llama", "80 layers of Llama 70B's MLP"), ("flux", "57 blocks of Flux"))) + "; two H100"
+                     for stack, title in (("llama", "80 layers of Llama 70B's MLP"), ("flux", "57 blocks of Flux"))) + "; two H200"
 
 
 def start(read):

@@ -45,18 +45,18 @@ def facts(read):
 def compared(read):
     """The rows of ops that were timed, each with its peers' by name; "nccl" is the fastest that begins with it."""
     peers = {}
-    for row in read("team-h100/team_peers.json"):
+    for row in read("team-h200/team_peers.json"):
         if row.get("right") and "ns" in row:
             of, peer = peers.setdefault(row["asked"], {}), row["peer"].split(" ")[0]
             if peer not in of or row["ns"] < of[peer]["ns"]:
                 of[peer] = row
-    return [(row, peers.get(row["asked"], {})) for row in read("team-h100/team.json") if "ns" in row]
+    return [(row, peers.get(row["asked"], {})) for row in read("team-h200/team.json") if "ns" in row]
 
 
 def tuned(read):
     """By bucket, in the order of the file: at each tuned size, the time by NCCL and Kiln's product over that by kernels of Kiln alone."""
     ratios = {}
-    for row in read("team-h100/team_tunes.json"):
+    for row in read("team-h200/team_tunes.json"):
         nccl, own = ([ns for name, ns in row["ns"].items() if name.startswith("nccl") == which] for which in (True, False))
         if own:
             ratios.setdefault((row["op"], row["bucket"]), {})[row["sizes"]] = (min(nccl) / min(own), min(own), next(name for name in row["ns"] if row["ns"][name] == min(own)))
@@ -76,7 +76,7 @@ def layers(read):
     body = []
     for stack in ("llama", "flux"):
         for title, name in (("Kiln, no file", "cold_"), ("Kiln, by the file that this left", ""), ("torch, NCCL and cuBLAS", "peers_"), ("torch, one GPU a batch", "alone_")):
-            rows = read(f"team-h100/team_layers_{name}{stack}.json")
+            rows = read(f"team-h200/team_layers_{name}{stack}.json")
             first, steady = ({row["tokens"]: row["ms"] for row in rows if row["phase"] == phase} for phase in ("first", "steady"))
             stream, memory = (next(row for row in rows if row["phase"] == phase) for phase in ("stream", "memory"))
             said = [", ".join(f"{tokens}: {ms:,.0f}" for tokens, ms in times.items()) for times in (first, steady)]
