@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct CacheExportSettings {
-  std::string file, output, op, device_class, workload;
+  std::string file, output, op, device_class;
+  std::vector<std::string> workloads;
   bool text = false, no_cubins = false, no_candidates = false, force = false;
 };
 
@@ -33,8 +34,9 @@ void declare(CLI::App& command, CacheExportSettings& settings) {
   add_device_class(command, settings.device_class, "Only this device class");
   command
       .add_option(
-          "--workload", settings.workload,
-          "Only the records of this workload's buckets, and the machine code that they and the ops' defaults need")
+          "--workload", settings.workloads,
+          "Only the records of this workload's buckets, and the machine code that they and the ops' defaults need; repeatable")
+      ->allow_extra_args(false)
       ->type_name("WORKLOAD.toml");
   command.add_flag("--no-cubins", settings.no_cubins,
                    "Leave out machine code; it is then compiled where the records are used");
@@ -93,9 +95,9 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   store::Selection selection{settings.op, settings.device_class, !settings.no_cubins, !settings.no_candidates};
   selection.must_hold_records = true;
   WorkloadCoverage coverage;
-  if (!settings.workload.empty()) {
+  if (!settings.workloads.empty()) {
     const manifest::Catalogue ops = load_ops(globals);
-    coverage = select_workload(from, read_workload(settings.workload, ops), selection);
+    coverage = select_workload(from, read_workloads(settings.workloads, ops), selection);
   }
   // Counts only the flawed rows of this export. A file that was named is read for the first time here.
   const std::int64_t met_before = settings.file.empty() ? 0 : from.counters().quarantined;
@@ -114,7 +116,7 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   if (coverage.missing == 0) return exit_good;
   if (!globals.quiet)
     note(fmt::format("{} of {} of {} {} no record in {}", coverage.missing, counted(coverage.buckets, "bucket"),
-                     settings.workload, verb(coverage.missing, "has", "have"), files.front().name));
+                     fmt::join(settings.workloads, ", "), verb(coverage.missing, "has", "have"), files.front().name));
   return exit_wrong;
 }
 

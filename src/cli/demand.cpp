@@ -58,7 +58,7 @@ std::vector<store::HistogramRow> rows_of(const DemandSource& source, store::Laye
 }
 
 void require_one(const DemandSource& source) {
-  if (source.workload.empty() != source.from_histogram)
+  if (source.workloads.empty() != source.from_histogram)
     throw Error(ErrorKind::bad_input, source.from_histogram
                                           ? "a workload and --from-histogram were given together; choose one"
                                           : "name a workload, or give --from-histogram");
@@ -79,7 +79,9 @@ std::vector<OpBucket> Demands::in_order() const {
 }
 
 void declare_demand(CLI::App& command, DemandSource& source) {
-  command.add_option("workload", source.workload, "The problems that will be launched (see cache/workloads)")
+  command
+      .add_option("workload", source.workloads,
+                  "The problems that will be launched (see cache/workloads); of several files, all of them")
       ->type_name("WORKLOAD.toml");
   command
       .add_option_function<std::vector<std::string>>(
@@ -94,23 +96,27 @@ void declare_demand(CLI::App& command, DemandSource& source) {
 }
 
 std::string prewarm_command(const DemandSource& source) {
-  const std::string& file = source.from_histogram ? source.histogram : source.workload;
-  return fmt::format("kiln prewarm{}{}", source.from_histogram ? " --from-histogram" : "",
-                     file.empty() ? "" : " " + shell_word(file));
+  std::string command = "kiln prewarm";
+  for (const std::string& workload : source.workloads) command += " " + shell_word(workload);
+  if (source.from_histogram) command += " --from-histogram";
+  if (!source.histogram.empty()) command += " " + shell_word(source.histogram);
+  return command;
 }
 
 bool names_op_of_team(const DemandSource& source, const manifest::Catalogue& ops) {
   require_one(source);
-  if (source.workload.empty()) return false;
-  return std::ranges::any_of(read_entries(source.workload), [&](const WorkloadEntry& each) {
+  const auto of_team = [&](const WorkloadEntry& each) {
     const manifest::Op* op = ops.op(each.op);
     return op != nullptr && op->team_axis() >= 0;
+  };
+  return std::ranges::any_of(source.workloads, [&](const std::string& workload) {
+    return std::ranges::any_of(read_entries(workload), of_team);
   });
 }
 
 void check_demand(const DemandSource& source, const manifest::Catalogue& ops, int world) {
   require_one(source);
-  if (!source.workload.empty()) read_workload(source.workload, ops, world);
+  read_workloads(source.workloads, ops, world);
 }
 
 Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
@@ -120,7 +126,7 @@ Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops,
   demands.counted = source.from_histogram;
   const Tally counts = source.from_histogram
                            ? count_histogram(rows_of(source, layers), ops, device, demands.unknown_launches)
-                           : one_each(read_workload(source.workload, ops, world));
+                           : one_each(read_workloads(source.workloads, ops, world));
   for (const auto& [bucket, counted] : counts) {
     const double ns = engine::expected_ns(*bucket.op, bucket.bucket, device, Regime::cold_l2, layers);
     demands.buckets.push_back({bucket, counted.launches, ns * counted.at_edge});

@@ -30,16 +30,16 @@ struct Demands {
   [[nodiscard]] std::vector<OpBucket> in_order() const;
 };
 
-/// Where demand is read from. One of the two is set.
+/// Where demand is read from. One of the first two is set.
 struct DemandSource {
-  std::string workload;
+  std::vector<std::string> workloads;  // files
   bool from_histogram = false;
   std::string histogram;  // a file with counts; empty: the overlay
 };
 void declare_demand(CLI::App& command, DemandSource& source);
-/// "kiln prewarm w.toml" or "kiln prewarm --from-histogram FILE"
+/// "kiln prewarm w.toml x.toml" or "kiln prewarm --from-histogram FILE"
 std::string prewarm_command(const DemandSource& source);
-/// Whether a workload is set that names an op of a team. Throws Error(bad_input) unless exactly one of the two is set, and as read_entries does.
+/// Whether workloads are set that name an op of a team. Throws Error(bad_input) unless exactly one of the two is set, and as read_entries does.
 bool names_op_of_team(const DemandSource& source, const manifest::Catalogue& ops);
 /// Throws Error(bad_input) unless exactly one of the two is set, and what reading the workload throws. Needs no device and opens no layer.
 /// `world` as in parse_problem_set.

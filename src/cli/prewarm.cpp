@@ -340,10 +340,10 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
 /// may have no others beside it.
 int ranks_of(const PrewarmSettings& settings, const manifest::Catalogue& ops) {
   if (names_op_of_team(settings.source, ops))
-    return world_of(settings.ranks, settings.source.workload + " names ops of a team");
+    return world_of(settings.ranks, fmt::format("{} names ops of a team", fmt::join(settings.source.workloads, ", ")));
   if (settings.ranks > 0 && !settings.source.from_histogram)
-    throw Error(ErrorKind::bad_input,
-                fmt::format("--ranks is for ops of a team, and {} names none; leave it out", settings.source.workload));
+    throw Error(ErrorKind::bad_input, fmt::format("--ranks is for ops of a team, and {} names none; leave it out",
+                                                  fmt::join(settings.source.workloads, ", ")));
   return settings.ranks;
 }
 
@@ -378,6 +378,7 @@ void add_prewarm(CLI::App& app, Chosen& chosen) {
   command->footer(
       "Examples:\n  kiln prewarm cache/workloads/llama3_8b.toml -o llama3_8b.kiln           tune on this GPU what has no record\n"
       "  kiln prewarm --from-histogram production.kiln --top 99      production's launches, the most time first\n"
+      "  kiln prewarm cache/workloads/llama3_8b.toml cache/workloads/llama3_8b_attention.toml -o llama3_8b.kiln   of both\n"
       "  kiln prewarm cache/workloads/llama3_8b.toml --devices all   on every GPU of this host\n"
       "  kiln prewarm cache/workloads/llama3_8b_tp2.toml --ranks 2 -o llama3_8b_tp2.kiln   ops of a team, on two GPUs\n"
       "  kiln prewarm cache/workloads/llm.toml --arch sm_90a --base cache/h200.jsonl -o h200.kiln   without a GPU\n"

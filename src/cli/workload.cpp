@@ -89,9 +89,11 @@ std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::stri
   }
 }
 
-std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
-                                          const manifest::Catalogue& ops, int world) {
-  std::vector<OpBucket> buckets;
+namespace {
+
+/// Adds those that are not there yet.
+void add_buckets(std::vector<OpBucket>& buckets, std::span<const WorkloadEntry> entries, const std::string& name,
+                 const manifest::Catalogue& ops, int world) {
   for (const WorkloadEntry& entry : entries) {
     try {
       const manifest::Op& op = find_op(ops, entry.op);
@@ -103,6 +105,14 @@ std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries
       throw Error(error.kind(), fmt::format("{}:{}: {}", name, entry.line, error.what()));
     }
   }
+}
+
+}  // namespace
+
+std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
+                                          const manifest::Catalogue& ops, int world) {
+  std::vector<OpBucket> buckets;
+  add_buckets(buckets, entries, name, ops, world);
   return buckets;
 }
 
@@ -113,8 +123,10 @@ std::vector<WorkloadEntry> read_entries(const std::string& path) {
   return parse_workload(text, path);
 }
 
-std::vector<OpBucket> read_workload(const std::string& path, const manifest::Catalogue& ops, int world) {
-  return buckets_of_workload(read_entries(path), path, ops, world);
+std::vector<OpBucket> read_workloads(std::span<const std::string> paths, const manifest::Catalogue& ops, int world) {
+  std::vector<OpBucket> buckets;
+  for (const std::string& path : paths) add_buckets(buckets, read_entries(path), path, ops, world);
+  return buckets;
 }
 
 }  // namespace kiln::cli

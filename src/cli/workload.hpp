@@ -30,10 +30,10 @@ using engine::OpBucket;
 /// Reads a file. Throws as parse_workload does, Error(bad_input) for a file of another sort, and Error(io).
 std::vector<WorkloadEntry> read_entries(const std::string& path);
 
-/// Return the distinct buckets in the order of the entries. `world` as in parse_problem_set. Throw Error(bad_input) "NAME:LINE: ...", or
+/// Return the distinct buckets in the order of the entries, of one file or of several. `world` as in parse_problem_set. Throw Error(bad_input) "NAME:LINE: ...", or
 /// Error(io).
 std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
                                           const manifest::Catalogue& ops, int world = 0);
-std::vector<OpBucket> read_workload(const std::string& path, const manifest::Catalogue& ops, int world = 0);
+std::vector<OpBucket> read_workloads(std::span<const std::string> paths, const manifest::Catalogue& ops, int world = 0);
 
 }  // namespace kiln::cli

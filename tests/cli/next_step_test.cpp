@@ -22,6 +22,25 @@ TEST_CASE("coverage ends with the command that tunes what has no record, and nam
                 ran.output);
 }
 
+TEST_CASE("several workloads are one: a bucket that two of them name counts once, and the next command names both") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true);
+  const std::string both =
+      workload_of(command, "[64, 512]") + " " +
+      command.path("x.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = [512, 1024], cols = 4096 }\n");
+  const Ran ran = run_apart(command, "coverage " + both + " --base " + base);
+  CHECK_MESSAGE(says(ran.output, "1 of 3 buckets has a record"), ran.output);
+  CHECK_MESSAGE(says(ran.output, "next: kiln prewarm " + both + " -o FILE.kiln --base " + base), ran.output);
+  const std::string part = command.path("part.kiln");
+  const Ran exported = command.run("cache export --workload " + command.path("w.toml") + " --workload " +
+                                   command.path("x.toml") + " " + base + " -o " + part);
+  CHECK(exported.status == 1);
+  CHECK_MESSAGE(says(exported.errors,
+                     "2 of 3 buckets of " + command.path("w.toml") + ", " + command.path("x.toml") + " have no record"),
+                exported.errors);
+  check_refused(command.run("coverage " + command.path("w.toml") + " " + command.path("none.toml")), 4, "none.toml");
+}
+
 TEST_CASE("the next command repeats all options that decide what is found, as a shell reads them") {
   const Command command;
   std::filesystem::create_directories(command.path("my keys"));

@@ -28,7 +28,7 @@ TEST_CASE("every workload that ships names ops and sizes that there are") {
   for (const auto& each : std::filesystem::directory_iterator(workloads)) {
     if (each.path().extension() != ".toml") continue;
     ++files;
-    CHECK_FALSE(read_workload(each.path().string(), ops).empty());
+    CHECK_FALSE(read_workloads(std::vector{each.path().string()}, ops).empty());
   }
   CHECK(files >= 9);
 }
@@ -36,7 +36,7 @@ TEST_CASE("every workload that ships names ops and sizes that there are") {
 TEST_CASE("the team's memory is what the largest bucket needs") {
   const manifest::Catalogue ops({});
   const auto device = *manifest::DeviceFacts::from_device_class(h200_device_class);
-  const auto buckets = read_workload((workloads / "llama3_8b_tp2.toml").string(), ops);
+  const auto buckets = read_workloads(std::vector{(workloads / "llama3_8b_tp2.toml").string()}, ops);
   // Two ranks' parts of the largest scattered product, 8192 rows of 4096 bf16 each, in whole tiles of 192 columns.
   CHECK(engine::team_bytes_for(buckets, device) == team::bytes_for_half(std::int64_t{2} * 8192 * (22 * 192) * 2));
   std::vector<OpBucket> others = buckets;
