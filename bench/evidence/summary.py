@@ -83,10 +83,13 @@ def memory_bound(read):
 
 def dense_attention(read):
     said = []
-    for name, words in (("attention", "forward"), ("attention_drawn_forward", "forward at random lengths"), ("attention_backward", "backward")):
-        cudnn, flash = ratios_of(read, name, "cudnn"), ratios_of(read, name, "flash")
-        said.append(f"{words} {mean(cudnn):.2f}, worst {min(cudnn):.2f} ({len(cudnn)} problems), over FlashAttention-2 {mean(flash):.2f}")
-    return "; ".join(said) + "; H100"
+    for kind, where in (("_drawn", "At random lengths"), ("", "Mostly at buckets' upper ends")):
+        passes = []
+        for name, words in ((f"attention{kind}{'_forward' if kind else ''}", "forward"), (f"attention{kind}_backward", "backward")):
+            cudnn, flash = ratios_of(read, name, "cudnn"), ratios_of(read, name, "flash")
+            passes.append(f"{words} {mean(cudnn):.2f}, worst {min(cudnn):.2f} ({len(cudnn)} problems), over FlashAttention-2 {mean(flash):.2f}")
+        said.append(f"{where}: {'; '.join(passes)}")
+    return ". ".join(said) + "; H100"
 
 
 def served_attention(read):
@@ -128,7 +131,7 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "a hot launch over the driver's bare launch, one thread": hot,
         "10,000 distinct problems from one shipped file without NVRTC": stream,
         "memory-bound kernels at about 1 GB, geometric means": memory_bound,
-        "attention, dense, mostly at buckets' upper ends, cuDNN / Kiln": dense_attention,
+        "attention, dense, cuDNN / Kiln": dense_attention,
         "attention: decode; packed batches of unlike lengths": served_attention,
         "ops of a team of two, mostly at buckets' upper ends, NCCL (then cuBLAS, cuDNN or FlashAttention) / Kiln": on_two_gpus,
         "layers of two sets of weights on two GPUs, from process start to the last of a few batches, by the file of an earlier run": layers_on_two_gpus,
