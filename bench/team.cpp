@@ -1,8 +1,9 @@
 // Ops of a team on the GPUs of one host: a process for each GPU, time by the slowest of them.
 //
-//   bench_team [--world N] [--seconds S] [--base FILE]... [--overlay FILE] [--problems FILE]
+//   bench_team [--world N] [--seconds S] [--skew] [--base FILE]... [--overlay FILE] [--problems FILE]
 //
-// A problem is an op and the sizes of its axes but that of the team; FILE holds one a line, # begins a remark. Tensors are made from the op's
+// A problem is an op and the sizes of its axes but that of the team; FILE holds one a line, # begins a remark. An op of one device runs on all
+// at once. Tensors are made from the op's
 // declaration, and each rank's are verified against its reference. What the files lack is tuned by all ranks first. One JSON object a problem:
 //   ns, p95_ns     median and 95th percentile of the launches' device time, each the maximum over the ranks. L2 is flushed before each, then
 //                  the ranks' devices meet in a barrier. Long launches rest between batches, as a tune's do, to keep the highest clock
@@ -10,7 +11,8 @@
 //   host_us        median host time of a launch, from an idle device
 //   wall_us        median time from then until the stream is idle again
 //   first_ms       time of the first launch, tune included
-// All are maxima over the ranks. --seconds: problems are left out that would begin later than this. A problem that fails gives a line with the
+// All are maxima over the ranks. With --skew, the last rank begins by each of skews_us later than the others: skewed_ns has the medians of the
+// time from then until all ranks have ended, and 0 stands for no skew. --seconds: problems are left out that would begin later than this. A problem that fails gives a line with the
 // error, and exit 1.
 #include <fmt/format.h>
 
@@ -18,7 +20,10 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "captured.hpp"
@@ -43,12 +48,22 @@ using Clock = std::chrono::steady_clock;
 using kiln::cli::Json;
 
 constexpr std::uint64_t seed = 20261125;
-constexpr std::int64_t samples = 51, host_samples = 51, warm_runs = 3;
+constexpr std::int64_t samples = 51, host_samples = 51, warm_runs = 3, skewed_samples = 15;
+constexpr std::chrono::milliseconds cooling{200};  // before each problem: the one before may have lowered the clock
+constexpr int skews_us[] = {0, 50, 500, 100'000};
+constexpr std::string_view delay_source = R"(
+extern "C" __global__ void delay(unsigned long long ns) {
+  unsigned long long begun, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begun)::"memory");
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory"); while (now - begun < ns);
+}
+)";
 constexpr std::int64_t team_bytes = std::int64_t{1} << 30;
 
 struct Settings {
   int world = 2;
   double seconds = 1e9;
+  bool skew = false;
   kiln::Options options;
   std::vector<bench::WrittenProblem> asked;
 };
@@ -58,6 +73,10 @@ Settings parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (bench::take_file(argc, argv, i, settings.options)) continue;
+    if (word == "--skew") {
+      settings.skew = true;
+      continue;
+    }
     if (i + 1 == argc)
       throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("{} is not known, or has no value", word));
     if (word == "--world")
@@ -79,6 +98,32 @@ double quantile(std::vector<double> values, double share) {
 
 double seconds_since(Clock::time_point begun) { return std::chrono::duration<double>(Clock::now() - begun).count(); }
 
+/// A kernel that ends after a time, so that what is enqueued behind it begins late.
+class Delay {
+ public:
+  Delay(const std::string& arch, kiln::tune::Cubins& cubins) {
+    kiln::jit::Specialisation kernel;
+    kernel.label = kernel.entry = "delay.cuh";
+    kernel.folder = "bench";
+    kernel.files =
+        std::vector<kiln::manifest::SourceFile>{{kernel.entry, kiln::manifest::SourceText::of_static(delay_source)}};
+    kernel.name_expressions = {"delay"};
+    kernel.arch = arch;
+    const kiln::jit::Cubin cubin = cubins.get_and_keep(kernel).cubin;
+    module_ = std::make_unique<kiln::jit::Module>(cubin.image, cubin.lowered_names);
+  }
+  void enqueue(int us, CUstream stream) const {
+    unsigned long long ns = 1000ull * static_cast<unsigned>(us);
+    void* parameters[] = {&ns};
+    kiln::cuda::check(kiln::cuda::Driver::get().cuLaunchKernel(module_->function(0), 1, 1, 1, 1, 1, 1, 0, stream,
+                                                               parameters, nullptr),
+                      "delaying a rank");
+  }
+
+ private:
+  std::unique_ptr<kiln::jit::Module> module_;
+};
+
 /// One rank's process.
 class Rank {
  public:
@@ -95,17 +140,21 @@ class Rank {
         stopwatch_(context_.info().facts, kiln::Regime::cold_l2, arch_, cubins_),
         barrier_(*kiln::team::state_of(*team_).member, arch_, cubins_),
         ops_(std::span<const std::filesystem::path>()) {
-    stopwatch_.before_each([this](CUstream stream) { barrier_.enqueue(stream); });
+    if (settings.skew) delay_.emplace(arch_, cubins_);
+    stopwatch_.before_each([this](CUstream stream) {
+      barrier_.enqueue(stream);
+      if (late_us_ > 0 && rank_ == world_ - 1) delay_->enqueue(late_us_, stream);
+    });
   }
 
   /// The row on rank 0. Every rank takes part.
   Json run(const bench::WrittenProblem& asked) {
     const kiln::manifest::Op& described = kiln::cli::find_op(ops_, asked.op);
     std::vector<std::string> words = asked.words;
-    words.push_back(fmt::format("world={}", world_));
+    if (described.team_axis() >= 0) words.push_back(fmt::format("world={}", world_));
     const kiln::Problem problem = kiln::cli::parse_problem(described, words);
     kiln::tune::Placement placement;
-    placement.rank = rank_;
+    if (described.team_axis() >= 0) placement.rank = rank_;
     kiln::tune::VerificationCase tensors(described, problem, context_.info().facts, arch_, cubins_, seed,
                                          stream_.handle(), placement);
     const kiln::Op op = engine_.op(asked.op);
@@ -122,6 +171,7 @@ class Rank {
     if (!wrong.empty()) throw kiln::Error(kiln::ErrorKind::wrong_result, wrong);
     const kiln::Plan plan = op.plan(problem, stream_.handle());
 
+    std::this_thread::sleep_for(cooling);
     const kiln::tune::Launch timed = launch;
     static_cast<void>(sample(timed, warm_runs));
     const auto launched = sample(timed, samples);
@@ -140,12 +190,16 @@ class Rank {
     }
     host_us = largest(host_us);
     wall_us = largest(wall_us);
+    Json skewed = Json::object();
+    if (delay_) {
+      for (const int us : skews_us) skewed[std::to_string(us)] = std::llround(quantile(sample_skewed(timed, us), 0.5));
+    }
     const auto first = largest({first_ms});
     auto frame = kiln::manifest::make_frame(described, nullptr, problem, context_.info().facts);
     const std::int64_t bytes = described.cost_bytes.evaluate(frame).number;
     const std::int64_t flops = described.cost_flops.evaluate(frame).number;
     const double ns = quantile(launched, 0.5);
-    return Json{{"problem", kiln::manifest::to_string(described, problem)},
+    Json row = {{"problem", kiln::manifest::to_string(described, problem)},
                 {"asked", fmt::format("{} {}", asked.op, fmt::join(asked.words, " "))},
                 {"world", world_},
                 {"implementation", plan.implementation()},
@@ -160,6 +214,8 @@ class Rank {
                 {"tunes", engine_.stats().tunes - tunes},
                 {"bytes", bytes},
                 {"tflop_s", rounded(static_cast<double>(flops) / ns / 1000)}};
+    if (delay_) row["skewed_ns"] = skewed;
+    return row;
   }
 
   /// Whether rank 0 says that there is time.
@@ -190,6 +246,16 @@ class Rank {
     return taken;
   }
 
+  /// From the late rank's beginning until each rank's end, maxima over the ranks.
+  std::vector<double> sample_skewed(const kiln::tune::Launch& launch, int us) {
+    late_us_ = us;
+    auto taken = stopwatch_.sample({&launch, 1}, skewed_samples, stream_.handle()).front();
+    late_us_ = 0;
+    if (rank_ != world_ - 1)
+      for (double& ns : taken) ns = std::max(ns - 1e3 * us, 0.0);
+    return largest(std::move(taken));
+  }
+
   std::vector<double> largest(std::vector<double> values) { return bench::largest(*team_, std::move(values)); }
   std::string first_failure(const std::string& own) {
     const auto all = kiln::team::gather_texts(ranks(), own);
@@ -209,6 +275,8 @@ class Rank {
   std::string arch_;
   kiln::tune::Stopwatch stopwatch_;
   kiln::tune::TeamBarrier barrier_;
+  std::optional<Delay> delay_;
+  int late_us_ = 0;  // of the last rank
   kiln::manifest::Catalogue ops_;
   kiln::cuda::Stream stream_;
 };

@@ -1,14 +1,15 @@
 """NCCL and torch beside bench_team: collectives of the GPUs of one host, and products before or after them, from standard input, one a line.
 
-    python3 bench/peers/team.py [--world 2] [--seconds S] [--check] < bench/problems/team.txt
+    python3 bench/peers/team.py [--world 2] [--seconds S] [--check] [--skew] < bench/problems/team.txt
 
 nccl is torch.distributed's collective, then or after torch.mm, which calls cuBLAS. fused is torch.ops.symm_mem's fused_all_gather_matmul and
 fused_matmul_reduce_scatter. all_to_all is a permutation, NCCL's exchange and a permutation. attention_context is NCCL's gather of keys and values,
 then torch's scaled_dot_product_attention by cuDNN or FlashAttention. One process a GPU. Before each run L2 is flushed and
 the devices meet in an all-reduce of one element. One JSON object a problem and peer: ns and p95_ns of the maxima over the ranks, host_us and
-wall_us from an idle device, as bench_team gives them. Each result is compared with one in float32 on a sample of its elements.
+wall_us from an idle device, and with --skew skewed_ns, as bench_team gives them. Each result is compared with one in float32 on a sample of its elements.
 """
 import argparse
+import functools
 import os
 import statistics
 import sys
@@ -23,7 +24,9 @@ from torch.nn.attention.bias import causal_lower_right
 from common import BATCH_NS, BEYOND_HELP_NS, CYCLES_PER_NS, REST, UNNOTICED_NS, emit, parse
 
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-SAMPLES, WARM = 51, 5
+SAMPLES, WARM, SKEWED_SAMPLES = 51, 5, 15
+SKEWS_US = 0, 50, 500, 100_000
+COOLING_S = 0.2  # before each: what ran before may have lowered the clock
 
 
 def drawn(rank, *shape, dtype, scale=1.0):
@@ -174,23 +177,39 @@ def maxima(values):
     return tensor.tolist()
 
 
-def samples_of(launch, pause, flush, one, runs):
-    """Nanoseconds of each of so many runs, maxima over the ranks."""
+def samples_of(launch, pause, flush, one, runs, late_us=0):
+    """Nanoseconds of each of so many runs, from the beginning of the last rank, which begins later by late_us; maxima over the ranks."""
+    late = dist.get_rank() == dist.get_world_size() - 1
     pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(runs)]
     for begin, end in pairs:
         torch.cuda._sleep(pause)
         torch.sum(flush[0], dim=0, out=flush[1])
         dist.all_reduce(one)
+        if late and late_us:
+            torch.cuda._sleep(late_us * cycles_per_us())
         begin.record()
         launch()
         end.record()
     torch.cuda.synchronize()
-    return maxima([begin.elapsed_time(end) * 1e6 for begin, end in pairs])
+    return maxima([max(begin.elapsed_time(end) * 1e6 - (0 if late else late_us * 1e3), 0) for begin, end in pairs])
 
 
-def timed(launch, flush):
+@functools.cache
+def cycles_per_us():
+    """Of torch.cuda._sleep, measured."""
+    pair, cycles = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)), 20_000_000
+    for _ in range(2):  # the first one loads the kernel
+        pair[0].record()
+        torch.cuda._sleep(cycles)
+        pair[1].record()
+        torch.cuda.synchronize()
+    return round(cycles / (pair[0].elapsed_time(pair[1]) * 1e3))
+
+
+def timed(launch, flush, skews):
     """As common.device_ns, of all ranks alike: a pause before each run for as long as the host takes to enqueue it, and rests where runs are long."""
     one = torch.zeros(1, device="cuda")
+    time.sleep(COOLING_S)
     for _ in range(WARM):
         launch()
     torch.cuda.synchronize()
@@ -216,7 +235,8 @@ def timed(launch, flush):
         torch.cuda.synchronize()
         wall.append((time.perf_counter_ns() - begun) / 1e3)
     host, wall = maxima(host), maxima(wall)
-    return {"ns": round(statistics.median(ns)), "p95_ns": round(sorted(ns)[int(0.95 * SAMPLES)]), "host_us": round(statistics.median(host), 2),
+    skewed = {us: round(statistics.median(samples_of(launch, pause, flush, one, SKEWED_SAMPLES, us))) for us in skews}
+    return {**({"skewed_ns": skewed} if skewed else {}), "ns": round(statistics.median(ns)), "p95_ns": round(sorted(ns)[int(0.95 * SAMPLES)]), "host_us": round(statistics.median(host), 2),
             "wall_us": round(statistics.median(wall), 2)}
 
 
@@ -243,7 +263,7 @@ def run(rank, options, problems):
             try:
                 row["right"] = not maxima([float(not is_right(launch(), case.wanted))])[0]
                 if not options.check:
-                    row.update(timed(launch, flush))
+                    row.update(timed(launch, flush, SKEWS_US if options.skew else ()))
             except Exception as error:  # a fused op that this torch lacks fails on all ranks alike
                 row["error"] = str(error).splitlines()[0]
             if rank == 0:
@@ -259,6 +279,7 @@ def main():
     options.add_argument("--seconds", type=float, default=1e9)
     options.add_argument("--port", type=int, default=29517)
     options.add_argument("--check", action="store_true")
+    options.add_argument("--skew", action="store_true")
     asked = options.parse_args()
     problems = [line for line in sys.stdin if parse(line)[0]]
     multiprocessing.spawn(run, args=(asked, problems), nprocs=asked.world)
