@@ -18,7 +18,7 @@ from evidence.digests import ROOT
 from evidence.table import Reader
 
 TABLES = {name: show for module in (summary, tuner, serving, hits, family, products, attention, blocks, decode, faults, team) for name, show in module.TABLES.items()}
-DOCUMENTS = ("README.md", "docs/performance.md", "docs/faults.md")
+DOCUMENTS = ("README.md", "docs/faults.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("performance*.md")))
 MARKED = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.S)
 
 
