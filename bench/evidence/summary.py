@@ -133,7 +133,7 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "memory-bound kernels at about 1 GB, geometric means": memory_bound,
         "attention, dense, cuDNN / Kiln": dense_attention,
         "attention: decode; packed batches of unlike lengths": served_attention,
-        "ops of a team of two, mostly at buckets' upper ends, NCCL (then cuBLAS, cuDNN or FlashAttention) / Kiln": on_two_gpus,
+        "ops of a team of two, mostly at buckets' upper ends, torch with NCCL (and cuBLAS, cuDNN or FlashAttention) / Kiln": on_two_gpus,
         "layers of two sets of weights on two GPUs, from process start to the last of a few batches, by the file of an earlier run": layers_on_two_gpus,
         "from a context to the first checked result with a shipped file": start}
 

@@ -93,7 +93,7 @@ def ops(read):
     body = [[row["asked"], f"{row['ns'] / 1000:.1f}", *(number(peers[peer]["ns"] / row["ns"]) if peer in peers else "-" for peer in ("nccl", "fused")),
              f"{row['host_us']:.1f}", *(f"{peers[peer]['host_us']:.0f}" if peer in peers else "-" for peer in ("nccl", "fused")), number(row["replayed_ns"] / row["ns"])]
             for row, peers in compared(read)]
-    return markdown(["problem, of each of two ranks", "Kiln, us", "NCCL / Kiln", "torch's fused op / Kiln", "host time of a launch, us", "by NCCL", "by torch's fused op",
+    return markdown(["problem, of each of two ranks", "Kiln, us", "torch with NCCL / Kiln", "torch's fused op / Kiln", "host time of a launch, us", "by NCCL", "by torch's fused op",
                      "replayed / launched"], body) if body else ""
 
 

@@ -25,6 +25,7 @@ from common import BATCH_NS, BEYOND_HELP_NS, CYCLES_PER_NS, REST, UNNOTICED_NS, 
 
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 SAMPLES, WARM, SKEWED_SAMPLES = 51, 5, 15
+MOST_AT_ONCE = 32  # runs: the driver's queue holds about a thousand operations
 SKEWS_US = 0, 50, 500, 100_000
 COOLING_S = 0.2  # before each: what ran before may have lowered the clock
 
@@ -181,8 +182,8 @@ def samples_of(launch, pause, flush, one, runs, late_us=0):
     """Nanoseconds of each of so many runs, from the beginning of the last rank, which begins later by late_us; maxima over the ranks."""
     late = dist.get_rank() == dist.get_world_size() - 1
     pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(runs)]
+    torch.cuda._sleep(pause * runs)
     for begin, end in pairs:
-        torch.cuda._sleep(pause)
         torch.sum(flush[0], dim=0, out=flush[1])
         dist.all_reduce(one)
         if late and late_us:
@@ -207,7 +208,7 @@ def cycles_per_us():
 
 
 def timed(launch, flush, skews):
-    """As common.device_ns, of all ranks alike: a pause before each run for as long as the host takes to enqueue it, and rests where runs are long."""
+    """As bench_team: batches are enqueued while the stream pauses, and long ones are followed by rests, of all ranks alike."""
     one = torch.zeros(1, device="cuda")
     time.sleep(COOLING_S)
     for _ in range(WARM):
@@ -219,7 +220,7 @@ def timed(launch, flush, skews):
     pause = int((2 * host_ns + 150_000) * CYCLES_PER_NS)
     ns, each = [], samples_of(launch, pause, flush, one, 1)[0]
     while len(ns) < SAMPLES:
-        batch = samples_of(launch, pause, flush, one, min(SAMPLES - len(ns), max(1, int(BATCH_NS / max(each, 1)))))
+        batch = samples_of(launch, pause, flush, one, min(SAMPLES - len(ns), MOST_AT_ONCE, max(1, int(BATCH_NS / max(each, 1)))))
         ns += batch
         busy = sum(batch)
         each = busy / len(batch)

@@ -132,6 +132,7 @@ class Team {
 template <typename Run>
 void with_world(std::size_t world, Run run) {
   switch (world) {
+    case 1: return run(std::integral_constant<int, 1>());
     case 2: return run(std::integral_constant<int, 2>());
     case 3: return run(std::integral_constant<int, 3>());
     default: return run(std::integral_constant<int, 8>());
@@ -139,6 +140,7 @@ void with_world(std::size_t world, Run run) {
 }
 
 /// Rows of each rank, with which team ops are tested.
-inline const std::vector<std::vector<int>> team_rows = {{8, 8}, {1, 0}, {0, 0}, {5, 0, 8}, {7, 1, 0, 8, 2, 8, 3, 5}};
+inline const std::vector<std::vector<int>> team_rows = {{8},    {8, 8},    {1, 0},
+                                                        {0, 0}, {5, 0, 8}, {7, 1, 0, 8, 2, 8, 3, 5}};
 
 }  // namespace test

@@ -15,13 +15,16 @@ using kiln::Direction;
 using kiln::team::Report;
 using test::Words;
 
-constexpr int row_words = 3, chunk_words = 4, most_rows = 8, rank_stride = most_rows + 1;
-constexpr int most_chunks = most_rows * row_words / chunk_words;
+/// Blocks have 32 threads.
+struct Sizes {
+  int row_words = 3, chunk_words = 4, most_rows = 8, rank_stride = most_rows + 1;
+  int most_chunks = (most_rows * row_words + chunk_words - 1) / chunk_words;
+};
 
 /// Rank r has `rows[r]` rows. The tensor of rank 3 has all heads of them, that of rank 4 all ranks' rows of some heads.
-struct Exchange {
-  Exchange(Direction its_direction, std::vector<int> rows_of, int launches)
-      : direction(its_direction), rows(std::move(rows_of)), team(world(), workspace_bytes()) {
+struct Exchange : Sizes {
+  Exchange(Direction its_direction, std::vector<int> rows_of, int launches, Sizes sizes = {})
+      : Sizes(sizes), direction(its_direction), rows(std::move(rows_of)), team(world(), workspace_bytes()) {
     for (int launch = 0; launch < launches; ++launch) {
       for (int rank = 0; rank < world(); ++rank)
         calls.push_back(
@@ -62,7 +65,7 @@ struct Exchange {
 
   /// Where word `i` of a row of the heads of rank `heads` lies, in the tensors of rank 3 and 4 of rank `on`.
   [[nodiscard]] int by_rows(int heads, int row, int i) const { return (row * world() + heads) * row_words + i; }
-  static int by_heads(int of, int row, int i) { return (of * rank_stride + row) * row_words + i; }
+  [[nodiscard]] int by_heads(int of, int row, int i) const { return (of * rank_stride + row) * row_words + i; }
 
   /// Of y's words, by number: what rank `from` sends to `rank`. Returns whether f(y's word, x's word of `from`, row) is true for all.
   template <typename Check>
@@ -127,6 +130,20 @@ TEST_CASE("an all-to-all turns rows of all heads into all rows of some heads and
           CHECK(exchange.team.idle(rank, launches));
           CHECK(exchange.team.report(rank).state == Report::none);
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("an all-to-all copies many words a thread, of rows that are shorter and longer than a block") {
+  for (const Direction direction : directions) {
+    for (const int row_words : {3, 31, 32, 33, 100}) {
+      const int most_rows = 1500 / row_words;
+      CAPTURE(row_words);
+      for (const std::vector<int>& rows : {std::vector{most_rows, most_rows / 2 + 1, 1}, {most_rows}}) {
+        Exchange exchange(direction, rows, 2, {row_words, 1100, most_rows});
+        exchange.run({.blocks = 3, .seed = 2}, 2, 1);
+        for (int rank = 0; rank < exchange.world(); ++rank) CHECK((exchange.right(0, rank) && exchange.right(1, rank)));
       }
     }
   }

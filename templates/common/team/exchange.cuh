@@ -9,7 +9,7 @@ namespace kiln::team {
 
 /// One block's share of a launch that exchanges parts of at most `most_rows` rows, of `row_words` words. All threads of the block make one,
 /// before their first access to global memory, and call each function alike, end() last. Callbacks are called by all threads, with barriers
-/// between calls. The first `pushers` blocks push before they receive, the others receive at once: a device starts blocks of lower numbers
+/// between calls. The first `pushers` blocks push first, the others begin with what comes after: a device starts blocks of lower numbers
 /// first.
 template <int World, int Threads>
 class Exchange {
@@ -84,7 +84,8 @@ class Exchange {
     }
   }
 
-  /// Hands out the chunks of this rank's own part, of `rows` rows: keep(chunk). Blocks that push come to it last.
+  /// Hands out the chunks of this rank's own part, of `rows` rows: keep(chunk). Blocks that push come to it when all is pushed. Dependents may
+  /// be launched from here on.
   template <typename Keep>
   __device__ __forceinline__ void keep_own(int rows, Keep keep) {
     launch_dependents();

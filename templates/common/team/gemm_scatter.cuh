@@ -12,8 +12,8 @@ namespace kiln::team {
 /// Tiles of the products for all ranks, a plane each: bands of rows of the peers' in turns, then this rank's own. A tile for a peer has its
 /// number in that peer's part as slot; own ones have World - 1 others. Tiles past a shorter part have neither.
 ///
-/// Blocks of a cluster take neighbouring tiles, and as many stages each, for they load for each other. So a tile that a cluster reaches past
-/// the last row or column with has its stages too, but no slot.
+/// Blocks of a cluster take neighbouring tiles, and as many stages each, for they load for each other. A block whose tile lies past the last
+/// row or column passes through these stages too, and stores nothing.
 template <typename Tiles, int World>
 class ScatterSchedule {
  public:
@@ -97,7 +97,7 @@ struct ScatteredTiles {
     return work.k_tiles + work.others * stages_of_part;
   }
 
-  /// Registers: nothing pushes beside the multiplying warpgroups, which need what that leaves.
+  /// Registers: the first warpgroup pushes nothing here, and needs fewer than gather_block's does.
   static __device__ __forceinline__ void take_registers(bool produces) {
     if constexpr (warpgroups == 2) {
       if (produces) {
