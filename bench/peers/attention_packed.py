@@ -1,9 +1,10 @@
 """torch beside bench_attention_packed: varlen_attn on the packed batch, and cuDNN on the same batch padded to its longest sequence.
 
-    python3 bench/peers/attention_packed.py < bench/problems/attention_packed.txt
+    python3 bench/peers/attention_packed.py [--backward] < bench/problems/attention_packed.txt
 
 Padding stands behind each sequence, so a causal mask hides it; without a mask a boolean one does. Results of both are compared with float64
-on a sample of queries before they are timed, with L2 flushed. One JSON object a batch and peer.
+on a sample of queries before they are timed, with L2 flushed. One JSON object a batch and peer. With --backward varlen_attn's gradients on a
+kept graph are timed, after those of one group of heads of the shortest and of the longest sequence were compared with float64.
 """
 import itertools
 import sys
@@ -14,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from common import device_ns, emit
 
 TOLERANCE = 2e-2  # of the root mean square, as bench/peers/attention.py
+GRADIENT_TOLERANCE = 0.1  # of the root mean square: P and dS are rounded to the type
 SAMPLED = 32
 
 
@@ -74,18 +76,47 @@ class Batch:
         return {"right": worst <= TOLERANCE, "worst_error": round(worst, 6)}
 
 
+    def judged_gradients(self, gradients, dout):
+        worst, group = 0.0, self.heads // self.key_heads
+        for sequence in {self.lengths.index(min(self.lengths)), self.lengths.index(max(self.lengths))}:
+            rows = slice(self.begins[sequence], self.begins[sequence + 1])
+            q, k, v = (each[rows, heads].detach().double().requires_grad_() for each, heads in ((self.q, slice(group)), (self.k, 0), (self.v, 0)))
+            scores = torch.einsum("qhd,kd->hqk", q, k) / self.dim**0.5
+            if self.mask == "causal":
+                scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(1), -torch.inf)
+            out = torch.einsum("hqk,kd->qhd", torch.softmax(scores, 2), v)
+            wanted = torch.autograd.grad(out, (q, k, v), dout[rows, :group].double())
+            got = (gradients[0][rows, :group], gradients[1][rows, 0], gradients[2][rows, 0])
+            worst = max(worst, *(((a.double() - b).abs().max() / b.square().mean().sqrt()).item() for a, b in zip(got, wanted)))
+        return {"right": worst <= GRADIENT_TOLERANCE, "worst_error": round(worst, 6)}
+
+
+def backward(batch):
+    for each in (batch.q, batch.k, batch.v):
+        each.requires_grad_()
+    launch, _ = batch.varlen()
+    out = launch()
+    dout = torch.randn_like(out)
+    gradients = lambda: torch.autograd.grad(out, (batch.q, batch.k, batch.v), dout, retain_graph=True)
+    return {**batch.judged_gradients(gradients(), dout), "ns": round(device_ns(gradients, 25))}
+
+
+def forward(batch, peer):
+    with torch.no_grad():
+        launch, packed = getattr(batch, peer)()
+        return {**batch.judged(packed(launch())), "ns": round(device_ns(launch, 25))}
+
+
 def main():
     torch.manual_seed(20261124)
+    of_gradients = sys.argv[1:] == ["--backward"]
     for line in sys.stdin:
         if not line.strip() or line.startswith("#"):
             continue
         batch = Batch(line)
-        for peer in ("varlen", "padded"):
+        for peer in ("varlen",) if of_gradients else ("varlen", "padded"):
             try:
-                with torch.no_grad():
-                    launch, packed = getattr(batch, peer)()
-                    row = batch.judged(packed(launch()))
-                    row["ns"] = round(device_ns(launch, 25))
+                row = backward(batch) if of_gradients else forward(batch, peer)
             except Exception as error:  # whatever a peer may raise: it then has no figure here
                 row = {"reason": f"{type(error).__name__}: {error}".splitlines()[0]}
             emit(bench="attention_packed", peer=peer, asked=batch.name, **row)
