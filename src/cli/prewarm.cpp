@@ -119,7 +119,7 @@ Deployment show_compiles(const Globals& globals,
 struct Result {
   const Deployment& deployment;
   std::string about;                   // the device
-  bool kept = false;                   // the output, or without one the overlay, holds everything
+  bool kept = false;                   // the output, or without one the overlay and the bases, hold everything
   std::vector<std::string> next = {};  // see next_steps
 };
 
@@ -156,7 +156,8 @@ void print_missing(const manifest::Catalogue& ops, const Deployment& deployment)
       is_any_of_team ? "; nothing stands in for an op of a team" : "", table.text(2)));
 }
 
-void print_text_prewarmed(const PrewarmSettings& settings, const manifest::Catalogue& ops, const Result& result) {
+void print_text_prewarmed(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops,
+                          const Result& result) {
   const Deployment& deployment = result.deployment;
   const auto with_record = deployment.buckets - static_cast<std::int64_t>(deployment.missing.size());
   const std::string stale = deployment.stale > 0 ? fmt::format(" ({} stale)", deployment.stale) : std::string();
@@ -172,6 +173,8 @@ void print_text_prewarmed(const PrewarmSettings& settings, const manifest::Catal
     return fmt::format("{} ({})", output, format_bytes(static_cast<std::int64_t>(fs::file_size(output))));
   };
   if (result.kept) table.row({"kept in", output.empty() ? "the overlay" : in_file()});
+  if (result.kept && output.empty() && !globals.bases.empty())
+    table.row({"", "records of the base files stay there, so launches need both; -o FILE.kiln makes one file of them"});
   print(table.text());
   if (!deployment.missing.empty()) print_missing(ops, deployment);
   print_next_steps(result.next);
@@ -179,7 +182,7 @@ void print_text_prewarmed(const PrewarmSettings& settings, const manifest::Catal
 
 int finish(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops,
            const Result& result) {
-  globals.json ? print_json_prewarmed(settings, result) : print_text_prewarmed(settings, ops, result);
+  globals.json ? print_json_prewarmed(settings, result) : print_text_prewarmed(globals, settings, ops, result);
   return result.deployment.missing.empty() ? exit_good : exit_wrong;
 }
 

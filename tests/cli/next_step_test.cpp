@@ -139,6 +139,17 @@ TEST_CASE("a dry replay ends with the command that mends its misses") {
   CHECK_FALSE(says(replayed("300", base), "next: "));
 }
 
+TEST_CASE("prewarm into the overlay says that records stay in the base files") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true);
+  const std::string asked = "prewarm " + workload_of(command, "512") + " --arch sm_90a --base " + base;
+  const Ran overlay = command.run(asked + " --overlay " + command.path("o.kiln"));
+  CHECK_MESSAGE(says(overlay.output, "records of the base files stay there, so launches need both"), overlay.output);
+  const Ran file = command.run(asked + " --overlay '' -o " + command.path("out.kiln"));
+  CHECK_MESSAGE(says(file.output, "kept in       " + command.path("out.kiln")), file.output);
+  CHECK_FALSE(says(file.output, "stay there"));
+}
+
 TEST_CASE("prewarm without a GPU names the file or the tune that brings a missing record") {
   const Command command;
   const std::string base = tuned_file(command, "a.kiln", true);
