@@ -105,12 +105,9 @@ std::string prewarm_command(const DemandSource& source) {
 
 bool names_op_of_team(const DemandSource& source, const manifest::Catalogue& ops) {
   require_one(source);
-  const auto of_team = [&](const WorkloadEntry& each) {
+  return std::ranges::any_of(read_entries(source.workloads), [&](const WorkloadEntry& each) {
     const manifest::Op* op = ops.op(each.op);
     return op != nullptr && op->team_axis() >= 0;
-  };
-  return std::ranges::any_of(source.workloads, [&](const std::string& workload) {
-    return std::ranges::any_of(read_entries(workload), of_team);
   });
 }
 

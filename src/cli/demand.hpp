@@ -30,7 +30,7 @@ struct Demands {
   [[nodiscard]] std::vector<OpBucket> in_order() const;
 };
 
-/// Where demand is read from. One of the first two is set.
+/// Where demand is read from: workloads, or counted launches. One of the first two is set.
 struct DemandSource {
   std::vector<std::string> workloads;  // files
   bool from_histogram = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/input_kind.hpp"
 #include "cli/problem_set.hpp"
@@ -44,6 +45,7 @@ class Reader {
 
   WorkloadEntry entry(const TomlValue& table) const {
     WorkloadEntry entry;
+    entry.file = name_;
     entry.line = table.line;
     for (const auto& [key, value] : table.entries) {
       if (key == "op") {
@@ -89,11 +91,9 @@ std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::stri
   }
 }
 
-namespace {
-
-/// Adds those that are not there yet.
-void add_buckets(std::vector<OpBucket>& buckets, std::span<const WorkloadEntry> entries, const std::string& name,
-                 const manifest::Catalogue& ops, int world) {
+std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const manifest::Catalogue& ops,
+                                          int world) {
+  std::vector<OpBucket> buckets;
   for (const WorkloadEntry& entry : entries) {
     try {
       const manifest::Op& op = find_op(ops, entry.op);
@@ -102,31 +102,25 @@ void add_buckets(std::vector<OpBucket>& buckets, std::span<const WorkloadEntry> 
                          [&](const OpBucket& other) { return other.op == &op && other.bucket == bucket; }))
           buckets.push_back({&op, bucket});
     } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("{}:{}: {}", name, entry.line, error.what()));
+      throw Error(error.kind(), fmt::format("{}:{}: {}", entry.file, entry.line, error.what()));
     }
   }
-}
-
-}  // namespace
-
-std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
-                                          const manifest::Catalogue& ops, int world) {
-  std::vector<OpBucket> buckets;
-  add_buckets(buckets, entries, name, ops, world);
   return buckets;
 }
 
-std::vector<WorkloadEntry> read_entries(const std::string& path) {
-  refuse_records(path, "workload");
-  const std::string text = manifest::read_text_file(path, manifest::max_toml_bytes);
-  if (kind_of(text) == InputKind::trace) refuse_trace(path);
-  return parse_workload(text, path);
+std::vector<WorkloadEntry> read_entries(std::span<const std::string> paths) {
+  std::vector<WorkloadEntry> entries;
+  for (const std::string& path : paths) {
+    refuse_records(path, "workload");
+    const std::string text = manifest::read_text_file(path, manifest::max_toml_bytes);
+    if (kind_of(text) == InputKind::trace) refuse_trace(path);
+    for (WorkloadEntry& each : parse_workload(text, path)) entries.push_back(std::move(each));
+  }
+  return entries;
 }
 
 std::vector<OpBucket> read_workloads(std::span<const std::string> paths, const manifest::Catalogue& ops, int world) {
-  std::vector<OpBucket> buckets;
-  for (const std::string& path : paths) add_buckets(buckets, read_entries(path), path, ops, world);
-  return buckets;
+  return buckets_of_workload(read_entries(paths), ops, world);
 }
 
 }  // namespace kiln::cli

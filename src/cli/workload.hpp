@@ -19,6 +19,7 @@ namespace kiln::cli {
 struct WorkloadEntry {
   std::string op;
   std::vector<std::string> words;  // "rows=1..16384", "dtype=bf16"
+  std::string file;                // where it stands, for messages
   int line = 0;
 };
 
@@ -27,13 +28,13 @@ std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::stri
 
 using engine::OpBucket;
 
-/// Reads a file. Throws as parse_workload does, Error(bad_input) for a file of another sort, and Error(io).
-std::vector<WorkloadEntry> read_entries(const std::string& path);
+/// Reads files, one after the other. Throws as parse_workload does, Error(bad_input) for a file of another sort, and Error(io).
+std::vector<WorkloadEntry> read_entries(std::span<const std::string> paths);
 
-/// Return the distinct buckets in the order of the entries, of one file or of several. `world` as in parse_problem_set. Throw Error(bad_input) "NAME:LINE: ...", or
+/// Return the distinct buckets in the order of the entries. `world` as in parse_problem_set. Throw Error(bad_input) "NAME:LINE: ...", or
 /// Error(io).
-std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
-                                          const manifest::Catalogue& ops, int world = 0);
+std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const manifest::Catalogue& ops,
+                                          int world = 0);
 std::vector<OpBucket> read_workloads(std::span<const std::string> paths, const manifest::Catalogue& ops, int world = 0);
 
 }  // namespace kiln::cli

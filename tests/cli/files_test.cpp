@@ -20,7 +20,7 @@ using kiln::testing::sample_op;
 namespace {
 
 std::vector<OpBucket> read_workload(const manifest::Catalogue& ops, const std::string& text) {
-  return buckets_of_workload(parse_workload(text, "w.toml"), "w.toml", ops);
+  return buckets_of_workload(parse_workload(text, "w.toml"), ops);
 }
 
 std::string workload_refusal(const std::string& text) {

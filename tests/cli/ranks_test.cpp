@@ -51,7 +51,7 @@ TEST_CASE("ops of a team of other numbers of ranks are left out, and all of them
       parse_workload("[[workload]]\nop = 'all_reduce'\naxes = { rows = 1, cols = 64, world = [2, 4] }\n"
                      "[[workload]]\nop = 'rms_norm'\naxes = { rows = 1, cols = 64 }\n",
                      "w.toml"),
-      "w.toml", ops);
+      ops);
   REQUIRE(all.size() == 3);
   Globals quiet;
   quiet.quiet = true;
