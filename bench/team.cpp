@@ -3,16 +3,16 @@
 //   bench_team [--world N] [--seconds S] [--skew] [--base FILE]... [--overlay FILE] [--problems FILE]
 //
 // A problem is an op and the sizes of its axes but that of the team; FILE holds one a line, # begins a remark. An op of one device runs on all
-// at once. Tensors are made from the op's
-// declaration, and each rank's are verified against its reference. What the files lack is tuned by all ranks first. One JSON object a problem:
+// at once. Tensors are made from the op's declaration, and each rank's are verified against its reference. What the files lack is tuned by all
+// ranks first. One JSON object a problem:
 //   ns, p95_ns     median and 95th percentile of the launches' device time, each the maximum over the ranks. L2 is flushed before each, then
 //                  the ranks' devices meet in a barrier. Long launches rest between batches, as a tune's do, to keep the highest clock
 //   replayed_ns    the same, a graph of one launch in place of the launch
 //   host_us        median host time of a launch, from an idle device
 //   wall_us        median time from then until the stream is idle again
 //   first_ms       time of the first launch, tune included
-// All are maxima over the ranks. With --skew, the last rank begins by each of skews_us later than the others: skewed_ns has the medians of the
-// time from then until all ranks have ended, and 0 stands for no skew. --seconds: problems are left out that would begin later than this. A problem that fails gives a line with the
+//   skewed_ns      with --skew, by microseconds by which the last rank begins later than the others: median time from then until all have ended
+// All are maxima over the ranks. --seconds: problems are left out that would begin later than this. A problem that fails gives a line with the
 // error, and exit 1.
 #include <fmt/format.h>
 

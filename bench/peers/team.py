@@ -6,7 +6,8 @@ nccl is torch.distributed's collective, then or after torch.mm, which calls cuBL
 fused_matmul_reduce_scatter. all_to_all is a permutation, NCCL's exchange and a permutation. attention_context is NCCL's gather of keys and values,
 then torch's scaled_dot_product_attention by cuDNN or FlashAttention. One process a GPU. Before each run L2 is flushed and
 the devices meet in an all-reduce of one element. One JSON object a problem and peer: ns and p95_ns of the maxima over the ranks, host_us and
-wall_us from an idle device, and with --skew skewed_ns, as bench_team gives them. Each result is compared with one in float32 on a sample of its elements.
+wall_us from an idle device, and with --skew skewed_ns, as bench_team gives them. Each result is compared with one in float32 on a sample of
+its elements.
 """
 import argparse
 import functools
@@ -27,6 +28,7 @@ TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 SAMPLES, WARM, SKEWED_SAMPLES = 51, 5, 15
 MOST_AT_ONCE = 32  # runs: the driver's queue holds about a thousand operations
 SKEWS_US = 0, 50, 500, 100_000
+ENQUEUED_NS = 150_000  # on the host: the flush and the barrier before each run
 COOLING_S = 0.2  # before each: what ran before may have lowered the clock
 
 
@@ -217,7 +219,7 @@ def timed(launch, flush, skews):
     begun = time.perf_counter_ns()
     launch()
     host_ns = maxima([time.perf_counter_ns() - begun])[0]
-    pause = int((2 * host_ns + 150_000) * CYCLES_PER_NS)
+    pause = int((2 * host_ns + ENQUEUED_NS) * CYCLES_PER_NS)
     ns, each = [], samples_of(launch, pause, flush, one, 1)[0]
     while len(ns) < SAMPLES:
         batch = samples_of(launch, pause, flush, one, min(SAMPLES - len(ns), MOST_AT_ONCE, max(1, int(BATCH_NS / max(each, 1)))))
