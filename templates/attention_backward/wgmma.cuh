@@ -5,6 +5,7 @@
 // adds to sums in global memory by bulk copies. Or dq has a pass of its own, whose blocks have tiles of queries.
 #pragma once
 
+#include "common/attention/sorted_tiles.cuh"
 #include "common/dependent_launch.cuh"
 #include "common/elect.cuh"
 #include "rows.cuh"
@@ -46,9 +47,8 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
   __syncthreads();
   wait_for_predecessor();
   launch_dependents();
-  TileSearch<Form::layout, tile_n, Side::keys> search({query_offsets, key_offsets, batch, queries, keys}, key_heads,
-                                                      section);
-  const Work work = agreed(search.find(static_cast<int>(blockIdx.x)));
+  const Work work = agreed(find_work<Form::layout, Form::mask, tile_n, Side::keys>(
+      {query_offsets, key_offsets, batch, queries, keys}, key_heads, section, static_cast<int>(blockIdx.x)));
   if (work.exists == 0) return;
   const Visible<Form::mask> visible(work.of.queries, work.of.keys,
                                     {from_end != 0, small(window_left), small(window_right)});
@@ -106,9 +106,8 @@ __global__ void __launch_bounds__(kiln::attention::QueryWgmma<Form, tile_m, tile
   __syncthreads();
   wait_for_predecessor();
   launch_dependents();
-  TileSearch<Form::layout, tile_m, Side::queries> search({query_offsets, key_offsets, batch, queries, keys}, heads,
-                                                         section);
-  const Work work = agreed(search.find(static_cast<int>(blockIdx.x)));
+  const Work work = agreed(find_work<Form::layout, Form::mask, tile_m, Side::queries>(
+      {query_offsets, key_offsets, batch, queries, keys}, heads, section, static_cast<int>(blockIdx.x)));
   if (work.exists == 0) return;
   const Visible<Form::mask> visible(work.of.queries, work.of.keys,
                                     {from_end != 0, small(window_left), small(window_right)});

@@ -162,6 +162,20 @@ TEST_CASE("packed sequences of attention_backward_wgmma see nothing of each othe
               {.lengths = {{3, 70}, {129, 1}}, .scale = 0.2f}, seed) < close);
 }
 
+TEST_CASE("attention_backward_wgmma takes the longest tiles of few packed sequences first, and many by their order") {
+  using Causal = AttentionForm<Layout::packed, Mask::causal, 64>;
+  using Whole = AttentionForm<Layout::packed, Mask::none, 64>;
+  AttentionProblem problem = {.lengths = {{20, 30}, {0, 7}, {300, 290}, {1, 1}, {20, 0}, {64, 140}}, .heads = 2};
+  for (const std::uint32_t seed : {0u, 1u}) {
+    CHECK(wgmma_error<Causal>(problem, seed, 0) < close);
+    CHECK(wgmma_error<Causal, recomputed>(problem, seed, 0) < close);
+    CHECK(wgmma_error<Whole>(problem, seed, 0) < close);
+    CHECK(wgmma_error<Whole, recomputed>(problem, seed, 0) < close);
+  }
+  for (int i = 0; i < 40; ++i) problem.lengths.emplace_back(i % 3, i % 5);
+  CHECK(wgmma_error<Causal>(problem, 0, 0) < close);
+}
+
 TEST_CASE("attention_backward_wgmma gives keys zeros that lie past the last query's window") {
   using Form = AttentionForm<Layout::packed, Mask::window, 64>;
   CHECK(wgmma_error<Form>({.lengths = {{10, 200}, {0, 200}, {100, 1000}}, .from_end = false, .left = 40, .right = 3}) <

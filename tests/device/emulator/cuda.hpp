@@ -183,6 +183,16 @@ inline int __reduce_max_sync(unsigned mask, int value) {
   });
   return value;
 }
+inline int __reduce_add_sync(unsigned mask, int value) {
+  emulator::meet_in_warp("redux.sync", mask, value, [](const auto& lanes) {
+    int sum = 0;
+    for (const int* each : lanes) sum += each == nullptr ? 0 : *each;
+    for (int* each : lanes) {
+      if (each != nullptr) *each = sum;
+    }
+  });
+  return value;
+}
 inline unsigned __ballot_sync(unsigned mask, bool vote) {
   struct Lane {
     bool vote;
