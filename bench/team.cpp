@@ -58,7 +58,7 @@ extern "C" __global__ void delay(unsigned long long ns) {
   do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory"); while (now - begun < ns);
 }
 )";
-constexpr std::int64_t team_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t rank_bytes = std::int64_t{1} << 30;  // of symmetric memory, for each rank of the team
 
 struct Settings {
   int world = 2;
@@ -130,7 +130,7 @@ class Rank {
   Rank(const Settings& settings, int rank, const std::string& name)
       : rank_(rank),
         world_(settings.world),
-        team_(std::make_shared<kiln::Team>(rank, settings.world, name, kiln::TeamOptions{rank, team_bytes})),
+        team_(std::make_shared<kiln::Team>(rank, settings.world, name, kiln::TeamOptions{rank, settings.world * rank_bytes})),
         engine_(options_of(settings)),
         context_(rank),
         scope_(context_),
