@@ -6,6 +6,7 @@ from evidence.tuner import TWO_TUNES, two_tunes
 
 FOLDER = "attention-h100"
 PEERS = {"cudnn": "cuDNN / Kiln", "flash": "FlashAttention-2 / Kiln", "varlen": "torch `varlen_attn` / Kiln"}
+PACKED_PEERS = {"varlen": PEERS["varlen"], "padded": "padded, cuDNN / Kiln"}
 
 
 def named(row):
@@ -58,17 +59,24 @@ def ratios_of(read, name, peer):
     return [peers[row["asked"]] / row["ns"] for row in read(f"{FOLDER}/{name}.json") if "ns" in row and row["asked"] in peers]
 
 
-def packed(read):
-    peers = {(row["peer"], row["asked"]): row["ns"] for row in read("packed-h100/packed_peers.json") if row.get("right") and "ns" in row}
-    body, columns = [], {"varlen": [], "padded": []}
-    for row in read("packed-h100/packed.json"):
+def packed(read, run="packed", titles=PACKED_PEERS):
+    """Packed batches of a run beside the peers that `titles` names."""
+    peers = {(row["peer"], row["asked"]): row["ns"] for row in read(f"packed-h100/{run}_peers.json") if row.get("right") and "ns" in row}
+    body, columns = [], {peer: [] for peer in titles}
+    for row in read(f"packed-h100/{run}.json"):
         ratios = {peer: peers[peer, row["asked"]] / row["ns"] for peer in columns if (peer, row["asked"]) in peers}
         for peer, ratio in ratios.items():
             columns[peer].append(ratio)
         body.append([row["asked"], row["sequences"], row["tokens"], row["longest"], row["mask"], f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}",
                      *(number(ratios.get(peer)) for peer in columns)])
+    if not body:
+        return ""
     body.append(["geometric mean", *[""] * 6, *(number(mean(ratios)) for ratios in columns.values())])
-    return markdown(["batch", "sequences", "tokens", "longest", "mask", "us", "TFLOP/s", "torch `varlen_attn` / Kiln", "padded, cuDNN / Kiln"], body)
+    return markdown(["batch", "sequences", "tokens", "longest", "mask", "us", "TFLOP/s", *titles.values()], body)
+
+
+def packed_backward(read):
+    return packed(read, "packed_backward", {"varlen": PEERS["varlen"]})
 
 
 def serving(read):
@@ -123,5 +131,5 @@ def splits_found(read):
 
 
 PLAIN = ("attention", "attention_backward", "attention_drawn_forward", "attention_drawn_backward")
-TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "packed": packed, "serving": serving, "attention_splits": splits,
+TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "packed": packed, "packed_backward": packed_backward, "serving": serving, "attention_splits": splits,
           "splits_found": splits_found} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN}

@@ -1,8 +1,10 @@
 """What two GPUs of one host offer a team of ranks, and ops of a team beside NCCL and torch."""
-from evidence.table import markdown, mean, number
+from evidence.table import markdown, mean, number, words
 
 STORED = "team-h200/team_probe.json"
 BLOCKS = (1, 2, 4, 8, 16, 32, 132)
+LATE_US = ("0", "50", "500", "100000")
+COLLECTIVES = {"all_gather_gemm": ("all_gather", "k"), "gemm_reduce_scatter": ("reduce_scatter", "n")}  # of a fused product, and which size its columns are
 TITLES = {("bulk", "constant"): "bulk stores of shared memory", ("bulk", "memory"): "bulk copies", ("vector", "constant"): "16-byte stores of registers",
           ("vector", "memory"): "16-byte copies"}
 
@@ -42,15 +44,15 @@ def facts(read):
     return markdown(["asked", "found"], body) if body else ""
 
 
-def compared(read):
-    """The rows of ops that were timed, each with its peers' by name; "nccl" is the fastest that begins with it."""
+def compared(read, run="team"):
+    """The rows of ops that a run timed, each with its peers' by name; "nccl" is the fastest that begins with it."""
     peers = {}
-    for row in read("team-h200/team_peers.json"):
+    for row in read(f"team-h200/{run}_peers.json"):
         if row.get("right") and "ns" in row:
             of, peer = peers.setdefault(row["asked"], {}), row["peer"].split(" ")[0]
             if peer not in of or row["ns"] < of[peer]["ns"]:
                 of[peer] = row
-    return [(row, peers.get(row["asked"], {})) for row in read("team-h200/team.json") if "ns" in row]
+    return [(row, peers.get(row["asked"], {})) for row in read(f"team-h200/{run}.json") if "ns" in row]
 
 
 def tuned(read):
@@ -89,12 +91,44 @@ def over(rows, peer, field="ns"):
     return [peers[peer][field] / row[field] for row, peers in rows if peer in peers]
 
 
-def ops(read):
+def ops(read, run="team", ranks="two"):
     body = [[row["asked"], f"{row['ns'] / 1000:.1f}", *(number(peers[peer]["ns"] / row["ns"]) if peer in peers else "-" for peer in ("nccl", "fused")),
              f"{row['host_us']:.1f}", *(f"{peers[peer]['host_us']:.0f}" if peer in peers else "-" for peer in ("nccl", "fused")), number(row["replayed_ns"] / row["ns"])]
-            for row, peers in compared(read)]
-    return markdown(["problem, of each of two ranks", "Kiln, us", "torch with NCCL / Kiln", "torch's fused op / Kiln", "host time of a launch, us", "by NCCL", "by torch's fused op",
+            for row, peers in compared(read, run)]
+    return markdown([f"problem, of each of {ranks} ranks", "Kiln, us", "torch with NCCL / Kiln", "torch's fused op / Kiln", "host time of a launch, us", "by NCCL", "by torch's fused op",
                      "replayed / launched"], body) if body else ""
+
+
+def skew(read):
+    """Ranks that begin apart: Kiln's times by the last rank's delay, and the peers' times over these, in the same order."""
+    body = []
+    for row, peers in compared(read, "team_skew"):
+        own = row["skewed_ns"]
+        ratios = [", ".join(number(peers[peer]["skewed_ns"][us] / own[us]) for us in LATE_US) if peer in peers else "-" for peer in ("nccl", "fused")]
+        body.append([row["asked"], f"{row['ns'] / 1000:.1f}", *(f"{own[us] / 1000:.1f}" for us in LATE_US), *ratios])
+    return markdown(["problem, of each of two ranks", "Kiln, us", *(f"{int(us):,} us apart" for us in LATE_US), "torch with NCCL / Kiln, so far apart", "torch's fused op / Kiln, so far apart"],
+                    body) if body else ""
+
+
+def parts_of(row):
+    """The product and the collective of a fused product, as bench/problems/team_parts.txt asks for each; nothing for other rows."""
+    op, size = row["asked"].split()[0], words(row["asked"])
+    if op not in COLLECTIVES:
+        return []
+    collective, cols = COLLECTIVES[op]
+    return [f"gemm m={row['world'] * int(size['rows'])} n={size['n']} k={size['k']} dtype={size['dtype']}", f"{collective} rows={size['rows']} cols={size[cols]} dtype={size['dtype']}"]
+
+
+def parts(read):
+    """Fused products beside their product alone and their collective alone: what hides entirely takes the larger part's time."""
+    rows = {row["asked"]: row for row in read("team-h200/team_parts.json") if "ns" in row}
+    body = []
+    for row in rows.values():
+        if asked := parts_of(row):
+            alone = [rows[part]["ns"] if part in rows else None for part in asked]
+            shares = [of(alone) / row["ns"] if None not in alone else None for of in (max, sum)]
+            body.append([row["asked"], row["implementation"], *(number(ns and ns / 1000, ".1f") for ns in (row["ns"], *alone)), *map(number, shares)])
+    return markdown(["problem, of each of two ranks", "implementation", "whole, us", "product alone, us", "collective alone, us", "larger part / whole", "sum of parts / whole"], body) if body else ""
 
 
 def team_faults(read):
@@ -105,4 +139,5 @@ def team_faults(read):
     return markdown(["what", "how often", "outcome", "longest until the error"], body) if body else ""
 
 
-TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_tunes": tunes, "team_layers": layers, "team_faults": team_faults}
+TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_ops4": lambda read: ops(read, "team4", "four"), "team_skew": skew,
+          "team_parts": parts, "team_tunes": tunes, "team_layers": layers, "team_faults": team_faults}
