@@ -6,8 +6,8 @@ nccl is torch.distributed's collective, then or after torch.mm, which calls cuBL
 fused_matmul_reduce_scatter. all_to_all is a permutation, NCCL's exchange and a permutation. attention_context is NCCL's gather of keys and values,
 then torch's scaled_dot_product_attention by cuDNN or FlashAttention. One process a GPU. Before each run L2 is flushed and
 the devices meet in an all-reduce of one element. One JSON object a problem and peer: ns and p95_ns of the maxima over the ranks, host_us and
-wall_us from an idle device, and with --skew skewed_ns, as bench_team gives them. Each result is compared with one in float32 on a sample of
-its elements.
+wall_us from an idle device, and with --skew skewed_ns, as bench_team gives them. Each result is compared with one in float32. NVLink multicast
+is off in NCCL and in torch's symmetric memory.
 """
 import argparse
 import functools
@@ -181,20 +181,28 @@ def maxima(values):
 
 
 def samples_of(launch, pause, flush, one, runs, late_us=0):
-    """Nanoseconds of each of so many runs, from the beginning of the last rank, which begins later by late_us; maxima over the ranks."""
+    """Nanoseconds of each of so many runs, from the beginning of the last rank, which begins later by late_us; maxima over the ranks. What is
+    subtracted from the other ranks' times is the delay as it was measured: the clock by which it is made may have changed since its calibration."""
     late = dist.get_rank() == dist.get_world_size() - 1
-    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(runs)]
+    cycles = late_us * cycles_per_us() if late_us else 0  # before anything is enqueued: the first call waits for the device
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(3)] for _ in range(runs)]
     torch.cuda._sleep(pause * runs)
-    for begin, end in pairs:
+    for met, begin, end in events:
         torch.sum(flush[0], dim=0, out=flush[1])
         dist.all_reduce(one)
-        if late and late_us:
-            torch.cuda._sleep(late_us * cycles_per_us())
+        if late_us:
+            met.record()
+            if late:
+                torch.cuda._sleep(cycles)
         begin.record()
         launch()
         end.record()
     torch.cuda.synchronize()
-    return maxima([max(begin.elapsed_time(end) * 1e6 - (0 if late else late_us * 1e3), 0) for begin, end in pairs])
+    own = [begin.elapsed_time(end) * 1e6 for _, begin, end in events]
+    if not late_us:
+        return maxima(own)
+    delays = maxima([met.elapsed_time(begin) * 1e6 for met, begin, _ in events])  # the late rank's, which is the longest
+    return maxima(own if late else [max(met.elapsed_time(end) * 1e6 - delay, 0) for (met, _, end), delay in zip(events, delays)])
 
 
 @functools.cache
@@ -244,7 +252,7 @@ def timed(launch, flush, skews):
 
 
 def run(rank, options, problems):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port), NCCL_NVLS_ENABLE="0")
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port), NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1")
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", rank=rank, world_size=options.world, device_id=torch.device("cuda", rank))
     try:
