@@ -106,7 +106,7 @@ def skew(read):
         own = row["skewed_ns"]
         ratios = [", ".join(number(peers[peer]["skewed_ns"][us] / own[us]) for us in LATE_US) if peer in peers else "-" for peer in ("nccl", "fused")]
         body.append([row["asked"], f"{row['ns'] / 1000:.1f}", *(f"{own[us] / 1000:.1f}" for us in LATE_US), *ratios])
-    return markdown(["problem, of each of two ranks", "Kiln, us", *(f"{int(us):,} us apart" for us in LATE_US), "torch with NCCL / Kiln, so far apart", "torch's fused op / Kiln, so far apart"],
+    return markdown(["problem, of each of two ranks", "Kiln, us", *(f"{int(us):,} us apart" for us in LATE_US), "torch with NCCL / Kiln, at each", "torch's fused op / Kiln, at each"],
                     body) if body else ""
 
 
