@@ -53,6 +53,26 @@ def e4m3(read):
     return markdown(["batch", "queries and keys", "heads", "dimension", "mask", "layout", "implementation", "us", "TFLOP/s", "bf16 / e4m3"], body)
 
 
+PROFILED = {"time, us": ("Duration", ".0f"), "instructions, millions": ("Executed Instructions", ".0f"), "issue slots busy": ("Issue Slots Busy", ".0f"),
+            "cycles in which no warp can issue": ("No Eligible", ".0f"), "tensor cores busy": (r"Shared is the highest-utilized pipeline \(", ".0f")}
+
+
+def e4m3_profile(read):
+    """What Nsight Compute says of one launch in e4m3, and of the same in bf16."""
+    def of(text, named):
+        found = re.search(rf"{named}(?:\s+[a-z%]+\s+)?([\d.,]+)", text)
+        return float(found[1].replace(",", ""))
+
+    texts = {dtype: read.text(f"attention-h200/profile_{dtype}.txt") for dtype in ("e4m3", "bf16")}
+    if not all(texts.values()):
+        return ""
+    body = []
+    for title, (named, form) in PROFILED.items():
+        values = [of(text, named) / (1e6 if "millions" in title else 1) for text in texts.values()]
+        body.append([title, *(format(value, form) + (" %" if "," not in title else "") for value in values)])
+    return markdown(["one launch", *texts], body)
+
+
 def ratios_of(read, name, peer):
     """The peer's time over Kiln's, for each problem that both computed."""
     peers = {row["asked"]: row["ns"] for row in read(f"{FOLDER}/{name}_peers.json") if row["peer"] == peer and row.get("right") and "ns" in row}
@@ -131,5 +151,5 @@ def splits_found(read):
 
 
 PLAIN = ("attention", "attention_backward", "attention_drawn_forward", "attention_drawn_backward")
-TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "packed": packed, "packed_backward": packed_backward, "serving": serving, "attention_splits": splits,
+TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "e4m3_profile": e4m3_profile, "packed": packed, "packed_backward": packed_backward, "serving": serving, "attention_splits": splits,
           "splits_found": splits_found} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN}

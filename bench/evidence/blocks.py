@@ -1,8 +1,8 @@
 """Whole transformer blocks beside the same blocks in torch."""
 from evidence.table import markdown, mean, number
 
-FOLDER = "blocks-h100"
-BLOCKS = {"llama": "Llama 3 8B, packed", "flux": "FLUX.1, single-stream"}
+BLOCKS = {("h100", "llama"): "Llama 3 8B, packed, H100", ("h200", "llama"): "Llama 3 8B, packed, H200", ("h200", "flux"): "FLUX.1, single-stream, H200"}
+FILES = ("cold", "shipped", "prewarmed", "", "peers")  # a block has some of them
 SIDES = {"kiln, no file": "Kiln, no file yet", "kiln, records that ship": "Kiln, records that ship",
          "kiln, a prewarmed file": "Kiln, a prewarmed file", "kiln": "Kiln, that process's file", "eager": "torch, eager",
          "compile, no cache": "`torch.compile`, no cache yet", "compile": "`torch.compile`, that process's cache",
@@ -10,21 +10,22 @@ SIDES = {"kiln, no file": "Kiln, no file yet", "kiln, records that ship": "Kiln,
 PEERS = {"eager": "eager", "compile": "`torch.compile`", "dynamic": "`dynamic=True`"}
 
 
-def rows_of(read):
-    names = ("blocks_cold_llama", "blocks_shipped_llama", "blocks_llama", "blocks_peers_llama", "blocks_cold_flux", "blocks_flux", "blocks_peers_flux")
-    return [row for name in names for row in read(f"{FOLDER}/{name}.json")]
+def rows_of(read, block, files=FILES):
+    device, name = block
+    return [row for file in files for row in read(f"blocks-{device}/blocks_{file}{'_' * bool(file)}{name}.json")]
 
 
-def of(rows, phase, block, side):
-    return [row for row in rows if (row["phase"], row["block"], row.get("side")) == (phase, block, side)]
+def of(rows, phase, side):
+    return [row for row in rows if (row["phase"], row.get("side")) == (phase, side)]
 
 
 def stream(read):
     """The first pass of a process; one that was ended before all batches says how many it did, and counts these alone."""
-    rows, body = rows_of(read), []
+    body = []
     for block, title in BLOCKS.items():
+        rows = rows_of(read, block)
         for side, name in SIDES.items():
-            firsts, whole, memory = (of(rows, phase, block, side) for phase in ("first", "stream", "memory"))
+            firsts, whole, memory = (of(rows, phase, side) for phase in ("first", "stream", "memory"))
             if not firsts:
                 continue
             seconds = whole[0]["ms"] / 1000 if whole else sum(row["infer_ms"] + row["train_ms"] for row in firsts) / 1000
@@ -36,13 +37,14 @@ def stream(read):
 
 
 def steady(read):
-    rows, body = rows_of(read), []
+    body = []
     for block, title in BLOCKS.items():
-        kiln = {row["batch"]: row for row in of(rows, "steady", block, "kiln")}
+        rows = rows_of(read, block, ("", "peers"))
+        kiln = {row["batch"]: row for row in of(rows, "steady", "kiln")}
         for key, name in (("infer_ns", "forward"), ("train_ns", "forward and backward")):
             cells = []
             for side in PEERS:
-                ratios = [(row[key] / kiln[row["batch"]][key], row["tokens"]) for row in of(rows, "steady", block, side) if row["batch"] in kiln]
+                ratios = [(row[key] / kiln[row["batch"]][key], row["tokens"]) for row in of(rows, "steady", side) if row["batch"] in kiln]
                 cells += [number(mean(ratio for ratio, _ in ratios)), f"{min(ratios)[0]:.2f} at {min(ratios)[1]}" if ratios else "-"]
             if kiln:
                 tokens = sum(row["tokens"] for row in kiln.values())
@@ -52,10 +54,10 @@ def steady(read):
 
 
 def errors(read):
-    rows, body = rows_of(read), []
-    for row in rows:
-        if row["phase"] == "check":
-            body.append([BLOCKS[row["block"]], row["tokens"], row["tensor"], "yes" if row["right"] else "NO", *(f"{row[key]:.2%}" for key in ("error", "torch_error", "worst", "torch_worst"))])
+    body = []
+    for block, title in BLOCKS.items():
+        for row in of(rows_of(read, block, ("peers",)), "check", None):
+            body.append([title, row["tokens"], row["tensor"], "yes" if row["right"] else "NO", *(f"{row[key]:.2%}" for key in ("error", "torch_error", "worst", "torch_worst"))])
     return body and markdown(["block", "tokens", "result, or gradient of", "within the tolerance", "Kiln's error", "torch's in bf16", "Kiln's worst element", "torch's"], body)
 
 
