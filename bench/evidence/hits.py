@@ -1,6 +1,7 @@
 """The host's cost of a hot launch."""
 from evidence.table import markdown
 
+FOLDERS = ("hits-h100", "hits-h200")
 THREADS = (2, 4, 8)
 STAGES = {"bucket": "bucket_ns", "look up": "look_up_ns", "frame": "frame_ns", "admission": "admission_ns", "geometry and arguments": "geometry_and_arguments_ns",
           "the same with a new descriptor": "geometry_arguments_and_new_descriptor_ns"}
@@ -8,13 +9,14 @@ STAGES = {"bucket": "bucket_ns", "look up": "look_up_ns", "frame": "frame_ns", "
 
 def problems(read):
     """A problem's launches, by way and threads, and its stages, which come last."""
-    ways = {}
-    for row in read("hits-h100/hit_latency.json"):
-        if row["bench"] == "hit_latency":
-            ways[row["way"], row["threads"]] = row
-        else:
-            yield ways, row
-            ways = {}
+    for folder in FOLDERS:
+        ways = {}
+        for row in read(f"{folder}/hit_latency.json"):
+            if row["bench"] == "hit_latency":
+                ways[row["way"], row["threads"]] = {**row, "device": folder.removeprefix("hits-").upper()}
+            else:
+                yield ways, row
+                ways = {}
 
 
 def is_comparable(ways):
@@ -24,7 +26,7 @@ def is_comparable(ways):
 
 def title(ways):
     row = next(iter(ways.values()))
-    return f"{row['op']} by `{row['implementation']}`"
+    return f"{row['op']} by `{row['implementation']}`, {row['device']}"
 
 
 def hits(read):
