@@ -82,7 +82,12 @@ class Bench {
       all.push_back({"own", [&](CUstream stream) { tensors.launch(own->executable, own->workspace, stream); }});
     }
     const std::size_t kilns = all.size();
-    const bench::Operands operands = operands_of(tensors);
+    bench::Operands operands = operands_of(tensors);
+    const auto has_layout = [&](std::string_view layout) {
+      return std::ranges::find(words, fmt::format("layout={}", layout)) != words.end();
+    };
+    operands.x_has_rows_of_k = !has_layout("tn") && !has_layout("tt");
+    operands.w_has_rows_of_k = !has_layout("nn") && !has_layout("tn");
     std::optional<bench::LibraryProduct> product;
     if (library_ != nullptr) {
       product.emplace(*library_, operands, library_workspace_, settings_.algorithms, settings_.fast_accumulation);

@@ -37,7 +37,7 @@ LibraryProduct::LibraryProduct(const CublasLt& library, const Operands& operands
   ask(most);
 }
 
-/// The library's matrices run down columns: what has rows of k here has columns of k there, and y^T = W x^T is what it is asked for.
+/// The library's matrices run down columns: what has rows of k here has columns of k there, and y^T = W x^T is what it is asked for, in layout nt.
 void LibraryProduct::describe(bool fast_accumulation) {
   const auto lay_out = [&](CublasLtMatrixLayout& layout, DType type, std::int64_t rows, std::int64_t columns) {
     check(library_.cublasLtMatrixLayoutInit_internal(&layout, sizeof layout, data_type(type),
@@ -45,8 +45,11 @@ void LibraryProduct::describe(bool fast_accumulation) {
                                                      static_cast<std::uint64_t>(columns), rows),
           "cublasLtMatrixLayoutInit");
   };
-  lay_out(w_layout_, operands_.w_type, operands_.k, operands_.n);
-  lay_out(x_layout_, operands_.x_type, operands_.k, operands_.m);
+  const bool w_has_rows_of_k = operands_.w_has_rows_of_k, x_has_rows_of_k = operands_.x_has_rows_of_k;
+  lay_out(w_layout_, operands_.w_type, w_has_rows_of_k ? operands_.k : operands_.n,
+          w_has_rows_of_k ? operands_.n : operands_.k);
+  lay_out(x_layout_, operands_.x_type, x_has_rows_of_k ? operands_.k : operands_.m,
+          x_has_rows_of_k ? operands_.m : operands_.k);
   lay_out(y_layout_, operands_.y_type, operands_.n, operands_.m);
   check(library_.cublasLtMatmulDescInit_internal(&product_, sizeof product_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "cublasLtMatmulDescInit");
@@ -54,7 +57,8 @@ void LibraryProduct::describe(bool fast_accumulation) {
     check(library_.cublasLtMatmulDescSetAttribute(&product_, attribute, &value, sizeof value),
           "cublasLtMatmulDescSetAttribute");
   };
-  set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  set(CUBLASLT_MATMUL_DESC_TRANSA, w_has_rows_of_k ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, x_has_rows_of_k ? CUBLAS_OP_N : CUBLAS_OP_T);
   if (operands_.w_scale != nullptr) set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands_.w_scale);
   if (operands_.x_scale != nullptr) set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands_.x_scale);
   if (fast_accumulation) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});

@@ -12,10 +12,11 @@ namespace bench {
 /// Null where KILN_CUBLASLT_LIBRARY is "none", for Kiln alone. Throws Error(no_cublaslt) where none can be opened.
 const kiln::cuda::CublasLt* open_library();
 
-/// x is [m, k], w is [n, k], y is [m, n], each dense in rows. The scales, one f32 each that x and w are multiplied by, may be null; they
+/// x is [m, k] or [k, m], w is [n, k] or [k, n], y is [m, n], each dense in rows. The scales, one f32 each that x and w are multiplied by, may be null; they
 /// are for 8-bit types.
 struct Operands {
   std::int64_t m = 0, n = 0, k = 0;
+  bool x_has_rows_of_k = true, w_has_rows_of_k = true;
   kiln::manifest::DType x_type = kiln::manifest::DType::bf16, w_type = x_type, y_type = x_type;
   const void *x = nullptr, *w = nullptr, *x_scale = nullptr, *w_scale = nullptr;
   void* y = nullptr;

@@ -1,6 +1,7 @@
 // Expected times of a search's candidates, corrected by what was measured. Pure.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -18,6 +19,11 @@ class Forecast {
   void learn(Point point, double measured_ns);
   [[nodiscard]] double expected_ns(Point point) const {
     return expectations_.expected_ns[point.candidate][point.length] * correction(point.candidate);
+  }
+  /// The same, corrected by the candidate's own measurements alone. Precondition: it has some.
+  [[nodiscard]] double expected_by_own_ns(Point point) const {
+    const Entry& of = entries_[point.candidate];
+    return expectations_.expected_ns[point.candidate][point.length] * std::exp(of.residual_sum / of.residuals);
   }
   [[nodiscard]] bool is_legal(Point point) const { return expectations_.legal[point.candidate][point.length]; }
   [[nodiscard]] const Expectations& expectations() const noexcept { return expectations_; }

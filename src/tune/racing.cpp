@@ -17,6 +17,7 @@ namespace {
 // Times over the best at the same length:
 constexpr double out_of_reach = 1.2;     // measured: beyond, a newcomer's first sample is its last
 constexpr double worth_a_sample = 1.2;   // expected: beyond, a newcomer is not timed there
+constexpr double worth_of_leader = 1.5;  // the same of a candidate that leads elsewhere, by its own measurements
 constexpr double within_reach = 1.1;     // measured: within, a library's further algorithms are brought in
 constexpr double serving_within = 1.05;  // measured: within, a candidate may serve; above LastComparison's limit
 constexpr double improvement = 0.99;     // measured: above, the best has not improved
@@ -26,7 +27,7 @@ constexpr std::size_t first_newcomers = 4;    // besides the baseline and Expect
 constexpr std::size_t most_newcomers = 12;    // the same at several lengths: the best expected of each
 constexpr std::size_t library_newcomers = 3;  // of a round
 constexpr std::size_t most_pairs = 8;         // of a round
-constexpr std::size_t most_leaders = 2;       // of a length, timed at all lengths where one is to serve all
+constexpr std::size_t most_leaders = 2;       // of a length, timed at others where they were not expected to win
 constexpr std::size_t compiles_ahead = 10;    // a compile takes longer than several rounds
 constexpr std::int64_t rounds_a_draw = 4;     // one newcomer in so many rounds is drawn at random
 constexpr double most_drift = 1.25;           // of the clock between two rounds; beyond, a sample was disturbed
@@ -57,7 +58,7 @@ class Racing final : public Search {
       is_spread_ = false;
       return beside_reference(worthwhile(newcomers_), 1);
     }
-    if (forecast_.expectations().one_serves_all && !finishes_early_ && !std::exchange(is_spread_, true))
+    if (scores_.lengths() > 1 && !finishes_early_ && !std::exchange(is_spread_, true))
       if (Ask more = beside_reference(of_leaders_elsewhere(), 1 + more_samples); !more.points.empty()) return more;
     references_.clear();
     last_.emplace(scores_, forecast_.expectations().of_libraries);
@@ -185,7 +186,9 @@ class Racing final : public Search {
     return result;
   }
 
-  /// Returns the lengths at which the fastest candidates of others were not timed: they were expected far behind there.
+  /// Returns the lengths at which the fastest candidates of others were not timed, as they were expected behind there: all of them where one is to
+  /// serve all, else those where they may win as far as their own measurements tell. Models err most between configs, so what was expected of a
+  /// leader before it was measured says little.
   [[nodiscard]] std::vector<Point> of_leaders_elsewhere() const {
     std::set<std::size_t> leaders;
     for (std::size_t length = 0; length < scores_.lengths(); ++length) {
@@ -199,7 +202,10 @@ class Racing final : public Search {
     std::vector<Point> points;
     for (std::size_t length = 0; length < scores_.lengths(); ++length)
       for (const std::size_t candidate : leaders)
-        if (const Point point{candidate, length}; forecast_.is_legal(point) && scores_.cost(point).failed())
+        if (const Point point{candidate, length};
+            forecast_.is_legal(point) && scores_.cost(point).failed() &&
+            (forecast_.expectations().one_serves_all ||
+             forecast_.expected_by_own_ns(point) <= worth_of_leader * scores_.best_ns(length)))
           points.push_back(point);
     return points;
   }
@@ -418,7 +424,7 @@ class Racing final : public Search {
   std::map<std::size_t, std::vector<double>> reference_samples_;  // by length: that leader's samples of this ask, ns
   bool is_settling_ = true;                                       // the newcomers have all their samples
   bool finishes_early_ = false;
-  bool is_spread_ = false;  // the leaders were timed at all lengths
+  bool is_spread_ = false;  // the leaders were timed at other lengths
   std::int64_t rounds_ = 0, tried_ = 0;
   std::int64_t without_improvement_ = 0;  // trials since the last improvement
   std::vector<Best> best_;                // by length

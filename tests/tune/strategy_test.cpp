@@ -435,6 +435,24 @@ TEST_CASE("a newcomer is timed at the lengths where it may win") {
   CHECK(surface.points < all.points);
 }
 
+TEST_CASE("a candidate that leads at one length is timed at others at which the model had it behind") {
+  // The last candidate is the fastest everywhere. The model has it far behind but at the first length, and so it comes late.
+  constexpr std::size_t late = 19;
+  std::vector<std::vector<double>> truth;
+  Expectations expectations;
+  for (std::size_t c = 0; c <= late; ++c) {
+    const auto slower = static_cast<double>(c) / 2;
+    truth.push_back({100 + slower, 110 + slower, 120 + slower, 130 + slower});
+    expectations.expected_ns.push_back(truth[c]);
+    expectations.legal.emplace_back(4, true);
+    expectations.position.push_back({0, static_cast<std::int64_t>(3 * c)});
+  }
+  truth[late] = {70, 78, 84, 90};
+  expectations.expected_ns[late] = {112, 240, 260, 280};
+  NoisySurface surface(truth);
+  CHECK(surface.run(*racing(expectations, {})) == Assignment{late, late, late, late});
+}
+
 TEST_CASE("where one candidate is to serve all lengths, those that lead at some are timed at all of them") {
   Ridge ridge(24);
   for (std::size_t c = 0; c < 24; ++c)
