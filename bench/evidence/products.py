@@ -62,8 +62,27 @@ def throughput(read):
     return body and markdown(["bf16", "sizes", "us", "rate", "torch / Kiln"], body)
 
 
+LAYOUTS = {"nt": "forward (nt)", "nn": "an input's gradient (nn)", "tn": "a weight's gradient (tn)"}
+
+
+def training(read):
+    """Llama 3 8B's products in a training step, by the records that ship, beside cuBLASLt's best for the very length and its heuristic's first."""
+    body = []
+    for device in ("h100", "h200"):
+        by_layout = {}
+        for row in read(f"training-{device}/training.json"):
+            if "best_over_kiln" in row:
+                by_layout.setdefault(words(row["problem"])["layout"], []).append(row)
+        for layout, title in LAYOUTS.items():
+            if rows := by_layout.get(layout):
+                worst = min(rows, key=lambda row: row["best_over_kiln"])
+                body.append([device.upper(), title, len(rows), *(f"{mean(row[key] for row in rows):.3f}" for key in ("best_over_kiln", "first_over_kiln")),
+                             f"{worst['best_over_kiln']:.3f} at {sizes_of({**worst, 'op': 'gemm'})}"])
+    return body and markdown(["device", "product", "count", "cuBLASLt's best / Kiln", "its first / Kiln", "worst of best / Kiln, at m x n x k"], body)
+
+
 def sizes_of(row):
     return " x ".join(words(row["problem"])[axis] for axis in "mnk") if row["op"] == "gemm" else sizes(row)
 
 
-TABLES = {"grouped": grouped, "batched": batched, "chains": chains, "throughput": throughput}
+TABLES = {"grouped": grouped, "batched": batched, "chains": chains, "throughput": throughput, "training": training}
