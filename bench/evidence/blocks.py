@@ -36,19 +36,25 @@ def stream(read):
     return body and markdown(["block", "side", "batches", "first pass, s", "first batch, s", "longest later batch, s", "tunes", "compiles", "GB of tensors", "GB of device memory"], body)
 
 
+def over_kiln(rows, side, key):
+    """A side's steady times over Kiln's, each with its batch's tokens."""
+    kiln = {row["batch"]: row[key] for row in of(rows, "steady", "kiln")}
+    return [(row[key] / kiln[row["batch"]], row["tokens"]) for row in of(rows, "steady", side) if row["batch"] in kiln]
+
+
 def steady(read):
     body = []
     for block, title in BLOCKS.items():
         rows = rows_of(read, block, ("", "peers"))
-        kiln = {row["batch"]: row for row in of(rows, "steady", "kiln")}
+        kiln = of(rows, "steady", "kiln")
         for key, name in (("infer_ns", "forward"), ("train_ns", "forward and backward")):
             cells = []
             for side in PEERS:
-                ratios = [(row[key] / kiln[row["batch"]][key], row["tokens"]) for row in of(rows, "steady", side) if row["batch"] in kiln]
+                ratios = over_kiln(rows, side, key)
                 cells += [number(mean(ratio for ratio, _ in ratios)), f"{min(ratios)[0]:.2f} at {min(ratios)[1]}" if ratios else "-"]
             if kiln:
-                tokens = sum(row["tokens"] for row in kiln.values())
-                body.append([title, name, len(kiln), f"{tokens / sum(row[key] for row in kiln.values()) * 1000:.2f}", *cells])
+                tokens = sum(row["tokens"] for row in kiln)
+                body.append([title, name, len(kiln), f"{tokens / sum(row[key] for row in kiln) * 1000:.2f}", *cells])
     heads = [head for name in PEERS.values() for head in (f"{name} / Kiln", "worst, at tokens")]
     return body and markdown(["block", "pass", "batches", "Kiln, million tokens a second", *heads], body)
 

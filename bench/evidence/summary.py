@@ -2,6 +2,7 @@
 import re
 
 from evidence.attention import ratios_of
+from evidence.blocks import BLOCKS, of, over_kiln, rows_of
 from evidence.claim import is_older, runs_of
 from evidence.decode import shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
@@ -17,6 +18,10 @@ def by_type(read, device="H200"):
 
 
 def gemm(read):
+    return f"{gemm_means(read)}; {worst(read)}"
+
+
+def gemm_means(read):
     said = [f"{device}{dtype} {mean(row['best_over_kiln'] for row in rows):.3f} ({len(rows)} pairs)" for device, name in (("", "H200"), ("H100 ", "H100"))
             for dtype, rows in by_type(read, name).items()]
     return f"geometric mean {', '.join(said)}"
@@ -25,7 +30,7 @@ def gemm(read):
 def worst(read):
     rows = [(row["best_over_kiln"], row, dtype, device) for device in DEVICES for dtype, of in by_type(read, device).items() for row in of]
     ratio, row, dtype, device = min(rows, key=lambda each: each[0])
-    return f"{ratio:.3f} at {at(row)}, {dtype}, {device}; {sum(each[0] < 0.97 for each in rows)} of {len(rows)} pairs under 0.97"
+    return f"worst {ratio:.3f} at {at(row)}, {dtype}, {device}; {sum(each[0] < 0.97 for each in rows)} of {len(rows)} pairs under 0.97"
 
 
 def cores(read, device):
@@ -119,13 +124,22 @@ def layers_on_two_gpus(read):
                      for stack, title in (("llama", "80 layers of Llama 70B's MLP"), ("flux", "57 blocks of Flux"))) + "; two H200"
 
 
+def whole_blocks(read):
+    said = []
+    for block, title in BLOCKS.items():
+        ratios = [ratio for ratio, _ in over_kiln(rows_of(read, block, ("", "peers")), "compile", "train_ns")]
+        said.append(f"{title} {mean(ratios):.2f}, worst {min(ratios):.2f} ({len(ratios)} lengths)")
+    rows = rows_of(read, next(iter(BLOCKS)), ("prewarmed", "peers"))
+    kiln, compiled = (next((row["infer_ms"] + row["train_ms"]) / 1000 for row in of(rows, "first", side)) for side in ("kiln, a prewarmed file", "compile"))
+    return f"{'; '.join(said)}. Llama's first batch by a prewarmed file {kiln:.2f} s, `torch.compile` from its cache {compiled:.1f} (H100)"
+
+
 def start(read):
     [row] = [row for row in read("cold-start-h200/cold_start.json") if row["way"] == "Kiln, shipped file, overlay"]
     return f"{row['result_ms'] - row['until_context_ms']:.1f} ms"
 
 
 ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the very length / Kiln": gemm,
-        "the worst of these": worst,
         "tuning one bucket of gemm": tunes,
         "inside a bucket, over a config tuned for the very length": regret,
         "served with no tune of that bucket, over tuned": untuned,
@@ -135,6 +149,7 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "attention, dense, cuDNN / Kiln": dense_attention,
         "attention: decode; packed batches of unlike lengths": served_attention,
         "ops of a team of two, mostly at buckets' upper ends, torch with NCCL (and cuBLAS, cuDNN or FlashAttention) / Kiln": on_two_gpus,
+        "a model's block, forward and backward, `torch.compile` / Kiln": whole_blocks,
         "layers of two sets of weights on two GPUs, from process start to the last of a few batches, by the file of an earlier run": layers_on_two_gpus,
         "from a context to the first checked result with a shipped file": start}
 
