@@ -119,3 +119,25 @@ TEST_CASE("a bucket of few lengths gets one where a tile's stair ends that is fa
   CHECK(found.lengths.ends.front().size() <= 9);
   CHECK(std::ranges::count(found.lengths.ends.front(), 2 * 208) == 1);  // tiles of 208 rows, fewer than four of 128
 }
+
+TEST_CASE("all_reduce by two exchanges has few candidates, where three ranks or more have many bytes") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  const manifest::Op& op = *ops.op("all_reduce");
+  const auto count = [&](const char* rows, const char* world) {
+    const std::array settings = {manifest::Setting{"rows", rows}, manifest::Setting{"cols", "8192"},
+                                 manifest::Setting{"world", world}, manifest::Setting{"dtype", "bf16"}};
+    const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
+    const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
+    return std::ranges::count(found.entries, "twoshot", [](const Entry& each) { return each.implementation->name; });
+  };
+  CHECK(count("8", "4") == 0);  // 128 KiB
+  CHECK(count("65536", "2") == 0);
+  for (const char* world : {"3", "4", "8"}) {
+    for (const char* rows : {"16", "256", "1024", "4096", "65536"}) {
+      CAPTURE(world);
+      CAPTURE(rows);
+      const auto found = count(rows, world);
+      CHECK((found >= 4 && found <= 24));
+    }
+  }
+}
