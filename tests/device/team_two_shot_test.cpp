@@ -1,6 +1,7 @@
 // all_reduce in two exchanges, beside the kernel with one.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -88,6 +89,27 @@ struct Sums {
            of.y.margins_untouched();
   }
 
+  /// Whether its rows are the sums in the order of the ranks, in float and rounded once.
+  bool right(int rank) {
+    for (int i = 0; i < rows_of(rank) * cols; ++i) {
+      float sum = 0;
+      for (int from = 0; from < world(); ++from)
+        sum += i / cols < rows_of(from) ? static_cast<float>(part(from).x.value(i / cols, i % cols)) : 0;
+      const bf16 rounded = kiln::from_float<bf16>(sum);
+      if (std::memcmp(&part(rank).y.at(i / cols, i % cols), &rounded, sizeof rounded) != 0) return false;
+    }
+    return true;
+  }
+  /// Whether `rank` has told a peer that a sum is there, in the first launch.
+  bool sent_sums(int rank) {
+    const int rounds = cut.rounds(world());
+    for (int to = 0; to < world(); ++to) {
+      const auto* sums_of_it = team.control(to).flags[rank] + kiln::team::flags_per_epoch + rounds;
+      if (std::any_of(sums_of_it, sums_of_it + rounds, [](unsigned long long flag) { return flag != 0; })) return true;
+    }
+    return false;
+  }
+
   std::vector<int> rows;
   Cut cut;
   test::Team one_exchange, team;
@@ -101,9 +123,11 @@ void check(const std::vector<int>& rows, Cut cut, const test::TeamLaunch& how, i
   Sums sums(rows, cut);
   sums.run_one_exchange();
   sums.run(how, pushers, launches);
+  CHECK(sums.sent_sums(0) == (sums.world() > 1));
   for (int rank = 0; rank < sums.world(); ++rank) {
     CAPTURE(rank);
     CHECK(sums.agrees(rank));
+    CHECK(sums.right(rank));
     CHECK(sums.team.idle(rank, static_cast<unsigned>(launches)));
     CHECK(sums.team.report(rank).state == Report::none);
   }
@@ -149,6 +173,7 @@ TEST_CASE("a rank that has failed sends no sums, later launches do nothing, and 
   for (int rank = 0; rank < 3; ++rank) {
     CHECK(sums.team.reports(rank, Report::timed_out, 3));
     CHECK(sums.team.idle(rank, 2));
+    CHECK_FALSE(sums.sent_sums(rank));
     for (int row = 0; row < 8; ++row) CHECK(std::isnan(sums.part(rank).y.value(row, row)));
   }
   sums.team.reset();
