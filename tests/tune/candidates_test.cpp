@@ -141,3 +141,30 @@ TEST_CASE("all_reduce by two exchanges has few candidates, where three ranks or 
     }
   }
 }
+
+TEST_CASE(
+    "gemm_all_reduce is tried with two exchanges where all_reduce is, and then with one unless bytes are very many") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  const manifest::Op& op = *ops.op("gemm_all_reduce");
+  const auto exchanges = [&](const char* rows, const char* world) {
+    const std::array settings = {manifest::Setting{"rows", rows}, manifest::Setting{"n", "8192"},
+                                 manifest::Setting{"k", "4096"}, manifest::Setting{"world", world},
+                                 manifest::Setting{"dtype", "bf16"}};
+    const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
+    const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
+    std::set<std::pair<std::string, std::int64_t>> tried;
+    for (const Entry& each : found.entries) {
+      const auto& all = each.implementation->parameters;
+      const auto at = std::ranges::find(all, "exchanges", &manifest::Parameter::name);
+      if (at != all.end())
+        tried.emplace(each.implementation->name, each.config.at(static_cast<std::size_t>(at - all.begin())));
+    }
+    return tried;
+  };
+  using Tried = std::set<std::pair<std::string, std::int64_t>>;
+  CHECK(exchanges("256", "2") == Tried{{"push_wgmma", 1}, {"push_mma", 1}});
+  CHECK(exchanges("8", "4") == Tried{{"push_wgmma", 1}, {"push_mma", 1}});
+  CHECK(exchanges("256", "4") == Tried{{"push_wgmma", 1}, {"push_wgmma", 2}, {"push_mma", 1}, {"push_mma", 2}});
+  CHECK(exchanges("4096", "4").contains({"push_wgmma", 2}));
+  CHECK(exchanges("4096", "3").contains({"push_wgmma", 2}));
+}
