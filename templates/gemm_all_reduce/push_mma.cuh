@@ -1,9 +1,10 @@
-// The product by mma.sync, a tile a block, to a workspace: common/gemm/mma_tile.cuh says how. The exchange of it is all_reduce's.
+// The product by mma.sync, a tile a block, to a workspace: common/gemm/mma_tile.cuh says how. It is exchanged as all_reduce does.
 #pragma once
 
 #include "common/length.cuh"
 #include "common/team/all_reduce.cuh"
 #include "common/team/gemm_mma.cuh"
+#include "common/team/two_shot.cuh"
 
 /// grid (tiles of rows * tiles of n), block (warps * 32), dynamic shared memory as push_mma.toml says.
 template <typename T, int tile_m, int tile_n, int tile_k, int warps, int stages>

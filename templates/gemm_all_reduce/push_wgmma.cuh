@@ -1,9 +1,10 @@
-// The product by wgmma, to a workspace: common/gemm/wgmma_block.cuh says how. The exchange of it is all_reduce's.
+// The product by wgmma, to a workspace: common/gemm/wgmma_block.cuh says how. It is exchanged as all_reduce does.
 #pragma once
 
 #include "common/gemm/wgmma_block.cuh"
 #include "common/length.cuh"
 #include "common/team/all_reduce.cuh"
+#include "common/team/two_shot.cuh"
 
 /// grid: blocks that run at once, a multiple of the cluster (with cluster_k: a cluster a tile); block, cluster and dynamic shared memory as
 /// push_wgmma.toml says. `product` has room for all rows of the bucket, of n elements.

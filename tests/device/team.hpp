@@ -135,12 +135,13 @@ void with_world(std::size_t world, Run run) {
     case 1: return run(std::integral_constant<int, 1>());
     case 2: return run(std::integral_constant<int, 2>());
     case 3: return run(std::integral_constant<int, 3>());
+    case 4: return run(std::integral_constant<int, 4>());
     default: return run(std::integral_constant<int, 8>());
   }
 }
 
 /// Rows of each rank, with which team ops are tested.
-inline const std::vector<std::vector<int>> team_rows = {{8},    {8, 8},    {1, 0},
-                                                        {0, 0}, {5, 0, 8}, {7, 1, 0, 8, 2, 8, 3, 5}};
+inline const std::vector<std::vector<int>> team_rows = {
+    {8}, {8, 8}, {1, 0}, {0, 0}, {5, 0, 8}, {0, 2, 0, 8}, {7, 1, 0, 8, 2, 8, 3, 5}};
 
 }  // namespace test

@@ -61,7 +61,17 @@ struct Reduction {
   }
 
   template <int World>
-  TeamPass exchange(std::uint32_t seed, unsigned resident) {
+  TeamPass exchange(std::uint32_t seed, unsigned resident, int exchanges = 1) {
+    if (exchanges == 2)
+      return {{.grid = {4}, .block = {32}, .seed = seed},
+              [this](int, int rank) {
+                Rank& its = at(rank);
+                kiln::all_reduce_two_shot<bf16, World, 32>(reinterpret_cast<const uint4*>(its.product.data()),
+                                                           reinterpret_cast<uint4*>(its.y.data()), length(rank),
+                                                           row_words, chunk_words, (most_chunks + World - 1) / World, 4,
+                                                           team.workspace(), team.argument(rank));
+              },
+              resident};
     return {{.grid = {4}, .block = {32}, .seed = seed},
             [this](int, int rank) {
               Rank& its = at(rank);
@@ -138,7 +148,7 @@ struct Reduction {
   }
 
   template <int World>
-  void run_mma(std::uint32_t seed, int launches = 1) {
+  void run_mma(std::uint32_t seed, int launches = 1, int exchanges = 1) {
     const auto tiles = static_cast<unsigned>((most_rows + 31) / 32 * ((n + 63) / 64));
     const TeamPass product = {{.grid = {tiles}, .block = {128}, .shared_bytes = 3 * (32 + 64) * 32 * 2, .seed = seed},
                               [&](int, int rank) {
@@ -146,7 +156,7 @@ struct Reduction {
                                 gemm_all_reduce_mma<bf16, 32, 64, 32, 4, 3>(its.x.data(), its.w.data(),
                                                                             its.product.data(), length(rank), n, k, 2);
                               }};
-    run_passes(team, {product, exchange<World>(seed, 0)}, launches);
+    run_passes(team, {product, exchange<World>(seed, 0, exchanges)}, launches);
   }
 
   /// New random inputs, and NaN in outputs.

@@ -73,6 +73,15 @@ TEST_CASE("gemm_all_reduce multiplies by mma.sync too, on eight ranks") {
   eight.check(1);
 }
 
+TEST_CASE("gemm_all_reduce may exchange its product in two steps, also where ranks have other lengths on the device") {
+  Reduction of({33, 33, 33}, 64);
+  of.run_mma<3>(1, 3, 2);
+  of.check(3);
+  Reduction unequal({9, 0, 40}, 64, {64, 64, 64});
+  unequal.run_mma<3>(2, 2, 2);
+  for (int rank = 0; rank < 3; ++rank) CHECK(unequal.error(rank) == 0);
+}
+
 TEST_CASE("gemm_all_reduce needs no two blocks of its exchange to run at once") {
   Reduction of({70, 70}, 128);
   of.run<2, Shape{64, 64, 3}>(6, 2, -1, 1);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "all_reduce/push.cuh"
+#include "all_reduce/twoshot.cuh"
 #include "kernels.hpp"
 #include "reduce_scatter/push.cuh"
 #include "team.hpp"
@@ -17,7 +18,8 @@ using test::Words;
 constexpr int row_words = 3, cols = 4 * row_words, chunk_words = 4;
 constexpr int most_rows = 8, stride = most_rows + 1, most_chunks = most_rows * row_words / chunk_words;
 
-enum class Op { all_reduce, reduce_scatter };
+enum class Op { all_reduce, two_shot, reduce_scatter };
+constexpr Op ops[] = {Op::all_reduce, Op::two_shot, Op::reduce_scatter};
 
 /// A small multiple of 1 / 8, so that sums are exact.
 float value(int launch, int rank, int part, int row, int column) {
@@ -31,7 +33,7 @@ struct Sums {
       : op(its_op), rows(std::move(rows_of)), counted(counts_given), team(world(), workspace_bytes()) {
     for (int launch = 0; launch < launches; ++launch) {
       for (int rank = 0; rank < world(); ++rank) {
-        const int parts = op == Op::all_reduce ? 1 : world();
+        const int parts = op == Op::reduce_scatter ? world() : 1;
         const auto number = [&](int i) {
           return value(launch, rank, i / (stride * cols), i / cols % stride, i % cols);
         };
@@ -46,8 +48,10 @@ struct Sums {
 
   [[nodiscard]] int world() const { return static_cast<int>(rows.size()); }
   [[nodiscard]] std::int64_t workspace_bytes() const {
-    return static_cast<std::int64_t>(world()) * most_chunks * chunk_words * 16;
+    const int slots = op == Op::two_shot ? 2 * rounds() : most_chunks;
+    return static_cast<std::int64_t>(world()) * slots * chunk_words * 16;
   }
+  [[nodiscard]] int rounds() const { return (most_chunks + world() - 1) / world(); }
   Call& call(int launch, int rank) { return calls[static_cast<std::size_t>(launch * world() + rank)]; }
   [[nodiscard]] int rows_of(int rank) const { return rows[static_cast<std::size_t>(rank)]; }
 
@@ -59,6 +63,10 @@ struct Sums {
           kiln::all_reduce_push<float, world, 32>(of.x.data(), of.y.data(), test::length(rows_of(rank)), row_words,
                                                   most_rows, chunk_words, most_chunks, pushers, team.workspace(),
                                                   team.argument(rank));
+        } else if (op == Op::two_shot) {
+          kiln::all_reduce_two_shot<float, world, 32>(of.x.data(), of.y.data(), test::length(rows_of(rank)), row_words,
+                                                      chunk_words, rounds(), pushers, team.workspace(),
+                                                      team.argument(rank));
         } else {
           kiln::reduce_scatter_push<float, world, 32>(
               of.x.data(), counted ? rows.data() : nullptr, of.y.data(), test::length(rows_of(rank)), stride, row_words,
@@ -79,7 +87,7 @@ struct Sums {
       const int row = i / cols;
       float sum = 0;
       for (int from = 0; from < world(); ++from)
-        sum += sent(from, rank, row) ? value(launch, from, op == Op::all_reduce ? 0 : rank, row, i % cols) : 0;
+        sum += sent(from, rank, row) ? value(launch, from, op == Op::reduce_scatter ? rank : 0, row, i % cols) : 0;
       if (row < rows_of(rank) ? y.number(i) != sum : !std::isnan(y.number(i))) return false;
     }
     return y.margins_untouched();
@@ -118,7 +126,10 @@ void check_launches(Op op, const std::vector<int>& rows, bool counted) {
 }
 
 TEST_CASE("an all-reduce adds up every rank's rows, launch after launch on the same memory") {
-  for (const std::vector<int>& rows : test::team_rows) check_launches(Op::all_reduce, rows, false);
+  for (const std::vector<int>& rows : test::team_rows) {
+    check_launches(Op::all_reduce, rows, false);
+    check_launches(Op::two_shot, rows, false);
+  }
 }
 
 TEST_CASE("a reduce-scatter adds up the parts for each rank, as many rows as are sent or as counts say") {
@@ -163,7 +174,7 @@ TEST_CASE("sums are rounded once to small floats") {
 }
 
 TEST_CASE("sums need no two blocks of a rank to run at once") {
-  for (const Op op : {Op::all_reduce, Op::reduce_scatter}) {
+  for (const Op op : ops) {
     for (const std::uint32_t seed : test::seeds) {
       Sums sums(op, {8, 3, 8}, 2, true);
       sums.run({.blocks = 6, .seed = seed, .resident = 1}, 2, 3);
@@ -173,7 +184,7 @@ TEST_CASE("sums need no two blocks of a rank to run at once") {
 }
 
 TEST_CASE("sums without a rank end in time, tell which, and are NaN") {
-  for (const Op op : {Op::all_reduce, Op::reduce_scatter}) {
+  for (const Op op : ops) {
     for (const std::uint32_t seed : test::seeds) {
       Sums sums(op, {8, 8, 8}, 1, false);
       sums.clear_outputs();
@@ -189,7 +200,7 @@ TEST_CASE("sums without a rank end in time, tell which, and are NaN") {
 }
 
 TEST_CASE("the host ends sums that wait, and ranks of different plans find out") {
-  for (const Op op : {Op::all_reduce, Op::reduce_scatter}) {
+  for (const Op op : ops) {
     Sums stopped(op, {8, 8, 8}, 1, false);
     stopped.clear_outputs();
     stopped.team.report(0).abort = 1;

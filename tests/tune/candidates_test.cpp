@@ -119,3 +119,52 @@ TEST_CASE("a bucket of few lengths gets one where a tile's stair ends that is fa
   CHECK(found.lengths.ends.front().size() <= 9);
   CHECK(std::ranges::count(found.lengths.ends.front(), 2 * 208) == 1);  // tiles of 208 rows, fewer than four of 128
 }
+
+TEST_CASE("all_reduce by two exchanges has few candidates, where three ranks or more have many bytes") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  const manifest::Op& op = *ops.op("all_reduce");
+  const auto count = [&](const char* rows, const char* world) {
+    const std::array settings = {manifest::Setting{"rows", rows}, manifest::Setting{"cols", "8192"},
+                                 manifest::Setting{"world", world}, manifest::Setting{"dtype", "bf16"}};
+    const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
+    const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
+    return std::ranges::count(found.entries, "twoshot", [](const Entry& each) { return each.implementation->name; });
+  };
+  CHECK(count("8", "4") == 0);  // 128 KiB
+  CHECK(count("65536", "2") == 0);
+  for (const char* world : {"3", "4", "8"}) {
+    for (const char* rows : {"16", "256", "1024", "4096", "65536"}) {
+      CAPTURE(world);
+      CAPTURE(rows);
+      const auto found = count(rows, world);
+      CHECK((found >= 4 && found <= 24));
+    }
+  }
+}
+
+TEST_CASE(
+    "gemm_all_reduce is tried with two exchanges where all_reduce is, and then with one unless bytes are very many") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  const manifest::Op& op = *ops.op("gemm_all_reduce");
+  const auto exchanges = [&](const char* rows, const char* world) {
+    const std::array settings = {manifest::Setting{"rows", rows}, manifest::Setting{"n", "8192"},
+                                 manifest::Setting{"k", "4096"}, manifest::Setting{"world", world},
+                                 manifest::Setting{"dtype", "bf16"}};
+    const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
+    const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
+    std::set<std::pair<std::string, std::int64_t>> tried;
+    for (const Entry& each : found.entries) {
+      const auto& all = each.implementation->parameters;
+      const auto at = std::ranges::find(all, "exchanges", &manifest::Parameter::name);
+      if (at != all.end())
+        tried.emplace(each.implementation->name, each.config.at(static_cast<std::size_t>(at - all.begin())));
+    }
+    return tried;
+  };
+  using Tried = std::set<std::pair<std::string, std::int64_t>>;
+  CHECK(exchanges("256", "2") == Tried{{"push_wgmma", 1}, {"push_mma", 1}});
+  CHECK(exchanges("8", "4") == Tried{{"push_wgmma", 1}, {"push_mma", 1}});
+  CHECK(exchanges("256", "4") == Tried{{"push_wgmma", 1}, {"push_wgmma", 2}, {"push_mma", 1}, {"push_mma", 2}});
+  CHECK(exchanges("4096", "4").contains({"push_wgmma", 2}));
+  CHECK(exchanges("4096", "3").contains({"push_wgmma", 2}));
+}

@@ -6,10 +6,10 @@
 
 namespace kiln::team {
 
-/// Words 0 to `count` - 1 of `to` are the sums of the parts' words. Part r has `sizes[r]` words, and 0 from there on.
-template <typename T, int World, int Threads>
-__device__ __forceinline__ void sum_words(const uint4* const (&parts)[World], const int (&sizes)[World], uint4* to,
-                                          int count) {
+/// Calls store(i, sum) for words 0 to `count` - 1 of the sums of the parts' words. Part r has `sizes[r]` words, and 0 from there on.
+template <typename T, int World, int Threads, typename Store>
+__device__ __forceinline__ void sum_each_word(const uint4* const (&parts)[World], const int (&sizes)[World], int count,
+                                              Store store) {
   constexpr int n = 16 / sizeof(T);
   constexpr int batch = World <= 2 ? 4 : World <= 4 ? 2 : 1;  // words of a part that a thread has under way at once
   for (int first = static_cast<int>(threadIdx.x); first < count; first += Threads * batch) {
@@ -31,9 +31,16 @@ __device__ __forceinline__ void sum_words(const uint4* const (&parts)[World], co
 #pragma unroll
         for (int j = 0; j < n; ++j) sum.at[j] += more.at[j];
       }
-      if (first + i * Threads < count) to[first + i * Threads] = from_floats<T, n>(sum);
+      if (first + i * Threads < count) store(first + i * Threads, from_floats<T, n>(sum));
     }
   }
+}
+
+/// Words 0 to `count` - 1 of `to` are such sums.
+template <typename T, int World, int Threads>
+__device__ __forceinline__ void sum_words(const uint4* const (&parts)[World], const int (&sizes)[World], uint4* to,
+                                          int count) {
+  sum_each_word<T, World, Threads>(parts, sizes, count, [&](int at, const uint4& sum) { to[at] = sum; });
 }
 
 /// Takes the peers' parts, and adds them to the `rows` rows of this rank's own part, at `own`.
