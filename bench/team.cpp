@@ -130,7 +130,8 @@ class Rank {
   Rank(const Settings& settings, int rank, const std::string& name)
       : rank_(rank),
         world_(settings.world),
-        team_(std::make_shared<kiln::Team>(rank, settings.world, name, kiln::TeamOptions{rank, settings.world * rank_bytes})),
+        team_(std::make_shared<kiln::Team>(rank, settings.world, name,
+                                           kiln::TeamOptions{rank, settings.world * rank_bytes})),
         engine_(options_of(settings)),
         context_(rank),
         scope_(context_),

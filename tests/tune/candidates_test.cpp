@@ -120,7 +120,7 @@ TEST_CASE("a bucket of few lengths gets one where a tile's stair ends that is fa
   CHECK(std::ranges::count(found.lengths.ends.front(), 2 * 208) == 1);  // tiles of 208 rows, fewer than four of 128
 }
 
-TEST_CASE("all_reduce by two exchanges has few candidates, where three ranks or more have many bytes") {
+TEST_CASE("all_reduce by two exchanges has few candidates, where two ranks have very many bytes, or more ranks many") {
   const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
   const manifest::Op& op = *ops.op("all_reduce");
   const auto count = [&](const char* rows, const char* world) {
@@ -131,7 +131,9 @@ TEST_CASE("all_reduce by two exchanges has few candidates, where three ranks or 
     return std::ranges::count(found.entries, "twoshot", [](const Entry& each) { return each.implementation->name; });
   };
   CHECK(count("8", "4") == 0);  // 128 KiB
-  CHECK(count("65536", "2") == 0);
+  CHECK(count("65536", "1") == 0);
+  CHECK(count("512", "2") == 0);  // 8 MiB
+  CHECK(count("1024", "2") > 0);
   for (const char* world : {"3", "4", "8"}) {
     for (const char* rows : {"16", "256", "1024", "4096", "65536"}) {
       CAPTURE(world);
@@ -163,6 +165,7 @@ TEST_CASE(
   };
   using Tried = std::set<std::pair<std::string, std::int64_t>>;
   CHECK(exchanges("256", "2") == Tried{{"push_wgmma", 1}, {"push_mma", 1}});
+  CHECK(exchanges("1024", "2").contains({"push_wgmma", 2}));
   CHECK(exchanges("8", "4") == Tried{{"push_wgmma", 1}, {"push_mma", 1}});
   CHECK(exchanges("256", "4") == Tried{{"push_wgmma", 1}, {"push_wgmma", 2}, {"push_mma", 1}, {"push_mma", 2}});
   CHECK(exchanges("4096", "4").contains({"push_wgmma", 2}));
