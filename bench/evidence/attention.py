@@ -99,6 +99,14 @@ def packed_backward(read):
     return packed(read, "packed_backward", {"varlen": PEERS["varlen"]})
 
 
+def packed_sorted(read):
+    """Gradients of packed batches by a build that may take the longest tiles first, and by one before it, in one run."""
+    before = {row["asked"]: row["ns"] for row in read("packed-h200/packed_backward_unsorted.json")}
+    body = [[row["asked"], row["sequences"], row["tokens"], row["longest"], "yes" if "sorted=1" in row["config"] else "no", f"{row['ns'] / 1000:.1f}",
+             f"{before[row['asked']] / 1000:.1f}", number(before[row["asked"]] / row["ns"])] for row in read("packed-h200/packed_backward.json")]
+    return body and markdown(["batch", "sequences", "tokens", "longest", "longest tiles first, by its tune", "us", "before, us", "before / now"], body)
+
+
 def serving(read):
     steps, graph = read("packed-h100/serving.json")
     return markdown(["shown", "result"], [
@@ -151,5 +159,5 @@ def splits_found(read):
 
 
 PLAIN = ("attention", "attention_backward", "attention_drawn_forward", "attention_drawn_backward")
-TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "e4m3_profile": e4m3_profile, "packed": packed, "packed_backward": packed_backward, "serving": serving, "attention_splits": splits,
+TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "e4m3_profile": e4m3_profile, "packed": packed, "packed_backward": packed_backward, "packed_sorted": packed_sorted, "serving": serving, "attention_splits": splits,
           "splits_found": splits_found} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN}
