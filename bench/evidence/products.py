@@ -76,9 +76,9 @@ def training(read):
         for layout, title in LAYOUTS.items():
             if rows := by_layout.get(layout):
                 worst = min(rows, key=lambda row: row["best_over_kiln"])
-                body.append([device.upper(), title, len(rows), *(f"{mean(row[key] for row in rows):.3f}" for key in ("best_over_kiln", "first_over_kiln")),
+                body.append([device.upper(), title, len(rows), sum(row["implementation"] == "cublaslt" for row in rows), *(f"{mean(row[key] for row in rows):.3f}" for key in ("best_over_kiln", "first_over_kiln")),
                              f"{worst['best_over_kiln']:.3f} at {sizes_of({**worst, 'op': 'gemm'})}"])
-    return body and markdown(["device", "product", "count", "cuBLASLt's best / Kiln", "its first / Kiln", "worst of best / Kiln, at m x n x k"], body)
+    return body and markdown(["device", "product, bf16", "count", "served by cuBLASLt", "cuBLASLt's best / Kiln", "its first / Kiln", "worst of best / Kiln, at m x n x k"], body)
 
 
 def sizes_of(row):

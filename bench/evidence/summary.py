@@ -1,5 +1,6 @@
 """README's table of results: the figures that a reader asks for first. A † marks rows whose code has changed since."""
 import re
+from statistics import median
 
 from evidence.attention import ratios_of
 from evidence.blocks import BLOCKS, of, over_kiln, rows_of
@@ -69,8 +70,9 @@ def untuned(read):
 
 
 def hot(read):
-    others, attention = ([row["over_bare_ns"] for row in read(f"{folder}/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and
-                          row["way"] in ("Op::launch, hot", "Plan::launch")] for folder in FOLDERS)
+    rows = [row for folder in FOLDERS for row in read(f"{folder}/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and
+            row["way"] in ("Op::launch, hot", "Plan::launch")]
+    attention, others = ([row["over_bare_ns"] for row in rows if (row["op"] == "attention_forward") == which] for which in (True, False))
     return f"{min(others)} to {max(others)} ns (H100), `attention_forward` {max(attention)} ns (H200)"
 
 
@@ -127,8 +129,9 @@ def layers_on_two_gpus(read):
 def whole_blocks(read):
     said = []
     for block, title in BLOCKS.items():
-        ratios = [ratio for ratio, _ in over_kiln(rows_of(read, block, ("", "peers")), "compile", "train_ns")]
-        said.append(f"{title} {mean(ratios):.2f}, worst {min(ratios):.2f} ({len(ratios)} lengths)")
+        rows = rows_of(read, block, ("", "peers"))
+        ratios = [[ratio for ratio, _ in over_kiln(rows, "compile", key)] for key in ("infer_ns", "train_ns")]
+        said.append(f"{title} {median(ratios[0]):.2f} and {median(ratios[1]):.2f}, worst {min(map(min, ratios)):.2f} ({len(ratios[0])} lengths)")
     rows = rows_of(read, next(iter(BLOCKS)), ("prewarmed", "peers"))
     kiln, compiled = (next((row["infer_ms"] + row["train_ms"]) / 1000 for row in of(rows, "first", side)) for side in ("kiln, a prewarmed file", "compile"))
     return f"{'; '.join(said)}. Llama's first batch by a prewarmed file {kiln:.2f} s, `torch.compile` from its cache {compiled:.1f} (H100)"
@@ -149,7 +152,7 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "attention, dense, cuDNN / Kiln": dense_attention,
         "attention: decode; packed batches of unlike lengths": served_attention,
         "ops of a team of two, mostly at buckets' upper ends, torch with NCCL (and cuBLAS, cuDNN or FlashAttention) / Kiln": on_two_gpus,
-        "a model's block, forward and backward, `torch.compile` / Kiln": whole_blocks,
+        "a model's block, `torch.compile` / Kiln, medians forward, and forward and backward": whole_blocks,
         "layers of two sets of weights on two GPUs, from process start to the last of a few batches, by the file of an earlier run": layers_on_two_gpus,
         "from a context to the first checked result with a shipped file": start}
 

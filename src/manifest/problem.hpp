@@ -89,7 +89,8 @@ std::vector<Config> launches_of(const Op& op, const Implementation& implementati
 Config kernel_config(const Implementation& implementation, Config config);
 /// "threads=256 vector=8"
 std::string to_string(const Implementation& implementation, std::span<const std::int64_t> config);
-/// Parses that form. Returns nothing when a name or a value is not declared or a parameter is missing.
+/// Parses that form. A record may be older than a parameter, which then has its default: a kernel's config may lack some, but not all. Returns
+/// nothing when a name or a value is not declared, or a library's parameter is missing.
 std::optional<Config> parse_config(const Implementation& implementation, std::string_view text);
 
 /// Returns the name expression of each pass, its placeholders filled with C++ type names, words of choices and integers. A pass whose

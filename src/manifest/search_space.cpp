@@ -206,7 +206,8 @@ std::string to_string(const Implementation& implementation, std::span<const std:
 
 std::optional<Config> parse_config(const Implementation& implementation, std::string_view text) {
   const auto& parameters = implementation.parameters;
-  Config config(parameters.size());
+  const bool may_lack = !implementation.is_library() && implementation.default_config.size() == parameters.size();
+  Config config = may_lack ? implementation.default_config : Config(parameters.size());
   std::vector<bool> given(parameters.size(), false);
   while (!text.empty()) {
     const std::string_view part = text.substr(0, text.find(' '));
@@ -220,7 +221,9 @@ std::optional<Config> parse_config(const Implementation& implementation, std::st
     const auto [end, error] = std::from_chars(part.data() + sign + 1, part.data() + part.size(), config[index]);
     if (error != std::errc{} || end != part.data() + part.size()) return std::nullopt;
   }
-  if (std::ranges::find(given, false) != given.end() || !is_declared(implementation, config)) return std::nullopt;
+  const auto lacking = static_cast<std::size_t>(std::ranges::count(given, false));
+  if (lacking > 0 && (!may_lack || lacking == parameters.size())) return std::nullopt;
+  if (!is_declared(implementation, config)) return std::nullopt;
   return config;
 }
 

@@ -51,7 +51,11 @@ class Racing final : public Search {
       if (Ask more = beside_reference(hopeful(newcomers_), more_samples); !more.points.empty()) return more;
     settle();
     is_settling_ = false;
-    newcomers_ = has_ended() ? std::vector<std::size_t>() : std::exchange(queued_, {});
+    newcomers_ = std::exchange(queued_, {});
+    if (has_ended()) {
+      tried_ -= static_cast<std::int64_t>(newcomers_.size());  // they were chosen ahead
+      newcomers_.clear();
+    }
     if (newcomers_.empty()) newcomers_ = nominate();
     if (scores_.lengths() > 1) queued_ = nominate();
     if (!newcomers_.empty()) {

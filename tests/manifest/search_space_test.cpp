@@ -155,8 +155,10 @@ TEST_CASE("a config is read back from its text, and only a declared one is") {
   CHECK(to_string(fast, Config{256, 4}) == "threads=256 vector=4");
   CHECK(parse_config(fast, "threads=256 vector=4") == Config{256, 4});
   CHECK(parse_config(fast, "vector=4 threads=256") == Config{256, 4});
+  CHECK(parse_config(fast, "threads=128") == Config{128, 4});  // as a record from before `vector`: with its default
+  CHECK(parse_config(fast, "vector=2") == Config{256, 2});
   for (const char* bad :
-       {"", "threads=256", "threads=256 vector=3", "threads=256 vector=4 vector=4", "threads=256 vector=4x",
+       {"", " ", "threads=256 vector=3", "threads=250", "threads=256 vector=4 vector=4", "threads=256 vector=4x",
         "threads=256 vector=", "threads=256 vector=4 more=1", "threads", "threads=99999999999999999999 vector=4"}) {
     CAPTURE(bad);
     CHECK(!parse_config(fast, bad));

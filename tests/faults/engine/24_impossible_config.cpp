@@ -14,7 +14,7 @@ const std::vector<Forged>& forged() {
   static const std::vector<Forged> all = {
       {"tiled", "threads=96 vector=4", "outside the declared space"},
       {"tiled", "threads=128 vector=2", "outside the declared space"},
-      {"tiled", "threads=128", "outside the declared space"},
+      {"tiled", "threads=96", "outside the declared space"},
       {"tiled", "", "outside the declared space"},
       {"tiled", "threads=128 vector=4 unroll=8", "outside the declared space"},
       {"tiled", "threads=128 threads=128 vector=4", "outside the declared space"},
