@@ -68,6 +68,19 @@ TEST_CASE("fault 24: a stored config outside the declared space is a miss that s
   tally(24, static_cast<std::int64_t>(forged().size()), "configs outside the declared space");
 }
 
+TEST_CASE("fault 24: a record from before a parameter serves with that parameter's default") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const fs::path overlay = tuned_overlay(folder);
+  forge(overlay, {"tiled", "threads=128", ""});
+  const Engine engine(e2e::options(overlay, MissPolicy::error));
+  const ScaleCall call(engine, 64, 128);
+  CHECK(call.launch(machine.stream()) == Origin::overlay);
+  CHECK(engine.stats().tunes == 0);
+  CHECK(engine.explain(call.op, call.problem).config.starts_with("threads=128 vector="));
+  tally(24, 1, "records older than a parameter");
+}
+
 TEST_CASE("fault 24: a base's impossible config does not hide the overlay, nor do both stop the default") {
   const Machine machine;
   const TemporaryFolder folder;
