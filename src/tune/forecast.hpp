@@ -20,7 +20,7 @@ class Forecast {
   [[nodiscard]] double expected_ns(Point point) const {
     return expectations_.expected_ns[point.candidate][point.length] * correction(point.candidate);
   }
-  /// The same, corrected by the candidate's own measurements alone. Precondition: it has some.
+  /// Returns the expected time corrected by the candidate's own measurements alone. Precondition: it has some.
   [[nodiscard]] double expected_by_own_ns(Point point) const {
     const Entry& of = entries_[point.candidate];
     return expectations_.expected_ns[point.candidate][point.length] * std::exp(of.residual_sum / of.residuals);

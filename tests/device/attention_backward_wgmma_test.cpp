@@ -162,7 +162,7 @@ TEST_CASE("packed sequences of attention_backward_wgmma see nothing of each othe
               {.lengths = {{3, 70}, {129, 1}}, .scale = 0.2f}, seed) < close);
 }
 
-TEST_CASE("attention_backward_wgmma takes the longest tiles of few packed sequences first, and many by their order") {
+TEST_CASE("attention_backward_wgmma is right with sorted tiles of few packed sequences, and with many sequences") {
   using Causal = AttentionForm<Layout::packed, Mask::causal, 64>;
   using Whole = AttentionForm<Layout::packed, Mask::none, 64>;
   AttentionProblem problem = {.lengths = {{20, 30}, {0, 7}, {300, 290}, {1, 1}, {20, 0}, {64, 140}}, .heads = 2};

@@ -168,6 +168,11 @@ TEST_CASE(
   CHECK(exchanges("1024", "2").contains({"push_wgmma", 2}));
   CHECK(exchanges("8", "4") == Tried{{"push_wgmma", 1}, {"push_mma", 1}});
   CHECK(exchanges("256", "4") == Tried{{"push_wgmma", 1}, {"push_wgmma", 2}, {"push_mma", 1}, {"push_mma", 2}});
-  CHECK(exchanges("4096", "4").contains({"push_wgmma", 2}));
-  CHECK(exchanges("4096", "3").contains({"push_wgmma", 2}));
+  for (const char* world : {"3", "4", "5", "6", "7", "8"}) {
+    for (const char* rows : {"16", "64", "1024", "4096", "65536"}) {
+      CAPTURE(world);
+      CAPTURE(rows);
+      CHECK(exchanges(rows, world).contains({"push_wgmma", 2}));
+    }
+  }
 }
