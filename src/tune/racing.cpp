@@ -17,7 +17,7 @@ namespace {
 // Times over the best at the same length:
 constexpr double out_of_reach = 1.2;     // measured: beyond, a newcomer's first sample is its last
 constexpr double worth_a_sample = 1.2;   // expected: beyond, a newcomer is not timed there
-constexpr double worth_of_leader = 1.5;  // expected by what it took elsewhere: beyond, a leader of other lengths is not timed
+constexpr double worth_of_leader = 1.5;  // the same of what leads at other lengths, by its times there
 constexpr double within_reach = 1.1;     // measured: within, a library's further algorithms are brought in
 constexpr double serving_within = 1.05;  // measured: within, a candidate may serve; above LastComparison's limit
 constexpr double improvement = 0.99;     // measured: above, the best has not improved
