@@ -28,6 +28,7 @@ FAULTS = {
     57: "an overlay that may only be read", 58: "what doctor must call broken", 59: "an overlay that was named and is refused",
     60: "outputs whose name says another kind of file", 61: "callbacks of a tune that ask for a tune", 62: "callbacks that throw",
     63: "the last handle of an engine let go in a callback", 64: "limits and times that make no sense", 65: "traces with a byte order mark; draws that never end",
+    82: "a file overwritten in place while it is opened",
 }
 
 

@@ -1,6 +1,7 @@
 #include "store/format.hpp"
 
 #include <fmt/core.h>
+#include <sqlite3.h>
 
 #include "store/seal.hpp"
 
@@ -18,6 +19,8 @@ std::uint32_t version_of(Connection& connection) {
 void migrate(Connection& connection, const Format& format) {
   std::uint32_t version = version_of(connection);
   if (version == format.version) return;
+  if (version < format.oldest() || version > format.version)
+    throw SqliteFailure(SQLITE_CORRUPT, fmt::format("its format became version {} while it was opened", version));
   remove_manifest(connection);
   for (; version != format.version; ++version) format.steps[version - format.oldest()].run(connection);
   connection.execute(fmt::format("PRAGMA user_version = {}", version));

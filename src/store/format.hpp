@@ -39,7 +39,8 @@ const Format& present_format() noexcept;
 
 std::uint32_t version_of(Connection& connection);
 /// Runs the steps that the file needs. Precondition: a write transaction is open. Removes the seal, which covers the
-/// version.
+/// version. Throws SqliteFailure, damaged, for a version that no step begins with: the file can be overwritten after it
+/// was checked.
 void migrate(Connection& connection, const Format& format);
 
 }  // namespace kiln::store

@@ -125,10 +125,18 @@ void check_size(const fs::path& path, const Connection& connection) {
     damaged(path, fmt::format("it has {} bytes and its header states {}; was it copied in part?", size, stated));
 }
 
+/// Returns the version that SQLite read when the transaction began. It can differ from the one that check_header() saw: a
+/// writer that takes no lock may overwrite the file at any time, and SQLite first plays back a dead writer's journal.
+std::uint32_t checked_version(const fs::path& path, Connection& connection, const Format& format) {
+  const std::uint32_t version = version_of(connection);
+  check_version(path, version, format);
+  check_header(path, connection, format);
+  return version;
+}
+
 /// Creating reference tables takes a millisecond, so it is done only where the digest differs: an earlier version, or
 /// an SQLite that stores the statements in another form.
-void check_tables(const fs::path& path, Connection& connection, const Format& format) {
-  const std::uint32_t version = version_of(connection);
+void check_tables(const fs::path& path, Connection& connection, const Format& format, std::uint32_t version) {
   const std::string tables = tables_of(connection);
   if (version == schema_version && has_known_tables(tables)) return;
   Connection reference = Connection::open({}, OpenMode::memory);
@@ -138,8 +146,8 @@ void check_tables(const fs::path& path, Connection& connection, const Format& fo
 }
 
 /// Migrates a writable file in place, and a read-only one in a copy in memory at each opening.
-Connection migrated(Connection connection, Access access, const Format& format) {
-  if (version_of(connection) == format.version) return connection;
+Connection migrated(Connection connection, Access access, const Format& format, std::uint32_t version) {
+  if (version == format.version) return connection;
   if (access == Access::read_only) connection = Connection::copy_in_memory(connection);
   Transaction transaction(connection, Transaction::Kind::write);
   migrate(connection, format);  // does nothing when another process was faster
@@ -147,12 +155,12 @@ Connection migrated(Connection connection, Access access, const Format& format) 
   return connection;
 }
 
-Seal check_seal(const fs::path& path, Connection& connection, const Format& format) {
+Seal check_seal(const fs::path& path, Connection& connection, bool will_migrate) {
   Seal seal = read_seal(connection);
   if (seal.flaw.empty()) seal.flaw = content_flaw(connection, SealedTables::answers, seal);
   if (!seal.flaw.empty()) damaged(path, seal.flaw);
   // A migration changes the digests, so the signature does not cover the rows as they will be read.
-  if (version_of(connection) != format.version) return {};
+  if (will_migrate) return {};
   return seal;
 }
 
@@ -248,11 +256,12 @@ Connection open_existing(const fs::path& path, Access access, Seal* seal, const 
     // The removal of the journal is the commit; without EXTRA a loss of power could undo it.
     connection.execute_script("PRAGMA cache_size = -8192; PRAGMA synchronous = EXTRA");  // KiB
     Transaction transaction(connection, Transaction::Kind::read);
-    check_tables(path, connection, format);
+    const std::uint32_t version = checked_version(path, connection, format);
+    check_tables(path, connection, format, version);
     check_size(path, connection);
-    if (seal != nullptr) *seal = check_seal(path, connection, format);
+    if (seal != nullptr) *seal = check_seal(path, connection, version != format.version);
     transaction.commit();
-    return migrated(std::move(connection), access, format);
+    return migrated(std::move(connection), access, format, version);
   } catch (const SqliteFailure& failure) {
     if (failure.damaged()) damaged(path, failure.what());
     throw to_error(path, "opened", failure);

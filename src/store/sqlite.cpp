@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "store/limits.hpp"
+#include "store/plain_files.hpp"
 
 namespace kiln::store {
 namespace {
@@ -178,7 +179,8 @@ Connection Connection::open(const std::string& path, OpenMode mode) {
     case OpenMode::memory: flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY; break;
   }
   sqlite3* database = nullptr;
-  const int code = sqlite3_open_v2(mode == OpenMode::memory ? ":memory:" : path.c_str(), &database, flags, nullptr);
+  const int code =
+      sqlite3_open_v2(mode == OpenMode::memory ? ":memory:" : path.c_str(), &database, flags, plain_files());
   Connection connection(database);
   check(database, code);
   connection.configure(mode);
@@ -232,7 +234,7 @@ void Connection::configure(OpenMode mode) {
   sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_FKEY, 1, nullptr);
   for (const auto& [limit, value] : limits) sqlite3_limit(database, limit, value);
   // Pragmas that do not read the file, unlike cache_size and synchronous, since its header is not checked yet.
-  execute_script("PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0");
+  execute_script("PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY");
   if (mode == OpenMode::read_only) execute_script("PRAGMA query_only = ON");
 }
 
