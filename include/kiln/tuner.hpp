@@ -57,6 +57,8 @@ struct TuneChoice {
   Retune retune = Retune::none;
   /// Whether several devices take buckets in their order, rather than those that take longest to tune first.
   bool in_order = false;
+  /// deploy(): replaces a file that exists, whatever it is.
+  bool replace = false;
   /// Ends the work between candidates and between compiles, as Options::stop_requested does.
   std::stop_token stop{};
   /// Called once at a time, on the thread that tunes.
@@ -159,9 +161,10 @@ class Tuner {
   /// nothing where the tunes were interrupted. Throws as tune() and deploy() do.
   Prewarmed prewarm(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
   /// Writes a file to ship beside a program (Options::bases) that serves these buckets without NVRTC: their records and all machine code
-  /// that they can need. Tunes nothing. The file is written beside `path`, which ends in .kiln, and renamed over it. Throws
-  /// Error(bad_input) where the devices are of several classes, Error(interrupted) when stopped, Error(io) and Error(no_permission). Throws
-  /// Error(no_nvrtc) where a compile is needed and there is no NVRTC.
+  /// that they can need. Tunes nothing. The file is written beside `path`, which ends in .kiln, and renamed over it. One that exists is
+  /// replaced when it is such a file and none of its records is lost, or with `choice.replace`; else Error(bad_input) is thrown. Throws
+  /// Error(bad_input) where the devices are of several classes, too, Error(interrupted) when stopped, Error(io) and Error(no_permission).
+  /// Throws Error(no_nvrtc) where a compile is needed and there is no NVRTC.
   Deployment deploy(std::span<const Demand> demands, const std::filesystem::path& path,
                     const TuneChoice& choice = {}) const;
 

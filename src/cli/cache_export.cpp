@@ -5,6 +5,7 @@
 
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
+#include "cli/output_choice.hpp"
 #include "cli/signatures.hpp"
 #include "cli/units.hpp"
 #include "cli/workload_selection.hpp"
@@ -17,19 +18,17 @@ namespace {
 namespace fs = std::filesystem;
 
 struct CacheExportSettings {
-  std::string file, output, op, device_class;
+  std::string file, op, device_class;
+  OutputChoice output;
   std::vector<std::string> workloads;
-  bool text = false, no_cubins = false, no_candidates = false, force = false;
+  bool text = false, no_cubins = false, no_candidates = false;
 };
 
 void declare(CLI::App& command, CacheExportSettings& settings) {
   command.add_option("file", settings.file, "Export this file instead of the overlay")->type_name("FILE");
   command.add_flag("--text", settings.text, "Write JSON lines for review, without cubins, instead of a .kiln file");
-  command
-      .add_option("-o,--output", settings.output,
-                  "The file to write. Without it, or with -, text goes to the standard output")
-      ->check(output_name())
-      ->type_name("FILE");
+  declare_output(command, settings.output, "The file to write. Without it, or with -, text goes to the standard output",
+                 "FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
   add_device_class(command, settings.device_class, "Only this device class");
   command
@@ -41,25 +40,23 @@ void declare(CLI::App& command, CacheExportSettings& settings) {
   command.add_flag("--no-cubins", settings.no_cubins,
                    "Leave out machine code; it is then compiled where the records are used");
   command.add_flag("--no-candidates", settings.no_candidates, "Leave out the timings of candidates");
-  command.add_flag("--force", settings.force, "Replace an output that exists");
 }
 
 void check(const CacheExportSettings& settings) {
-  if (!settings.text && settings.output.empty())
+  const std::string& output = settings.output.path;
+  if (!settings.text && output.empty())
     throw Error(ErrorKind::bad_input,
                 "a .kiln file cannot go to the standard output: name it with -o, or ask for --text");
-  if (!settings.text && fs::path(settings.output).extension() != ".kiln")
-    throw Error(ErrorKind::bad_input,
-                fmt::format("the output {} is a .kiln file, so its name ends in .kiln; --text makes text of it",
-                            settings.output));
-  if (settings.output != "-" && !settings.output.empty() && fs::exists(settings.output) && !settings.force)
-    throw Error(ErrorKind::bad_input,
-                fmt::format("{} exists; give another name, or --force to replace it", settings.output));
+  if (!settings.text && fs::path(output).extension() != ".kiln")
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("the output {} is a .kiln file, so its name ends in .kiln; --text makes text of it", output));
+  check_output(settings.output, settings.text ? OutputKind::text_of_records : OutputKind::records);
 }
 
 void say_exported(const Globals& globals, const CacheExportSettings& settings, const store::TransferReport& report,
                   std::int64_t flawed_rows) {
-  const std::string& output = settings.output;
+  const std::string& output = settings.output.path;
   if (globals.json) {
     print_json({{"event", "exported"},
                 {"file", output},
@@ -78,10 +75,10 @@ void say_exported(const Globals& globals, const CacheExportSettings& settings, c
 void export_text(store::File& from, const CacheExportSettings& settings, const store::Selection& selection) {
   std::ostringstream text;
   store::export_text(from, text, selection);
-  if (settings.output.empty())
+  if (settings.output.path.empty())
     print(text.str());
   else
-    write_text(settings.output, text.str());
+    write_text(settings.output, OutputKind::text_of_records, text.str());
 }
 
 int run(const Globals& globals, const CacheExportSettings& settings) {
@@ -94,6 +91,7 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   store::File& from = *files.front().file;  // the overlay is the first
   store::Selection selection{settings.op, settings.device_class, !settings.no_cubins, !settings.no_candidates};
   selection.must_hold_records = true;
+  selection.must_lose_nothing = !settings.output.replace;
   WorkloadCoverage coverage;
   if (!settings.workloads.empty()) {
     const manifest::Catalogue ops = load_ops(globals);
@@ -107,10 +105,10 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   } else {
     // The user's own overlay is trusted under any policy.
     const auto trust = settings.file.empty() ? store::CodeTrust{} : code_trust(globals);
-    const std::size_t signatures = signatures_of(settings.output) + signatures_of(settings.file);
-    const auto report = store::export_file(from, settings.output, selection, settings.force, trust);
+    const std::size_t signatures = signatures_of(settings.output.path) + signatures_of(settings.file);
+    const auto report = store::export_file(from, settings.output.path, selection, true, trust);
     say_exported(globals, settings, report, flawed_rows());
-    say_unsigned(globals, settings.output, signatures);
+    say_unsigned(globals, settings.output.path, signatures);
   }
   if (!globals.json) say_flawed(globals, files.front().name, flawed_rows());
   if (coverage.missing == 0) return exit_good;

@@ -4,6 +4,7 @@
 #include "cli/cache.hpp"
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
+#include "cli/output_choice.hpp"
 #include "cli/signatures.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
@@ -23,8 +24,7 @@ constexpr const char* rule =
 
 struct CacheMergeSettings {
   std::vector<std::string> files;
-  std::string output;
-  bool force = false;
+  OutputChoice output;
 };
 
 void declare_import(CLI::App& command, CacheMergeSettings& settings) {
@@ -33,13 +33,10 @@ void declare_import(CLI::App& command, CacheMergeSettings& settings) {
 
 void declare_merge(CLI::App& command, CacheMergeSettings& settings) {
   declare_import(command, settings);
-  command
-      .add_option(
-          "-o,--output", settings.output,
-          "The sealed .kiln file to write, which may be one of the inputs. Without it, records go into the overlay")
-      ->check(output_name())
-      ->type_name("FILE");
-  command.add_flag("--force", settings.force, "Replace an output that exists");
+  declare_output(
+      command, settings.output,
+      "The sealed .kiln file to write, which may be one of the inputs. Without it, records go into the overlay",
+      "FILE");
 }
 
 struct Brought {
@@ -82,40 +79,40 @@ int into_overlay(const Globals& globals, const CacheMergeSettings& settings) {
   return exit_good;
 }
 
-void check_output(const CacheMergeSettings& settings) {
-  if (fs::path(settings.output).extension() != ".kiln")
+void check(const CacheMergeSettings& settings) {
+  const std::string& output = settings.output.path;
+  if (fs::path(output).extension() != ".kiln")
     throw Error(ErrorKind::bad_input,
                 fmt::format("the output {} is a .kiln file, so its name ends in .kiln; kiln cache "
                             "export --text makes text of it",
-                            settings.output));
-  if (fs::exists(settings.output) && !settings.force)
-    throw Error(ErrorKind::bad_input,
-                fmt::format("{} exists; give another name, or --force to replace it", settings.output));
+                            output));
+  check_output(settings.output, OutputKind::records);
 }
 
 int into_file(const Globals& globals, const CacheMergeSettings& settings) {
-  check_output(settings);
+  check(settings);
+  const std::string& output = settings.output.path;
   std::vector<std::unique_ptr<store::File>> files;
   std::vector<store::File*> inputs;
-  std::size_t signatures = signatures_of(settings.output);
+  std::size_t signatures = signatures_of(output);
   for (const std::string& path : settings.files) {
     files.push_back(open_records(path));
-    if (path != settings.output) signatures += signatures_of(path);
+    if (path != output) signatures += signatures_of(path);
     inputs.push_back(files.back().get());
   }
-  const auto report =
-      store::merge_files(inputs, settings.output, {.must_hold_records = true}, settings.force, code_trust(globals));
+  const store::Selection selection{.must_hold_records = true, .must_lose_nothing = !settings.output.replace};
+  const auto report = store::merge_files(inputs, output, selection, true, code_trust(globals));
   std::int64_t flawed_rows = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const std::int64_t flawed = files[i]->counters().quarantined;
     if (!globals.json) say_flawed(globals, settings.files[i], flawed);
     flawed_rows += flawed;
   }
-  say_unsigned(globals, settings.output, signatures);
-  const auto bytes = static_cast<std::int64_t>(fs::file_size(settings.output));
+  say_unsigned(globals, output, signatures);
+  const auto bytes = static_cast<std::int64_t>(fs::file_size(output));
   if (globals.json) {
     print_json({{"event", "merged"},
-                {"file", settings.output},
+                {"file", output},
                 {"inputs", settings.files},
                 {"records", report.added},
                 {"conflicts", report.conflicts},
@@ -125,7 +122,7 @@ int into_file(const Globals& globals, const CacheMergeSettings& settings) {
                 {"bytes", bytes}});
     return exit_good;
   }
-  print(fmt::format("{}: {}, {} of which the files had different versions, {}, {}\n", settings.output,
+  print(fmt::format("{}: {}, {} of which the files had different versions, {}, {}\n", output,
                     counted(report.added, "record"), format_count(report.conflicts), counted(report.cubins, "cubin"),
                     format_bytes(bytes)));
   say_left_behind(globals, "these files", report.untrusted_cubins);
@@ -133,10 +130,7 @@ int into_file(const Globals& globals, const CacheMergeSettings& settings) {
 }
 
 int merge(const Globals& globals, const CacheMergeSettings& settings) {
-  if (!settings.output.empty()) return into_file(globals, settings);
-  if (settings.force)
-    throw Error(ErrorKind::bad_input, "--force replaces an output: name it with -o, or leave --force out");
-  return into_overlay(globals, settings);
+  return settings.output.path.empty() ? into_overlay(globals, settings) : into_file(globals, settings);
 }
 
 }  // namespace

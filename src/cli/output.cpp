@@ -90,12 +90,15 @@ void say_error(bool json, std::string_view kind, std::string_view text) {
   json ? say(line_of({{"error", {{"kind", kind}, {"message", text}}}})) : note(text);
 }
 
-void write_text(const std::string& path, std::string_view text) {
-  if (path == "-") return print(text);
+bool is_standard_output(const std::string& path) {
   struct stat given {
   }, output{};
-  const bool both = ::stat(path.c_str(), &given) == 0 && ::fstat(STDOUT_FILENO, &output) == 0;
-  if (both && given.st_dev == output.st_dev && given.st_ino == output.st_ino) return print(text);  // -o /dev/stdout
+  return ::stat(path.c_str(), &given) == 0 && ::fstat(STDOUT_FILENO, &output) == 0 && given.st_dev == output.st_dev &&
+         given.st_ino == output.st_ino;
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  if (path == "-" || is_standard_output(path)) return print(text);
   store::write_text(store::literal_path(path), text);
 }
 

@@ -28,6 +28,8 @@ void note(std::string_view text);
 void say_error(bool json, std::string_view kind, std::string_view text);
 /// Writes text to the standard error as it is.
 void say(std::string_view text) noexcept;
+/// True for a path of the file, device or pipe that the standard output is, such as /dev/stdout.
+bool is_standard_output(const std::string& path);
 /// Writes as store::write_text does, or to the standard output when the path is "-" or names it.
 void write_text(const std::string& path, std::string_view text);
 

@@ -10,6 +10,7 @@
 #include "cli/kept.hpp"
 #include "cli/next_step.hpp"
 #include "cli/output.hpp"
+#include "cli/output_choice.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/ranks.hpp"
 #include "cli/signatures.hpp"
@@ -20,8 +21,6 @@
 #include "engine/deployment.hpp"
 #include "kiln/error.hpp"
 #include "process/child.hpp"
-#include "store/custody.hpp"
-#include "store/output_file.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -36,7 +35,7 @@ struct PrewarmSettings {
   int ranks = 0;
   SearchChoice search;
   TargetChoice target;
-  std::string output;
+  OutputChoice output;
   bool force = false;
 };
 
@@ -57,16 +56,14 @@ void declare(CLI::App& command, PrewarmSettings& settings) {
       ->type_name("ARCH");
   add_device_class(command, settings.target.device_class,
                    "The device class to compile for, when the files hold several");
-  command
-      .add_option("-o,--output", settings.output,
-                  "Write a file to deploy, with these records and all their machine code")
-      ->check(output_name())
-      ->type_name("FILE");
+  declare_output(command, settings.output, "Write a file to deploy, with these records and all their machine code",
+                 "FILE");
   command.add_flag("--force", settings.force, "Tune also buckets that have a record");
 }
 
-/// Refuses an output that is one of the inputs. Any other output may be replaced: it can be made again.
-void check_output(const Globals& globals, const std::string& output) {
+/// Refuses an output that is one of the inputs, or that may not be replaced.
+void check(const Globals& globals, const OutputChoice& choice) {
+  const std::string& output = choice.path;
   std::vector<fs::path> inputs(globals.bases.begin(), globals.bases.end());
   if (const auto overlay = layer_settings(globals).overlay) inputs.push_back(*overlay);
   std::error_code ignored;
@@ -76,7 +73,14 @@ void check_output(const Globals& globals, const std::string& output) {
                   fmt::format("the output {} is also read by this command; choose another name", output));
   if (!output.empty() && fs::path(output).extension() != ".kiln")
     throw Error(ErrorKind::bad_input, fmt::format("the output {} is a .kiln file, so its name ends in .kiln", output));
-  if (!output.empty()) store::check_target(store::literal_path(output), store::Existing::replace);
+  check_output(choice, OutputKind::records);
+}
+
+/// Refuses an output with records that these buckets do not make again.
+void check_lost(const PrewarmSettings& settings, std::span<const OpBucket> buckets,
+                const manifest::DeviceFacts& device) {
+  if (!settings.output.path.empty() && !settings.output.replace)
+    engine::check_replaced(settings.output.path, buckets, device, Regime::cold_l2);
 }
 
 constexpr int compile_bar_width = 30;
@@ -135,7 +139,7 @@ void print_json_prewarmed(const PrewarmSettings& settings, const Result& result)
             {"cubins", deployment.cubins},
             {"compiled", deployment.compiled},
             {"image_bytes", deployment.image_bytes},
-            {"file", settings.output},
+            {"file", settings.output.path},
             {"kept", result.kept},
             {"next", result.next}};
   for (const Deployment::Missing& each : deployment.missing)
@@ -168,7 +172,7 @@ void print_text_prewarmed(const Globals& globals, const PrewarmSettings& setting
   table.row({"machine code", fmt::format("{}, {}: {} compiled now, {} from the files",
                                          counted(deployment.cubins, "cubin"), format_bytes(deployment.image_bytes),
                                          deployment.compiled, deployment.cubins - deployment.compiled)});
-  const std::string& output = settings.output;
+  const std::string& output = settings.output.path;
   const auto in_file = [&] {
     return fmt::format("{} ({})", output, format_bytes(static_cast<std::int64_t>(fs::file_size(output))));
   };
@@ -237,8 +241,8 @@ Retune retune_of(const PrewarmSettings& settings) { return settings.force ? Retu
 Tuner make_prewarming_tuner(const Globals& globals, const PrewarmSettings& settings, const Options& options) {
   return make_tuner(globals, settings.devices, options, [&](const Tuner& tuner) {
     const engine::TunerState& devices = engine::state_of(tuner);
-    if (settings.output.empty()) require_place(pre_warmed, not_kept(devices));
-    if (devices.classes() > 1 && !settings.output.empty())
+    if (settings.output.path.empty()) require_place(pre_warmed, not_kept(devices));
+    if (devices.classes() > 1 && !settings.output.path.empty())
       throw Error(
           ErrorKind::bad_input,
           "the devices are of several classes and -o writes a file for one; prewarm without it, then kiln cache export --workload");
@@ -247,9 +251,9 @@ Tuner make_prewarming_tuner(const Globals& globals, const PrewarmSettings& setti
 
 /// Notes the signatures that the output had before `work` wrote it.
 int note_signatures(const Globals& globals, const PrewarmSettings& settings, const std::function<int()>& work) {
-  const std::size_t signatures = signatures_of(settings.output);
+  const std::size_t signatures = signatures_of(settings.output.path);
   const int status = work();
-  say_unsigned(globals, settings.output, signatures);
+  say_unsigned(globals, settings.output.path, signatures);
   return status;
 }
 
@@ -257,6 +261,7 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings, con
                     std::span<const OpBucket> buckets) {
   engine::TunerState& devices = engine::state_of(tuner);
   engine::State& first = devices.first();
+  check_lost(settings, buckets, first.context.info().facts);
   const TuneReport tuned = tune_buckets(globals, tuner, buckets,
                                         {.retune = retune_of(settings), .in_order = settings.source.from_histogram});
   print_tuned(globals, tuner, tuned);
@@ -267,11 +272,12 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings, con
   for (std::size_t number = 0; number < devices.classes(); ++number) {
     if (!globals.json) print("\n");
     const Deployment deployment = show_compiles(globals, [&](const auto& on_step) {
-      return engine::deploy(devices, number, buckets, settings.output, {.on_compile = on_step});
+      return engine::deploy(devices, number, buckets, settings.output.path,
+                            {.replace = settings.output.replace, .on_compile = on_step});
     });
     const std::string& about = devices.first_of_class[number]->state->context.info().name;
-    why = settings.output.empty() ? not_kept(devices) : std::string();
-    const bool is_kept = why.empty() && (!settings.output.empty() || lost_records(tuned) == 0);
+    why = settings.output.path.empty() ? not_kept(devices) : std::string();
+    const bool is_kept = why.empty() && (!settings.output.path.empty() || lost_records(tuned) == 0);
     status = std::max(status, finish(globals, settings, first.ops, {deployment, about, is_kept}));
   }
   require_kept(devices, tuned);
@@ -309,22 +315,24 @@ int tune_on_ranks(const Globals& globals, const PrewarmSettings& settings, const
 
 int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops) {
   store::Layers layers = open_layers(globals);
-  if (settings.output.empty()) require_place(pre_warmed, layers.not_kept());
+  if (settings.output.path.empty()) require_place(pre_warmed, layers.not_kept());
   const Target target = choose_target(globals, settings.target, layers, false);
   jit::CompilePool pool({.program = process::find_worker({})});
   tune::Cubins cubins(layers, pool);
   const auto buckets = chosen_buckets(globals, settings, ops, target.facts, layers);
+  check_lost(settings, buckets, target.facts);
   const Deployment deployment = show_compiles(globals, [&](const auto& on_step) {
-    return engine::deploy(buckets, settings.output,
+    return engine::deploy(buckets, settings.output.path,
                           {.device = target.facts,
                            .arch = target.arch,
                            .layers = layers,
                            .cubins = cubins,
                            .pool = pool,
+                           .replace = settings.output.replace,
                            .stop_requested = Interrupt::requested,
                            .on_step = on_step});
   });
-  const std::string why = settings.output.empty() ? layers.not_kept() : std::string();
+  const std::string why = settings.output.path.empty() ? layers.not_kept() : std::string();
   Missing missing;
   for (const Deployment::Missing& each : deployment.missing) {
     const manifest::Op& op = find_op(ops, each.op);
@@ -351,7 +359,7 @@ int ranks_of(const PrewarmSettings& settings, const manifest::Catalogue& ops) {
 }
 
 int run(const Globals& globals, const PrewarmSettings& settings) {
-  check_output(globals, settings.output);
+  check(globals, settings.output);
   const manifest::Catalogue ops = load_ops(globals);
   const bool offline = !settings.target.arch.empty() || !settings.target.device_class.empty();
   const int world = offline ? 0 : ranks_of(settings, ops);

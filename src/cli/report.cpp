@@ -3,6 +3,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/output_choice.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/report/facts.hpp"
 #include "cli/report/page.hpp"
@@ -14,14 +15,12 @@ namespace kiln::cli {
 namespace {
 
 struct ReportSettings {
-  std::string output, op, device_class;
+  OutputChoice output;
+  std::string op, device_class;
 };
 
 void declare(CLI::App& command, ReportSettings& settings) {
-  command.add_option("-o,--output", settings.output, "The page to write; one that exists is replaced")
-      ->required()
-      ->check(output_name())
-      ->type_name("FILE.html");
+  declare_output(command, settings.output, "The page to write", "FILE.html")->required();
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
   add_device_class(command, settings.device_class, "Only this device class");
 }
@@ -37,6 +36,7 @@ int run(const Globals& globals, const ReportSettings& settings) {
     throw Error(ErrorKind::bad_input,
                 fmt::format("the device class '{}' does not parse; kiln devices names those that are here",
                             settings.device_class));
+  check_output(settings.output, OutputKind::page);
   const manifest::Catalogue ops = load_ops(globals, settings.op);
   if (!settings.op.empty()) find_op(ops, settings.op);
   store::Layers layers = open_layers(globals);
@@ -44,15 +44,16 @@ int run(const Globals& globals, const ReportSettings& settings) {
   const report::Filter filter{settings.op, settings.device_class, device ? device->facts.device_class() : ""};
   const Json facts = report::gather(ops, layers, names_of(globals), filter);
   const std::string page = report::page_of(facts);
-  write_text(settings.output, page);
+  write_text(settings.output, OutputKind::page, page);
   if (globals.json)
     print_json({{"event", "reported"},
-                {"file", settings.output},
+                {"file", settings.output.path},
                 {"records", facts["records_found"]},
                 {"missing", facts["missing"]["found"]},
                 {"bytes", page.size()}});
   else if (!globals.quiet)
-    note(fmt::format("{} shows {}, {}", settings.output, counted(facts["records_found"].get<std::int64_t>(), "record"),
+    note(fmt::format("{} shows {}, {}", settings.output.path,
+                     counted(facts["records_found"].get<std::int64_t>(), "record"),
                      format_bytes(static_cast<std::int64_t>(page.size()))));
   return exit_good;
 }

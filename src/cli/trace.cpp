@@ -3,6 +3,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/output_choice.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/trace_draw.hpp"
 
@@ -13,7 +14,7 @@ struct TraceSettings {
   std::string op;
   std::vector<std::string> words;
   std::string distribution = "lognormal";
-  std::string output;
+  OutputChoice output;
   Draw draw;
 };
 
@@ -41,9 +42,7 @@ void declare(CLI::App& command, TraceSettings& settings) {
   command.add_option("--seed", settings.draw.seed, "The seed; equal seeds give equal streams")
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("-o,--output", settings.output, "The file to write, instead of the standard output")
-      ->check(output_name())
-      ->type_name("FILE");
+  declare_output(command, settings.output, "The file to write, instead of the standard output", "FILE");
 }
 
 std::string text_of(const TraceSettings& settings, const manifest::Op& op, const std::vector<Problem>& problems) {
@@ -54,12 +53,13 @@ std::string text_of(const TraceSettings& settings, const manifest::Op& op, const
 }
 
 int run(const Globals& globals, const TraceSettings& settings) {
+  check_output(settings.output, OutputKind::trace);
   const manifest::Catalogue ops = load_ops(globals, settings.op);
   const manifest::Op& op = find_op(ops, settings.op);
   Draw draw = settings.draw;
   draw.distribution = settings.distribution == "uniform" ? Distribution::uniform : Distribution::lognormal;
   const std::string text = text_of(settings, op, draw_problems(op, parse_problem_set(op, settings.words), draw));
-  settings.output.empty() ? print(text) : write_text(settings.output, text);
+  settings.output.path.empty() ? print(text) : write_text(settings.output, OutputKind::trace, text);
   return exit_good;
 }
 

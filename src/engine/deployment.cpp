@@ -5,8 +5,10 @@
 #include <set>
 
 #include "kiln/error.hpp"
+#include "manifest/key.hpp"
 #include "store/custody.hpp"
 #include "store/output_file.hpp"
+#include "store/replaced_file.hpp"
 #include "store/transfer.hpp"
 #include "tune/deploy.hpp"
 
@@ -72,22 +74,30 @@ DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::C
   return result;
 }
 
+void check_replaced(const std::filesystem::path& path, std::span<const OpBucket> buckets,
+                    const manifest::DeviceFacts& device, Regime regime) {
+  std::set<std::string> keys;
+  for (const OpBucket& each : buckets) keys.insert(manifest::record_key(*each.op, each.bucket, device, regime));
+  store::require_nothing_lost(path, store::RecordFormat::sealed, keys);
+}
+
 void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
-                      std::span<const store::CubinRow> cubins) {
+                      std::span<const store::CubinRow> cubins, bool replace) {
   std::vector<store::Record> records;
   for (const DeployedBucket& bucket : buckets)
     if (bucket.record) records.push_back(*bucket.record);
   const auto gathered = store::File::in_memory();
   gathered->put_all(records, cubins);
-  store::export_file(*gathered, path, {}, true);
+  store::export_file(*gathered, path, {.must_lose_nothing = !replace}, true);
 }
 
 Deployment deploy(std::span<const OpBucket> buckets, const std::filesystem::path& path, const DeploymentPlace& place) {
   if (!path.empty()) store::check_target(store::literal_path(path), store::Existing::replace);  // before the work
+  if (!path.empty() && !place.replace) check_replaced(path, buckets, place.device, place.regime);
   const auto deployed = deployed_buckets(buckets, place.device, place.regime, place.layers);
   const auto needed = needed_specialisations(deployed, place.device, place.arch, place.regime);
   const DeployedCubins made = bring_cubins(needed, place.cubins, place.pool, place.stop_requested, place.on_step);
-  if (!path.empty()) write_deployment(path, deployed, made.rows);
+  if (!path.empty()) write_deployment(path, deployed, made.rows, place.replace);
   Deployment result;
   result.device_class = place.device.device_class();
   result.arch = place.arch;

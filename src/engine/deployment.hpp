@@ -41,9 +41,14 @@ DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::C
                             const std::function<bool()>& stop_requested,
                             const std::function<void(const CompileStep&)>& on_step);
 
-/// Writes the file beside `path` and renames it into place.
+/// Throws Error(bad_input) when the file at `path` has a record that is not of these buckets, or may not be replaced at all
+/// (store/replaced_file.hpp). For use before work that takes minutes.
+void check_replaced(const std::filesystem::path& path, std::span<const OpBucket> buckets,
+                    const manifest::DeviceFacts& device, Regime regime);
+
+/// Writes the file beside `path` and renames it into place. Throws Error(bad_input) when that would lose a record, unless `replace` is set.
 void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
-                      std::span<const store::CubinRow> cubins);
+                      std::span<const store::CubinRow> cubins, bool replace);
 
 /// The device, files and compilers of a deployment, and its callbacks.
 struct DeploymentPlace {
@@ -53,6 +58,7 @@ struct DeploymentPlace {
   store::Layers& layers;
   tune::Cubins& cubins;
   jit::CompilePool& pool;
+  bool replace = false;  // a file that exists, though it holds other records
   std::function<bool()> stop_requested{};
   std::function<void(const CompileStep&)> on_step{};
 };

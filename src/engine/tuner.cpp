@@ -356,6 +356,7 @@ Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const O
                  .layers = state.layers,
                  .cubins = device.cubins,
                  .pool = device.pool,
+                 .replace = choice.replace,
                  .stop_requested = [&] { return choice.stop.stop_requested() || (own_stop && own_stop()); },
                  .on_step = choice.on_compile});
 }

@@ -21,6 +21,7 @@
 #include "store/merge_order.hpp"
 #include "store/opening.hpp"
 #include "store/output_file.hpp"
+#include "store/replaced_file.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
@@ -109,7 +110,7 @@ std::vector<File*> suppliers_of_code(std::span<File* const> files, const CodeTru
 }
 
 void write_sealed(const OutputFile& output, std::span<File* const> from, const Selection& selection,
-                  const CodeTrust& trust, TransferReport& report) try {
+                  const CodeTrust& trust, TransferReport& report, std::set<std::string>& keys) try {
   Connection connection = create_in(output, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
   Transaction transaction(connection, Transaction::Kind::write);
   const auto put = [&](Record record) {
@@ -117,6 +118,7 @@ void write_sealed(const OutputFile& output, std::span<File* const> from, const S
     if (!selection.candidates) record.candidates.clear();
     put_record(connection, record);
     ++report.added;
+    if (selection.must_lose_nothing) keys.insert(std::move(record.key));
   };
   report.conflicts = merge<Record>(from, put);
   if (selection.cubins) {
@@ -202,12 +204,14 @@ TransferReport merge_files(std::span<File* const> from, const fs::path& to, cons
   const fs::path target = literal_path(to);
   check_target(target, overwrite ? Existing::replace : Existing::keep);
   TransferReport report;
+  std::set<std::string> keys;
   OutputFile output(target);
   {
     const Snapshots snapshots(from);
-    write_sealed(output, snapshots.files(), selection, trust, report);
+    write_sealed(output, snapshots.files(), selection, trust, report, keys);
   }
   check_holds_records(report, selection, from.size() == 1 ? name_of(*from.front()) : "the files given");
+  if (overwrite && selection.must_lose_nothing) require_nothing_lost(target, RecordFormat::sealed, keys);
   if (overwrite) remove_journal_of(target);
   if (!output.move_into_place(overwrite ? Existing::replace : Existing::keep)) check_target(target, Existing::keep);
   return report;

@@ -24,6 +24,7 @@ struct Selection {
   std::optional<std::set<std::string>> record_keys = {};
   std::optional<std::set<manifest::Digest>> cubin_keys = {};
   bool must_hold_records = false;  // throw Error(bad_input) instead of writing a file without records
+  bool must_lose_nothing = false;  // a file that is replaced: throw as require_nothing_lost (replaced_file.hpp) does
 };
 struct TransferReport {
   std::int64_t added = 0, replaced = 0, kept = 0, cubins = 0;

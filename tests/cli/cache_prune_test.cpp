@@ -101,8 +101,9 @@ TEST_CASE("what removes signatures says so, and how to sign again") {
   REQUIRE(command.run(sign).status == 0);
   const std::string said = "is not signed: 1 signature of its former content or of its inputs cannot be kept";
   CHECK(command.run("cache merge " + path + " -o " + out).errors.find(out + " " + said) != std::string::npos);
-  CHECK(command.run("cache export " + path + " --force -o " + out).errors.find(out + " " + said) != std::string::npos);
-  CHECK(command.run("cache merge " + out + " --force -o " + out).errors.empty());
+  CHECK(command.run("cache export " + path + " --replace -o " + out).errors.find(out + " " + said) !=
+        std::string::npos);
+  CHECK(command.run("cache merge " + out + " --replace -o " + out).errors.empty());
   const std::string prune = "cache prune " + path + " --max-size ";
   CHECK(command.run(prune + "1GB").errors.empty());
   const Ran pruned = command.run(prune + "1kB");
@@ -253,7 +254,8 @@ TEST_CASE("an export for a workload holds its buckets' records and the machine c
   CHECK(cubins_in(out) == static_cast<std::int64_t>(distinct.size()));
   for (const store::CubinRow& each : wanted.cubins) CHECK(holds(out, each.key));
   CHECK_FALSE(holds(out, other.cubins[0].key));
-  CHECK(command.run("cache export --no-cubins --force " + path + " --workload " + workload + " -o " + out).status == 0);
+  CHECK(command.run("cache export --no-cubins --replace " + path + " --workload " + workload + " -o " + out).status ==
+        0);
   CHECK(cubins_in(out) == 0);
 
   const std::string larger =

@@ -93,9 +93,10 @@ TEST_CASE("a merge takes .kiln and text, in any order to the same bytes, and say
   CHECK(command.run("cache merge " + text + " " + b + " " + a + " " + b + " -o " + two).status == 0);
   CHECK(bytes_of(one) == bytes_of(two));
   CHECK(File::open(one, Access::read_only)->find_record(slower.record.key)->at_edge().cost_ns == 1000);
-  check_refused(command.run("cache merge " + a + " -o " + one), 2, "one.kiln exists");
+  check_refused(command.run("cache merge " + a + " -o " + one), 2,
+                "one.kiln' exists and 1 of its 3 records would be lost");
   check_refused(command.run("cache merge " + a + " -o " + command.path("x.jsonl")), 2, "its name ends in .kiln");
-  CHECK(command.run("cache merge " + one + " " + a + " --force -o " + one).status == 0);
+  CHECK(command.run("cache merge " + one + " " + a + " -o " + one).status == 0);
   CHECK(bytes_of(one) == bytes_of(two));
   CHECK(contains(command.run("cache merge " + one).output, "3 records added"));
   CHECK(contains(command.run("cache ls").output, "overlay.kiln: 3 records"));

@@ -142,7 +142,7 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
   check_refused(command.run("-q report -o " + command.path("x.html") + " --base " + command.path("bad.kiln", "text")),
                 4, "it is not a .kiln file");
   check_refused(command.run("cache export --text -o " + command.path("there.jsonl", "precious")), 2,
-                "there.jsonl exists");
+                "there.jsonl' exists and is no text of records");
   check_refused(
       command.run("prewarm " + command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\n") + " --arch sm_90a"), 2,
       "w.toml:1: op 'rms_norm': axis 'rows' is missing");

@@ -90,7 +90,7 @@ inline std::string in_child(const TemporaryFolder& folder, const char* policy, c
 /// The records of the overlay, each line of their text as `edit` leaves it; without their machine code.
 inline void edit_records(const TemporaryFolder& folder, const std::function<void(std::string&)>& edit) {
   const std::string text = (folder / "records.jsonl").string();
-  expect(0, "kiln cache export --text --force -o " + text + globals(folder));
+  expect(0, "kiln cache export --text --replace -o " + text + globals(folder));
   std::ifstream read(text);
   std::string edited;
   for (std::string line; std::getline(read, line);) {

@@ -247,7 +247,7 @@ TEST_CASE("the choice without a library is shipped with its machine code, in eac
       expect(0, where + "kiln prewarm " + workload + " -o " + base + globals(folder));
       serve("KILN_NVRTC_LIBRARY=none");
     }
-    expect(0, "kiln cache export --force --workload " + workload + " -o " + base + globals(folder));
+    expect(0, "kiln cache export --replace --workload " + workload + " -o " + base + globals(folder));
     serve("KILN_NVRTC_LIBRARY=none");
   }
 }

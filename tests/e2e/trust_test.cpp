@@ -125,7 +125,7 @@ TEST_CASE("a signed file that was changed is refused, and a revoked key's file g
       expect(0, "kiln cache import " + deployment.base() + " " + trusting + globals(deployment.folder(), "to.kiln"));
   CHECK(contains(imported, "1 record added"));
   CHECK(contains(imported, "were left behind"));
-  const std::string exporting = "kiln cache export " + deployment.base() + " --force -o " +
+  const std::string exporting = "kiln cache export " + deployment.base() + " --replace -o " +
                                 (deployment.folder() / "out.kiln").string() + " " + trusting;
   CHECK(contains(expect(0, exporting), "cubins of " + deployment.base() + " were left behind"));
   fs::remove_all(deployment.keys() + "/revoked");

@@ -34,7 +34,7 @@ struct TunedFiles {
   }
   /// Merges files of the folder, by name, and gives the output's bytes.
   [[nodiscard]] std::string merged(const std::vector<std::string>& names, const char* output = "out.kiln") const {
-    std::string words = "kiln cache merge --force -o " + (folder / output).string();
+    std::string words = "kiln cache merge --replace -o " + (folder / output).string();
     for (const std::string& name : names) words += " " + (folder / name.c_str()).string();
     expect(0, words);
     return bytes_of(folder / output);
@@ -117,7 +117,7 @@ TEST_CASE("fault 34: a file that is refused ends a merge before anything is writ
     fs::copy_file(files.b, evil);
     hostile.spoil(evil);
     for (const std::string& inputs : {good + " " + evil.string(), evil.string() + " " + good}) {
-      const Outcome outcome = shell("timeout 20 '" KILN_COMMAND "' cache merge --force -o " + out + " " + inputs);
+      const Outcome outcome = shell("timeout 20 '" KILN_COMMAND "' cache merge --replace -o " + out + " " + inputs);
       CHECK_MESSAGE((outcome.status == 2 || outcome.status == 4), outcome.status, " ", outcome.output);
       CHECK_MESSAGE((contains(outcome.output, "evil.kiln") || contains(outcome.output, "/dev/zero")), outcome.output);
       CHECK(bytes_of(files.folder / "out.kiln") == before);
@@ -128,7 +128,7 @@ TEST_CASE("fault 34: a file that is refused ends a merge before anything is writ
        std::initializer_list<std::string>{"{}", "{\"key\": 1}", "not json", "[1, 2", "\xff"}) {
     write(files.folder / "evil.jsonl", line + "\n");
     const Outcome outcome =
-        shell("kiln cache merge --force -o " + out + " " + good + " " + (files.folder / "evil.jsonl").string());
+        shell("kiln cache merge --replace -o " + out + " " + good + " " + (files.folder / "evil.jsonl").string());
     CHECK(outcome.status == 2);
     CHECK_MESSAGE(contains(outcome.output, "evil.jsonl:1"), outcome.output);
     CHECK(bytes_of(files.folder / "out.kiln") == before);
@@ -142,7 +142,7 @@ TEST_CASE("fault 34: rows that do not hold are left behind and said; forged ones
   store::run_sql(
       files.b,
       "UPDATE record SET baseline_ns = 1 WHERE bucket LIKE 'rows=2 %'; UPDATE cubin SET lowered_names = '[\"evil\"]'");
-  const std::string said = expect(0, "kiln cache merge --force --json -o " + (files.folder / "out.kiln").string() +
+  const std::string said = expect(0, "kiln cache merge --replace --json -o " + (files.folder / "out.kiln").string() +
                                          " " + files.b.string() + " " + files.a.string());
   CHECK_MESSAGE(!contains(said, R"("flawed_rows":0)"), said);
   const auto kept = records_of(files.folder / "out.kiln");

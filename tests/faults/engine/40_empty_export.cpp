@@ -17,7 +17,7 @@ std::int64_t check_refused_everywhere(const TemporaryFolder& folder, const std::
       const bool is_there = fs::exists(output);
       const auto bytes = is_there ? bytes_of(output) : std::string();
       const Outcome outcome =
-          shell(before + "'" KILN_COMMAND "' cache export --force " + kind + "-o " + output.string() + " " + words);
+          shell(before + "'" KILN_COMMAND "' cache export --replace " + kind + "-o " + output.string() + " " + words);
       CAPTURE(outcome.output);
       CHECK(outcome.status == status);
       CHECK(contains(outcome.output, said));

@@ -14,11 +14,12 @@ using store::write_bytes;
 /// Each command that writes a file, up to the file's name.
 std::vector<std::string> writers_of(const fs::path& overlay, bool text_only) {
   const std::string own = "--overlay " + overlay.string() + " ";
-  std::vector<std::string> all = {"kiln report " + own + "-o ", "kiln cache export --text --force " + own + "-o ",
-                                  "kiln trace rms_norm rows=1..9 cols=4096 dtype=f32 --count 3 -o "};
+  std::vector<std::string> all = {"kiln report " + own + "--replace -o ",
+                                  "kiln cache export --text --replace " + own + "-o ",
+                                  "kiln trace rms_norm rows=1..9 cols=4096 dtype=f32 --count 3 --replace -o "};
   if (text_only) return all;
-  all.push_back("kiln cache export --force " + own + "-o ");
-  all.push_back("kiln cache merge --force " + overlay.string() + " -o ");
+  all.push_back("kiln cache export --replace " + own + "-o ");
+  all.push_back("kiln cache merge --replace " + overlay.string() + " -o ");
   return all;
 }
 

@@ -1,0 +1,97 @@
+#include "cli/output_choice.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "kiln/error.hpp"
+#include "store/custody.hpp"
+#include "store/output_file.hpp"
+#include "store/replaced_file.hpp"
+#include "store/transfer.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_stream(const std::string& path) {
+  struct stat status {};
+  if (path.empty() || path == "-" || is_standard_output(path)) return true;
+  return ::stat(path.c_str(), &status) == 0 && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
+}
+
+std::string beginning_of(const fs::path& path) {
+  std::string text(1024, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+void require_page(const fs::path& target) {
+  const std::string text = beginning_of(target);
+  if (!text.empty() && (!text.starts_with("<!DOCTYPE html>") || text.find("<title>Kiln report</title>") == text.npos))
+    store::refuse_to_replace(target, "is no page of kiln report");
+}
+
+void require_trace(const fs::path& target) {
+  const std::string text = beginning_of(target);
+  const std::string first = text.substr(0, text.find('\n'));
+  if (!text.empty() && (!first.starts_with("# ") || first.find(" distinct problems, ") == first.npos))
+    store::refuse_to_replace(target, "is no trace that kiln trace drew");
+}
+
+std::set<std::string> keys_in(std::string_view text, const std::string& name) {
+  std::istringstream lines{std::string(text)};
+  const auto file = store::File::in_memory();
+  store::import_text(lines, name, *file);
+  std::set<std::string> keys;
+  for (store::Record& record : file->records()) keys.insert(std::move(record.key));
+  return keys;
+}
+
+}  // namespace
+
+CLI::Option* declare_output(CLI::App& command, OutputChoice& output, const std::string& summary,
+                            const std::string& type_name) {
+  CLI::Option* option = command.add_option("-o,--output", output.path, summary)->check(output_name());
+  command
+      .add_flag(
+          "--replace", output.replace,
+          "Replace an output that exists, whatever it is. Without it, only the same kind of file is replaced, and "
+          "only when none of its records is lost")
+      ->needs(option);
+  return option->type_name(type_name);
+}
+
+void check_output(const OutputChoice& output, OutputKind kind) {
+  const bool is_file = kind == OutputKind::records;
+  if (output.path.empty() || (!is_file && is_stream(output.path))) return;
+  const fs::path target = store::literal_path(output.path);
+  store::check_target(target, store::Existing::replace);
+  std::error_code ignored;
+  if (output.replace || !fs::exists(target, ignored)) return;
+  switch (kind) {
+    case OutputKind::records: store::replaced_keys(target, store::RecordFormat::sealed); break;
+    case OutputKind::text_of_records: store::replaced_keys(target, store::RecordFormat::text); break;
+    case OutputKind::page: require_page(target); break;
+    case OutputKind::trace: require_trace(target); break;
+  }
+}
+
+void write_text(const OutputChoice& output, OutputKind kind, std::string_view text) {
+  check_output(output, kind);
+  std::error_code ignored;
+  if (kind == OutputKind::text_of_records && !output.replace && !is_stream(output.path) &&
+      fs::exists(output.path, ignored))
+    store::require_nothing_lost(store::literal_path(output.path), store::RecordFormat::text,
+                                keys_in(text, output.path));
+  write_text(output.path, text);
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,35 @@
+// The option -o of each command that writes a file, and the one rule about what it may replace (docs/deployment.md): the same kind of
+// file that loses no record by it, or anything that is a regular file with --replace.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace kiln::cli {
+
+struct OutputChoice {
+  std::string path;  // empty: none; "-": the standard output
+  bool replace = false;
+};
+
+/// Adds -o and --replace.
+CLI::Option* declare_output(CLI::App& command, OutputChoice& output, const std::string& summary,
+                            const std::string& type_name);
+
+enum class OutputKind : std::uint8_t {
+  records,          // a sealed .kiln file
+  text_of_records,  // .jsonl
+  page,             // of kiln report
+  trace,            // that kiln trace drew
+};
+
+/// For use before the work. Throws Error(bad_input) when the output exists and may not be replaced, whatever will be written. The writers of
+/// .kiln files (Selection::must_lose_nothing) and write_text find out whether a record is lost.
+void check_output(const OutputChoice& output, OutputKind kind);
+
+/// Checks the output by the rule, and writes as write_text of output.hpp does.
+void write_text(const OutputChoice& output, OutputKind kind, std::string_view text);
+
+}  // namespace kiln::cli
