@@ -28,6 +28,8 @@ FAULTS = {
     57: "an overlay that may only be read", 58: "what doctor must call broken", 59: "an overlay that was named and is refused",
     60: "outputs whose name says another kind of file", 61: "callbacks of a tune that ask for a tune", 62: "callbacks that throw",
     63: "the last handle of an engine let go in a callback", 64: "limits and times that make no sense", 65: "traces with a byte order mark; draws that never end",
+    69: "indices in device memory outside of their tables", 70: "scales that are 0, negative, NaN or infinite",
+    80: "gradients of a few keys with logits far under 0", 81: "sizes of 0 on the host",
     71: "an output that exists", 72: "a base whose machine code is not used", 73: "an implementation that is wrong throughout",
     76: "a GPU in exclusive-process mode", 77: "an NVRTC newer than the driver", 78: "an NVRTC without its builtins", 79: "launches that block",
     94: "coverage of very many missing buckets", 97: "a link-local address with its scope", 98: "memory that fails while a command reads its options",

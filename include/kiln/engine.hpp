@@ -88,9 +88,10 @@ class Plan {
   Plan(const Plan&) = default;
   Plan& operator=(const Plan&) = default;
   ~Plan() = default;
-  /// As Op::launch, without the look-up. Throws Error(bad_input) for a problem of another bucket.
+  /// As Op::launch, without the look-up. Throws Error(bad_input) for a problem of another bucket, unless a size of it is 0.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
-  // The members below describe the config of the bucket's upper edge. Other sizes may have other configs; see Engine::explain.
+  // The members below describe the config of the bucket's upper edge. Other sizes may have other configs; see Engine::explain. For a
+  // problem with a size of 0 they are Origin::hot, empty and 0.
   [[nodiscard]] Origin origin() const noexcept;
   [[nodiscard]] std::string_view implementation() const noexcept;
   [[nodiscard]] std::string_view config() const noexcept;  // "threads=256 vector=8"
@@ -102,9 +103,11 @@ class Plan {
 
  private:
   friend class Op;
-  Plan(std::shared_ptr<engine::OpState> op, const engine::PlanState* state) : op_(std::move(op)), state_(state) {}
+  Plan(std::shared_ptr<engine::OpState> op, const engine::PlanState* state, const std::uint64_t* bucket)
+      : op_(std::move(op)), state_(state), bucket_(bucket) {}
   std::shared_ptr<engine::OpState> op_;
-  const engine::PlanState* state_;
+  const engine::PlanState* state_;  // null for a problem with a size of 0
+  const std::uint64_t* bucket_;     // its words
 };
 
 /// One op of an engine. Cheap to copy; a moved-from Op remains valid. Every member may be called from any thread.
@@ -123,7 +126,8 @@ class Op {
   [[nodiscard]] TensorId tensor(std::string_view name) const;
   [[nodiscard]] RuntimeId runtime(std::string_view name) const;
 
-  /// {{"rows", 1}, {"cols", 4096}, {"dtype", "bf16"}}. Every axis must be given; a type or choice left out takes its default.
+  /// {{"rows", 1}, {"cols", 4096}, {"dtype", "bf16"}}. Every axis must be given; a type or choice left out takes its default. A size may be
+  /// 0, except the number of ranks.
   /// Throws Error(bad_input) naming the axis that is unknown, missing, or out of its range.
   [[nodiscard]] Problem problem(std::initializer_list<Setting> settings) const;
   /// {{"x", x}, {"y", y}, {"epsilon", 1e-6}}. An axis takes the device address of its length, an int32.
@@ -139,6 +143,10 @@ class Op {
   /// served by the nearest bucket's loaded plan that is legal at the problem (Origin::nearest). Where there is none, and under
   /// MissPolicy::error, the launch throws Error(capture). The capture goes on either way. MissPolicy::background queues the bucket.
   /// Engine::prepare before the capture leaves nothing to miss.
+  ///
+  /// Where a size of the problem is 0, nothing is launched, counted or looked up, and Origin::hot is returned. The arguments are not looked
+  /// at, so addresses may be null. All outputs stay as they are, also those that lack the axis of size 0: a product with k = 0 writes no
+  /// zeros. For an op of a team, all ranks pass such a problem or none does.
   ///
   /// Throws Error(bad_input) for a size out of range, a missing tensor, an address that no implementation takes, and a stream of another
   /// device. Throws Error(bad_input) for a null length on the device, and for one of an axis that is not `on_device`. A miss throws as its
@@ -182,8 +190,8 @@ struct LayerAnswer {
 /// serve, MissPolicy::tune would tune and MissPolicy::error would throw.
 struct Explanation {
   std::string problem;  // "rows=137 cols=4096 dtype=bf16": without types and choices at their defaults
-  std::string bucket;   // likewise
-  std::string key;      // the record key as text
+  std::string bucket;   // likewise; empty where a size is 0
+  std::string key;      // the record key as text; empty where a size is 0
   std::vector<LayerAnswer> layers;
   Origin origin = Origin::default_;
   std::string implementation;
@@ -228,8 +236,9 @@ struct Gap {
 /// Which of some problems launches would hit.
 struct Coverage {
   std::int64_t total = 0;  // problems asked about, or buckets where none were named
-  std::int64_t hits = 0;   // problems whose record is loaded, legal at their sizes, and has its workspace
-  std::vector<Gap> gaps;   // the other problems, in their order
+  /// Problems whose record is loaded, legal at their sizes, and has its workspace; and those with a size of 0.
+  std::int64_t hits = 0;
+  std::vector<Gap> gaps;  // the other problems, in their order
   /// Whether a capture could launch every problem: a fallback serves each gap.
   [[nodiscard]] bool capturable() const noexcept {
     for (const Gap& gap : gaps)

@@ -19,7 +19,7 @@ struct AxisId {
 
 /// Made by Op::problem. A value: copy it, keep it, change an axis between calls.
 struct Problem {
-  std::array<std::int64_t, max_axes> axes{};              // sizes in elements, in the manifest's order
+  std::array<std::int64_t, max_axes> axes{};              // sizes in elements, in the manifest's order; of 0: no launch
   std::array<std::uint8_t, max_selections> selections{};  // index into the manifest's list of values
 
   [[nodiscard]] std::int64_t& operator[](AxisId axis) noexcept { return axes[axis.index]; }

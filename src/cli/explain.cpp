@@ -140,10 +140,26 @@ std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings&
                      .note = "where WORKLOAD.toml names this problem (docs/deployment.md has its form)"});
 }
 
+/// Of a problem with a size of 0, which no file is asked for.
+int explain_nothing(const Globals& globals, const manifest::Op& op, const Problem& problem) {
+  const Explanation explanation = engine::explain_nothing(op, problem);
+  if (globals.json) {
+    print_json({{"problem", manifest::to_string(op, problem)}, {"launched", 0}, {"why", explanation.why}});
+  } else {
+    Table table({"", ""});
+    table.row({"problem", fmt::format("{} {}", op.name, explanation.problem)});
+    table.row({"answer", "nothing is launched"});
+    table.row({"because", explanation.why});
+    print(table.text());
+  }
+  return exit_good;
+}
+
 int run(const Globals& globals, const ExplainSettings& settings) {
   const manifest::Catalogue ops = load_ops(globals, settings.op);
   const manifest::Op& op = find_op(ops, settings.op);
-  const Problem problem = parse_problem(op, settings.words);
+  const Problem problem = parse_problem(op, settings.words, manifest::Zeros::taken);
+  if (manifest::is_empty(op, problem)) return explain_nothing(globals, op, problem);
   store::Layers layers(layer_settings(globals));  // one that is refused is part of the explanation
   say_warnings(globals, layers);
   const Target target = choose_target(globals, settings.target, layers, true);

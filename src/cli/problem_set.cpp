@@ -143,13 +143,13 @@ ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string
   return set;
 }
 
-Problem parse_problem(const manifest::Op& op, std::span<const std::string> words) {
+Problem parse_problem(const manifest::Op& op, std::span<const std::string> words, manifest::Zeros zeros) {
   const std::vector<manifest::Setting> settings = parse_settings(words);
   for (const manifest::Setting& setting : settings)
     if (setting.value.find("..") != std::string::npos || setting.value.find(',') != std::string::npos)
       fail(op, fmt::format("'{}' is {}, expected one value: this command takes one problem", setting.name,
                            manifest::quote(setting.value)));
-  return manifest::make_problem(op, settings);
+  return manifest::make_problem(op, settings, zeros);
 }
 
 std::string display_stored(const manifest::Catalogue& ops, std::string_view op, std::string_view stored) {

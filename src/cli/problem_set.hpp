@@ -32,7 +32,8 @@ std::vector<manifest::Setting> parse_settings(std::span<const std::string> words
 ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words, int world = 0);
 
 /// Parses one problem. Throws Error(bad_input) as manifest::make_problem does, and for ranges and lists.
-Problem parse_problem(const manifest::Op& op, std::span<const std::string> words);
+Problem parse_problem(const manifest::Op& op, std::span<const std::string> words,
+                      manifest::Zeros zeros = manifest::Zeros::refused);
 
 /// Returns the display text of a stored problem or bucket, or the stored text when no op of `ops` has such a problem.
 std::string display_stored(const manifest::Catalogue& ops, std::string_view op, std::string_view stored);

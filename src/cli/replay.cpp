@@ -53,11 +53,18 @@ void refuse_teams(std::span<const TraceEntry> trace) {
                       each.line, each.op->name));
 }
 
-int launch(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace) {
+/// Removes the lines with a size of 0, which launch nothing. Returns their number.
+std::int64_t leave_out_empty(std::vector<TraceEntry>& trace) {
+  return static_cast<std::int64_t>(
+      std::erase_if(trace, [](const TraceEntry& each) { return manifest::is_empty(*each.op, each.problem); }));
+}
+
+int launch(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace,
+           std::int64_t empty) {
   refuse_teams(trace);
   Options options = engine_options(globals);
   engine::State tools(options);  // for tensors and references, so that the engine counts the launches alone
-  const Counts counts = count(trace);
+  const Counts counts = count(trace, empty);
   TuneProgress progress(globals, tools.ops, 1);
   std::int64_t begun = 0;
   options.on_miss = settings.policy == "tune"         ? MissPolicy::tune
@@ -84,7 +91,8 @@ int launch(const Globals& globals, const ReplaySettings& settings, std::span<con
   return verified.wrong.empty() ? exit_good : exit_wrong;
 }
 
-int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace) {
+int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace,
+            std::int64_t empty) {
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
   DryReport report = look_up_trace(trace, target, Regime::cold_l2, layers);
@@ -95,7 +103,7 @@ int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<co
                               : "kiln replay " + (settings.trace == "-" ? "TRACE" : shell_word(settings.trace)),
                   .compile = "kiln prewarm WORKLOAD.toml",
                   .note = "where WORKLOAD.toml names the trace's problems (docs/deployment.md has its form)"});
-  print_look_ups(globals, target, count(trace), report, settings.policy);
+  print_look_ups(globals, target, count(trace, empty), report, settings.policy);
   const bool good = std::all_of(report.buckets.begin(), report.buckets.end(),
                                 [](const DryBucket& bucket) { return bucket.is_ready(); });
   return good ? exit_good : exit_wrong;
@@ -104,14 +112,15 @@ int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<co
 int run(const Globals& globals, const ReplaySettings& settings) {
   const manifest::Catalogue ops =
       load_ops(settings.dry_run ? globals : silenced(globals));  // the engine warns of refused ops
-  const std::vector<TraceEntry> trace = read_trace(settings.trace, ops);
+  std::vector<TraceEntry> trace = read_trace(settings.trace, ops);
   if (trace.empty()) throw Error(ErrorKind::bad_input, fmt::format("the trace {} holds no problem", settings.trace));
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();
   if (named && !settings.dry_run)
     throw Error(ErrorKind::bad_input, "--arch and --device-class need --dry-run, because launches use the present GPU");
-  if (settings.dry_run) return dry_run(globals, settings, trace);
+  const std::int64_t empty = leave_out_empty(trace);
+  if (settings.dry_run) return dry_run(globals, settings, trace, empty);
   return or_advise("Without a GPU, --dry-run looks the trace up and launches nothing",
-                   [&] { return launch(globals, settings, trace); });
+                   [&] { return launch(globals, settings, trace, empty); });
 }
 
 }  // namespace

@@ -23,8 +23,12 @@ double at_quantile(std::vector<double> values, double quantile) {
 }
 
 std::string sentence(const Counts& counts) {
-  return fmt::format("{}, {} of them distinct, in {}", counted(counts.problems, "problem"),
-                     format_count(counts.distinct), counted(counts.buckets, "bucket"));
+  return fmt::format("{}, {} of them distinct, in {}{}", counted(counts.problems, "problem"),
+                     format_count(counts.distinct), counted(counts.buckets, "bucket"),
+                     counts.empty == 0
+                         ? ""
+                         : fmt::format("; {} with a size of 0 {} nothing", counted(counts.empty, "more line"),
+                                       verb(counts.empty, "launches", "launch")));
 }
 
 /// Host times of the launches of one origin.
@@ -75,6 +79,7 @@ void print_json_launches(const Counts& counts, const LaunchReport& report, const
               {"problems", counts.problems},
               {"distinct", counts.distinct},
               {"buckets", counts.buckets},
+              {"empty", counts.empty},
               {"by_origin", by_origin},
               {"tunes", stats.tunes},
               {"compiles", stats.compiles},
@@ -156,6 +161,7 @@ void print_json_look_ups(const Target& target, const Counts& counts, const DryRe
             {"problems", counts.problems},
             {"distinct", counts.distinct},
             {"buckets", counts.buckets},
+            {"empty", counts.empty},
             {"by_origin", Json::object()},
             {"missing_buckets", totals.missing},
             {"missing_problems", totals.missing_problems},
@@ -192,14 +198,14 @@ void print_not_ready(const DryReport& report, std::string_view policy) {
 
 }  // namespace
 
-Counts count(std::span<const TraceEntry> trace) {
+Counts count(std::span<const TraceEntry> trace, std::int64_t empty) {
   std::set<std::pair<const manifest::Op*, std::string>> distinct, buckets;
   for (const TraceEntry& entry : trace) {
     distinct.emplace(entry.op, manifest::to_string(*entry.op, entry.problem));
     buckets.emplace(entry.op, manifest::to_string(*entry.op, manifest::bucket_of(*entry.op, entry.problem)));
   }
   return {static_cast<std::int64_t>(trace.size()), static_cast<std::int64_t>(distinct.size()),
-          static_cast<std::int64_t>(buckets.size())};
+          static_cast<std::int64_t>(buckets.size()), empty};
 }
 
 void print_launches(const Globals& globals, const Counts& counts, const LaunchReport& report) {

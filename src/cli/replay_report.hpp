@@ -12,8 +12,9 @@ namespace kiln::cli {
 
 struct Counts {
   std::int64_t problems = 0, distinct = 0, buckets = 0;
+  std::int64_t empty = 0;  // lines beside these, with a size of 0
 };
-Counts count(std::span<const TraceEntry> trace);
+Counts count(std::span<const TraceEntry> trace, std::int64_t empty);
 
 void print_launches(const Globals& globals, const Counts& counts, const LaunchReport& report);
 void print_verified(const Globals& globals, const VerifyReport& report);

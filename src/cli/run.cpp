@@ -147,6 +147,16 @@ void print_text_ran(const RunSettings& settings, const manifest::Op& op, const P
   print(table.text());
 }
 
+/// For a problem with a size of 0, for which no GPU is asked.
+int run_nothing(const Globals& globals, const manifest::Op& op, const Problem& problem) {
+  if (globals.json)
+    print_json({{"event", "ran"}, {"op", op.name}, {"problem", manifest::to_string(op, problem)}, {"launched", 0}});
+  else
+    print(fmt::format("{} {}: a size is 0, so nothing is launched, and outputs stay as they are\n", op.name,
+                      manifest::display_text(op, problem)));
+  return exit_good;
+}
+
 int run(const Globals& globals, const RunSettings& settings) {
   const manifest::Catalogue ops = load_ops(silenced(globals));  // the engine warns of refused ops
   const manifest::Op& described = find_op(ops, settings.op);
@@ -158,7 +168,8 @@ int run(const Globals& globals, const RunSettings& settings) {
                     described.name));
   std::vector<std::string> words = settings.words;
   const tune::Placement placement = take_runtime_values(described, words);
-  const Problem problem = parse_problem(described, words);
+  const Problem problem = parse_problem(described, words, manifest::Zeros::taken);
+  if (manifest::is_empty(described, problem)) return run_nothing(globals, described, problem);
   TuneProgress progress(globals, ops, 1);
   Options options = engine_options(globals);
   engine::State tools(options);  // for the reference and its tensors, so that the engine counts the launches alone

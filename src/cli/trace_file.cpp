@@ -33,7 +33,7 @@ std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name,
     for (std::string word; words >> word;) settings.push_back(word);
     try {
       const manifest::Op& op = find_op(ops, op_name);
-      entries.push_back({&op, parse_problem(op, settings), number});
+      entries.push_back({&op, parse_problem(op, settings, manifest::Zeros::taken), number});
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{}:{}: {}", name, number, error.what()));
     }

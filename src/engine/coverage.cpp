@@ -98,16 +98,17 @@ std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<
   return gap;
 }
 
-/// gap_of(); for a problem that the op does not have, a gap with the error as its reason.
+/// gap_of(), and nothing for a size of 0; for a problem that the op does not have, a gap with the error as its reason.
 std::optional<Gap> checked_gap_of(OpState& state, const Problem& problem, CUstream stream) {
   try {
-    manifest::check_problem(state.op, problem);
+    manifest::check_problem(state.op, problem, manifest::Zeros::taken);
   } catch (const Error& error) {
     Gap gap;
     gap.op = state.op.name;
     gap.why = error.what();
     return gap;
   }
+  if (manifest::is_empty(state.op, problem)) return std::nullopt;
   return gap_of(state, problem, stream);
 }
 

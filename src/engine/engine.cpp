@@ -238,7 +238,8 @@ Stats Engine::stats() const {
 
 Explanation Engine::explain(const Op& op, const Problem& problem) const {
   const manifest::Op& described = op.state_->op;
-  manifest::check_problem(described, problem);
+  manifest::check_problem(described, problem, manifest::Zeros::taken);
+  if (manifest::is_empty(described, problem)) return engine::explain_nothing(described, problem);
   const cuda::Context::Scope scope(state_->context);  // where a library is asked what it takes
   return engine::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch(),
                          state_->layers, state_->cubins);

@@ -177,6 +177,17 @@ std::string why_of(const manifest::Op& op, const Resolution& resolution, const A
 
 }  // namespace
 
+Explanation explain_nothing(const manifest::Op& op, const Problem& problem) {
+  Explanation explanation;
+  explanation.problem = manifest::display_text(op, problem);
+  explanation.origin = Origin::hot;
+  const auto zero = std::ranges::find(problem.axes, 0);
+  explanation.why = fmt::format("axis '{}' is 0: a launch does nothing, and its outputs stay as they are",
+                                op.axes[static_cast<std::size_t>(zero - problem.axes.begin())].name);
+  explanation.expected_slowdown = 1;
+  return explanation;
+}
+
 Explanation explain(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                     const std::string& arch, store::Layers& layers, tune::Cubins& cubins) {
   Resolution resolution = resolve(op, problem, device, regime, layers);

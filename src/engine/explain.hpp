@@ -10,6 +10,10 @@
 
 namespace kiln::engine {
 
+/// Of a problem with a size of 0: a launch does nothing.
+Explanation explain_nothing(const manifest::Op& op, const Problem& problem);
+
+/// REQUIRES: no size is 0.
 Explanation explain(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                     const std::string& arch, store::Layers& layers, tune::Cubins& cubins);
 

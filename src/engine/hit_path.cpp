@@ -47,12 +47,14 @@ struct Counted {
   throw Error(ErrorKind::bad_input, plan.executable.explain_frame(problem, arguments));
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] void refuse_problem(const manifest::Op& op, const Problem& problem,
-                                                           const Problem& bucket) {
-  manifest::check_problem(op, problem);  // throws, where the op has no such problem
+/// For a problem that is not of the plan's bucket. `plan` is null where the plan's own problem has a size of 0.
+[[gnu::cold, gnu::noinline]] Origin launch_other(const OpState& state, const PlanState* plan, const Problem& problem) {
+  if (manifest::is_empty(state.op, problem)) return launch_nothing(state, problem);
+  manifest::check_problem(state.op, problem);  // throws, where the op has no such problem
   throw Error(ErrorKind::bad_input,
-              fmt::format("{}: the problem {} is not of this plan's bucket, {}", op.name,
-                          manifest::display_text(op, problem), manifest::display_text(op, bucket)));
+              fmt::format("{}: the problem {} is not of this plan's bucket, {}", state.op.name,
+                          manifest::display_text(state.op, problem),
+                          plan == nullptr ? "which has a size of 0" : manifest::display_text(state.op, plan->bucket)));
 }
 
 /// Called for one launch in Histogram::stride.
@@ -111,6 +113,15 @@ CUdeviceptr reports_of(const OpState& state) {
 
 }  // namespace
 
+[[gnu::cold, gnu::noinline]] Origin launch_nothing(const OpState& state, const Problem& problem) {
+  manifest::check_problem(state.op, problem, manifest::Zeros::taken);
+  if (state.op.team_axis() >= 0) {
+    require_team(state, problem);
+    require_sound_team(state.engine);
+  }
+  return Origin::hot;
+}
+
 void count(OpState& state, const PlanState& plan, const Problem& problem, Origin origin) noexcept {
   if (Histogram::is_sample(state.engine.counters.count(origin))) [[unlikely]]
     sample(state, plan, problem);
@@ -119,7 +130,7 @@ void count(OpState& state, const PlanState& plan, const Problem& problem, Origin
 Origin launch(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream) {
   manifest::BucketWords bucket;
   if (!state.bucketing.find(problem, bucket)) [[unlikely]]
-    manifest::check_problem(state.op, problem);  // throws, saying what is wrong
+    return launch_nothing(state, problem);  // throws for any other reason, saying what is wrong
   const PlanState* plan = state.plans.hot.find(bucket);
   if (plan == nullptr) [[unlikely]]
     return launch_missed(state, problem, arguments, stream);
@@ -182,8 +193,8 @@ namespace kiln {
 
 [[gnu::hot, gnu::flatten]] Origin Plan::launch(const Problem& problem, const Arguments& arguments,
                                                Stream stream) const {
-  if (!op_->bucketing.is_in(problem, state_->words.data())) [[unlikely]]
-    engine::refuse_problem(op_->op, problem, state_->bucket);
+  if (!op_->bucketing.is_in(problem, bucket_)) [[unlikely]]
+    return engine::launch_other(*op_, state_, problem);
   return engine::launch_plan(*op_, *state_, problem, arguments, stream);
 }
 

@@ -7,6 +7,9 @@ namespace kiln::engine {
 
 /// Op::launch. Uses no lock, allocation, string, file or clock where the bucket is hot and its plan serves the call.
 Origin launch(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream);
+/// Launches nothing for a problem with a size of 0, and counts nothing. Throws Error(bad_input) for a problem that has none or is wrong
+/// otherwise, and as require_team() and require_sound_team() do.
+Origin launch_nothing(const OpState& state, const Problem& problem);
 /// Plan::launch, where `edge` is the plan of the bucket's upper edge.
 Origin launch_plan(OpState& state, const PlanState& edge, const Problem& problem, const Arguments& arguments,
                    CUstream stream);

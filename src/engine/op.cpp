@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/hit_path.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/engine.hpp"
@@ -97,6 +98,13 @@ void set_runtime(const manifest::Op& op, Arguments& arguments, RuntimeId runtime
                             runtime.kind == RuntimeId::Kind::integer ? "an integer" : "a number"));
 }
 
+/// The words of no bucket: no selection has the index 255.
+constexpr auto no_bucket = [] {
+  decltype(manifest::BucketWords::words) words{};
+  words.fill(~std::uint64_t{0});
+  return words;
+}();
+
 }  // namespace
 
 std::string_view Op::name() const noexcept { return state_->op.name; }
@@ -121,7 +129,7 @@ Problem Op::problem(std::initializer_list<Setting> settings) const {
     written.push_back({std::string(name),
                        number != nullptr ? fmt::to_string(*number) : std::string(std::get<std::string_view>(value))});
   }
-  return manifest::make_problem(state_->op, written);
+  return manifest::make_problem(state_->op, written, manifest::Zeros::taken);
 }
 
 Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
@@ -143,15 +151,24 @@ Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
 }
 
 Plan Op::plan(const Problem& problem, Stream stream) const {
-  manifest::check_problem(state_->op, problem);
-  return {state_, engine::make_ready(*state_, problem, stream)};
+  manifest::check_problem(state_->op, problem, manifest::Zeros::taken);
+  if (manifest::is_empty(state_->op, problem)) {
+    engine::launch_nothing(*state_, problem);
+    return {state_, nullptr, no_bucket.data()};
+  }
+  const engine::PlanState* plan = engine::make_ready(*state_, problem, stream);
+  return {state_, plan, plan->words.data()};
 }
 
-Origin Plan::origin() const noexcept { return state_->origin; }
-std::string_view Plan::implementation() const noexcept { return state_->answer.implementation->name; }
-std::string_view Plan::config() const noexcept { return state_->config; }
-double Plan::cost_ns() const noexcept { return state_->answer.cost_ns; }
+// A plan of a problem with a size of 0 has no state.
+Origin Plan::origin() const noexcept { return state_ == nullptr ? Origin::hot : state_->origin; }
+std::string_view Plan::implementation() const noexcept {
+  return state_ == nullptr ? std::string_view() : state_->answer.implementation->name;
+}
+std::string_view Plan::config() const noexcept { return state_ == nullptr ? std::string_view() : state_->config; }
+double Plan::cost_ns() const noexcept { return state_ == nullptr ? 0 : state_->answer.cost_ns; }
 Footprint Plan::footprint() const {
+  if (state_ == nullptr) return {};
   const cuda::Context::Scope scope(op_->engine.context);
   const cuda::RelaxedCapture relaxed;
   const jit::Resources resources = state_->executable.resources();
@@ -159,6 +176,7 @@ Footprint Plan::footprint() const {
 }
 
 std::int64_t Plan::workspace_bytes() const noexcept {
+  if (state_ == nullptr) return 0;
   return state_->executable.workspace_bytes() + state_->executable.shared_workspace_bytes();
 }
 

@@ -107,7 +107,7 @@ void fill_defaults(const Op& op, const Problem& problem, std::span<std::int64_t>
 
 }  // namespace
 
-Problem make_problem(const Op& op, std::span<const Setting> settings) {
+Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zeros) {
   Problem problem;
   const std::vector<std::string> names = names_of(op);
   std::vector<bool> given(names.size(), false);
@@ -132,12 +132,21 @@ Problem make_problem(const Op& op, std::span<const Setting> settings) {
   }
   for (std::size_t i = 0; i < op.selections.size(); ++i)
     if (!given[op.axes.size() + i]) problem.selections[i] = op.selections[i].default_beside(problem);
-  check_problem(op, problem);
+  check_problem(op, problem, zeros);
   return problem;
 }
 
-void check_problem(const Op& op, const Problem& problem) {
-  for (std::size_t i = 0; i < op.axes.size(); ++i) check_axis(op, op.axes[i], problem.axes[i]);
+bool is_empty(const Op& op, const Problem& problem) noexcept {
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    if (problem.axes[i] == 0 && !op.axes[i].team) return true;
+  return false;
+}
+
+void check_problem(const Op& op, const Problem& problem, Zeros zeros) {
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const bool is_taken = zeros == Zeros::taken && problem.axes[i] == 0 && !op.axes[i].team;
+    if (!is_taken) check_axis(op, op.axes[i], problem.axes[i]);
+  }
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
     const Selection& selection = op.selections[i];
     if (problem.selections[i] >= selection.values.size()) {

@@ -24,12 +24,17 @@ struct Setting {
   std::string value;
 };
 
+/// Whether an axis may be 0. A launch of such a problem does nothing; no bucket, record or tune has one. The axis of a team is never 0.
+enum class Zeros : bool { refused, taken };
+
 /// Throws Error(bad_input) naming the axis or selection: unknown, repeated, missing, not a number, under its minimum,
 /// past its maximum, not a multiple, not one of its values, or against a rule of [op]. A selection that is left out takes its default, which
 /// is its first value unless the manifest says otherwise.
-Problem make_problem(const Op& op, std::span<const Setting> settings);
+Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zeros = Zeros::refused);
 /// Throws Error(bad_input) as make_problem does, for a Problem made elsewhere.
-void check_problem(const Op& op, const Problem& problem);
+void check_problem(const Op& op, const Problem& problem, Zeros zeros = Zeros::refused);
+/// Whether an axis is 0, other than that of a team. Where check_problem takes zeros and passes, a launch then does nothing.
+bool is_empty(const Op& op, const Problem& problem) noexcept;
 /// The part of check_problem that types and choices decide: Error(bad_input) with the first rule of [op] that they break.
 void check_allowed(const Op& op, const Problem& problem);
 bool is_allowed(const Op& op, const Problem& problem) noexcept;

