@@ -19,9 +19,11 @@ namespace kiln::cli {
 
 namespace {
 
-/// Throws when a named overlay cannot be used: an empty one in its place would mislead.
+/// Throws when a named overlay cannot be used, or a damaged one was just replaced: an empty one in its place would
+/// mislead.
 void require_named_overlay(const Globals& globals, const store::Layers& layers) {
   const std::span<const store::Layer> found = layers.layers();
+  if (!found.front().set_aside.empty()) throw Error(ErrorKind::bad_file, found.front().set_aside);
   if (!globals.overlay || found.front().refused.empty()) return;
   const bool read_as_base = std::any_of(found.begin() + 1, found.end(), [&](const store::Layer& each) {
     return each.file && store::identity_of(each.path) == store::identity_of(found.front().path);
@@ -38,12 +40,14 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
   if (!file.empty()) {
     files.push_back({file, open_records(file), nullptr});
     files.back().file = files.back().owned.get();
+    files.back().file->refuse_if_damaged("read");
     return files;
   }
   layers.emplace(open_layers(globals));
   require_named_overlay(globals, *layers);
   for (const store::Layer& layer : layers->layers())
     if (layer.file) files.push_back({name_of(layer), nullptr, layer.file.get()});
+  for (const NamedFile& each : files) each.file->refuse_if_damaged("read");
   return files;
 }
 

@@ -16,7 +16,8 @@ struct NamedFile {
   std::unique_ptr<store::File> owned;
   store::File* file = nullptr;
 };
-/// Returns `file` alone when it is given, else the overlay and the bases, which `layers` then owns.
+/// Returns `file` alone when it is given, else the overlay and the bases, which `layers` then owns. Throws Error(bad_file) when one
+/// of them is damaged beyond single rows, so that no list leaves out rows in silence.
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers);
 

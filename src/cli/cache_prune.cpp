@@ -125,7 +125,8 @@ void add_cache_prune(CLI::App& cache, Chosen& chosen) {
 
 void add_cache_compact(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheCompactSettings>(
-      cache, chosen, "compact", "Return free pages to the file system", declare_compact, run_compact);
+      cache, chosen, "compact", "Return free pages to the file system, and build the indexes anew", declare_compact,
+      run_compact);
   command->footer(
       "Rows and seal do not change. Needs as much free space as the file takes, and waits up to 5 seconds for other processes\n"
       "that use it.\nExample:\n  kiln cache compact        your overlay");

@@ -151,11 +151,16 @@ std::vector<Finding> files(const Globals& globals) {
       findings.push_back({name_of(layer), State::broken, layer.refused, in_memory});
       continue;
     }
-    const store::FileStats stats = layer.file->stats();
-    findings.push_back({name_of(layer), State::ok,
-                        fmt::format("{}, {}, {}", counted(stats.records, "record"), counted(stats.cubins, "cubin"),
-                                    format_bytes(stats.file_bytes)),
-                        overlay && layer.path.empty() ? in_memory : layer.trust});
+    if (!layer.set_aside.empty())
+      findings.push_back({name_of(layer), State::broken, layer.set_aside, "what it held is tuned again"});
+    findings.push_back(finding(name_of(layer), ErrorKind::no_device, "look-ups miss what it does not give", [&] {
+      layer.file->refuse_if_damaged("read");
+      const store::FileStats stats = layer.file->stats();
+      return Finding{name_of(layer), State::ok,
+                     fmt::format("{}, {}, {}", counted(stats.records, "record"), counted(stats.cubins, "cubin"),
+                                 format_bytes(stats.file_bytes)),
+                     overlay && layer.path.empty() ? in_memory : layer.trust};
+    }));
   }
   if (globals.bases.empty())
     findings.push_back({"bases", State::absent, "none given", "add shipped records with --base FILE"});

@@ -129,6 +129,7 @@ RecordChange compare(const Record* before, const Record* after) {
 }
 
 DiffSummary diff(File& before, File& after, const std::function<void(const RecordChange&)>& visit) {
+  for (File* const file : {&before, &after}) file->refuse_if_damaged("compared");
   Cursor<Record> a(before), b(after);
   Summing sum;
   while (a.front() != nullptr || b.front() != nullptr) {

@@ -132,6 +132,11 @@ std::unique_ptr<File> File::open(const fs::path& path, Access access, std::int64
                                       limit_bytes, creation);
 }
 
+void File::refuse_if_damaged(std::string_view doing) {
+  if (const auto found = damage(); !found.empty())
+    throw Error(ErrorKind::bad_file, fmt::format("'{}' cannot be {}: {}", path().string(), doing, found));
+}
+
 std::vector<CubinRow> File::cubins() {
   std::vector<CubinRow> all;
   Cursor<PackedCubin> rows(*this);

@@ -100,6 +100,12 @@ class File {
   [[nodiscard]] virtual std::unique_ptr<File> snapshot() = 0;
   /// Returns all cubins in the order of their keys. Throws as cubins_after does.
   [[nodiscard]] std::vector<CubinRow> cubins();
+  /// Returns how the file is damaged beyond single rows, so that a copy of it would lack some: pages that do not hang
+  /// together, or an index that does not lead to every row. Empty if it is not. Reads every page. Throws as cubins_after
+  /// does.
+  [[nodiscard]] virtual std::string damage() = 0;
+  /// Throws Error(bad_file) "'PATH' cannot be DOING: why" if damage() finds any.
+  void refuse_if_damaged(std::string_view doing);
   /// Returns the distinct compilers of the cubins. A machine without NVRTC forms cubin keys with each of them.
   [[nodiscard]] virtual std::vector<std::string> compilers() = 0;
   /// Returns the distinct device classes of the records.
@@ -138,7 +144,7 @@ class File {
 
   /// Runs one transaction. The file's size changes only with compact().
   virtual PruneReport prune(const PruneRule& rule) = 0;
-  /// Shrinks the file by its free pages. Needs free disk space of the file's size.
+  /// Shrinks the file by its free pages, and builds its indexes anew. Needs free disk space of the file's size.
   virtual void compact() = 0;
 
   [[nodiscard]] virtual FileStats stats() = 0;

@@ -33,6 +33,10 @@ Layer own(const fs::path& path, std::int64_t limit_bytes) {
           "the user's own overlay: it and its folder can be written by nobody else"};
 }
 
+std::string set_aside_in_words(const Error& damage, const fs::path& aside) {
+  return fmt::format("{}; it was set aside as '{}' and a new overlay begun", damage.what(), aside.string());
+}
+
 Layer open_overlay_at(const fs::path& path, std::int64_t limit_bytes, std::vector<std::string>& warnings) {
   if (const auto objection = overlay_objection(path); !objection.empty())
     throw Error(ErrorKind::no_permission, fmt::format("'{}' is not used as overlay: {}", path.string(), objection));
@@ -40,10 +44,9 @@ Layer open_overlay_at(const fs::path& path, std::int64_t limit_bytes, std::vecto
     return own(path, limit_bytes);
   } catch (const DamagedFile& damage) {
     const fs::path aside = set_aside_if_damaged(path);
-    if (!aside.empty())
-      warnings.push_back(
-          fmt::format("{}; it was set aside as '{}' and a new overlay begun", damage.what(), aside.string()));
-    return own(path, limit_bytes);
+    Layer layer = own(path, limit_bytes);
+    if (!aside.empty()) warnings.push_back(layer.set_aside = set_aside_in_words(damage, aside));
+    return layer;
   }
 }
 
@@ -201,9 +204,30 @@ File& Layers::degrade(const Error& error) {
   return *memory_->file;
 }
 
+/// An overlay that cannot be read here and there would be tuned into again and again, and keep nothing.
+void Layers::begin_anew_if_damaged(const Error& error) {
+  if (overlay().path().empty()) return;
+  const fs::path aside = set_aside_if_damaged(overlay().path());
+  if (aside.empty()) return;  // another process was faster
+  const std::lock_guard guard(memory_->mutex);
+  memory_->set_aside.push_back(set_aside_in_words(error, aside));
+}
+
+/// Runs `work` on the overlay, and again on a new one if the first was damaged.
+template <class Work>
+auto Layers::write(Work&& work) {
+  try {
+    return work(overlay());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::bad_file) throw;
+    begin_anew_if_damaged(error);
+  }
+  return work(overlay());
+}
+
 void Layers::put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) {
   try {
-    return overlay().put_all(records, cubins, existing);
+    return write([&](File& file) { file.put_all(records, cubins, existing); });
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bad_input) throw;
     degrade(error).put_all(records, cubins, existing);
@@ -235,7 +259,7 @@ bool Layers::keeps(std::string_view key) {
 bool Layers::acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds) {
   release_what_is_left();
   try {
-    return overlay().acquire_lease(key, holder, term_seconds);
+    return write([&](File& file) { return file.acquire_lease(key, holder, term_seconds); });
   } catch (const Error& error) {
     degrade(error);
     return true;
@@ -281,6 +305,7 @@ std::vector<std::string> Layers::warnings() const {
       all.push_back(fmt::format("'{}' could not be read at times; each such look-up was a miss", layer.path.string()));
   }
   const std::lock_guard guard(memory_->mutex);
+  all.insert(all.end(), memory_->set_aside.begin(), memory_->set_aside.end());
   if (!memory_->why.empty()) all.push_back(memory_->why);
   return all;
 }

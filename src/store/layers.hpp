@@ -26,6 +26,7 @@ struct Layer {
   std::string refused;            // why the file was not opened, or empty
   bool trusted_for_code = false;  // its cubins may be loaded
   std::string trust;              // why they may or may not be, for `explain` and `doctor`
+  std::string set_aside = {};     // what was damaged at this place, and where it is now; empty if nothing was
 };
 
 std::string name_of(const Layer& layer);  // "overlay /home/u/.cache/kiln/overlay.kiln"
@@ -70,8 +71,9 @@ class Layers {
   [[nodiscard]] File& overlay();
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
 
-  /// Calls File::put_all on the overlay. When the overlay cannot be written, as on a full disk, keeps the rows in
-  /// memory for this process, and warnings() tells so once. Throws only Error(bad_input).
+  /// Calls File::put_all on the overlay. An overlay that turns out to be damaged is renamed, and the rows go to a new
+  /// one. When the overlay cannot be written, as on a full disk, keeps the rows in memory for this process. warnings()
+  /// tells each of these once. Throws only Error(bad_input).
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing = Existing::keep);
   /// Calls File::acquire_lease on the overlay. Returns true when the overlay cannot be written: each process then
   /// tunes.
@@ -97,8 +99,9 @@ class Layers {
     std::mutex mutex;
     std::unique_ptr<File> file;
     std::atomic<File*> opened = nullptr;
-    std::string why;        // the first failure, for warnings()
-    std::string lost_rows;  // the last failure to store rows, or empty
+    std::string why;                     // the first failure, for warnings()
+    std::string lost_rows;               // the last failure to store rows, or empty
+    std::vector<std::string> set_aside;  // overlays that turned out to be damaged, for warnings()
   };
   /// Leases whose release failed. Other processes wait for them until their terms end, because this process lives.
   struct Unreleased {
@@ -109,6 +112,9 @@ class Layers {
     std::vector<Lease> leases;
   };
   void release_what_is_left() noexcept;
+  template <class Work>
+  auto write(Work&& work);
+  void begin_anew_if_damaged(const Error& error);
   File& degrade(const Error& error);
   [[nodiscard]] File* memory() const noexcept { return memory_->opened.load(); }
 

@@ -259,6 +259,7 @@ Connection open_existing(const fs::path& path, Access access, Seal* seal, const 
     const std::uint32_t version = checked_version(path, connection, format);
     check_tables(path, connection, format, version);
     check_size(path, connection);
+    if (version == schema_version) read_each_table(connection);
     if (seal != nullptr) *seal = check_seal(path, connection, version != format.version);
     transaction.commit();
     return migrated(std::move(connection), access, format, version);
@@ -322,11 +323,25 @@ void create_if_missing(const fs::path& path) {
   output.move_into_place(Existing::keep);
 }
 
+namespace {
+
+/// Throws DamagedFile for a file that does not open, or that is damaged where opening it does not look.
+void refuse_damaged_content(const fs::path& path) {
+  Connection connection = open_existing(path, Access::read_write);
+  try {
+    if (const auto damage = damage_of(connection); !damage.empty()) damaged(path, damage);
+  } catch (const SqliteFailure& failure) {
+    throw to_error(path, "read", failure);
+  }
+}
+
+}  // namespace
+
 fs::path set_aside_if_damaged(const fs::path& path) {
   const FolderLock lock(path.parent_path());
   try {
     if (!is_taken(path)) return {};
-    open_existing(path, Access::read_write);
+    refuse_damaged_content(path);
     return {};
   } catch (const DamagedFile&) {
     int number = 1;

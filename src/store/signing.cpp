@@ -39,6 +39,8 @@ std::string flaw_of_rows(Connection& connection) {
 
 /// Checks every row and returns the valid seal, or a new one. Throws DamagedFile.
 Seal sealed_content(const fs::path& path, Connection& connection) {
+  if (const auto damage = damage_of(connection); !damage.empty())
+    throw DamagedFile(fmt::format("'{}' is not signed: {}", path.string(), damage));
   if (const auto flaw = flaw_of_rows(connection); !flaw.empty()) refuse_signature(path, flaw);
   Seal seal = read_seal(connection);
   if (seal.flaw.empty()) seal.flaw = content_flaw(connection, SealedTables::all, seal);

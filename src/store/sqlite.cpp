@@ -207,7 +207,8 @@ void Connection::compact() {
   sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 1);  // VACUUM attaches its temporary file
   const ForkGuard no_fork;
   const SizeLimitGuard size_limit;
-  const int code = sqlite3_exec(database_.get(), "VACUUM", nullptr, nullptr, nullptr);
+  // VACUUM copies an index as it is.
+  const int code = sqlite3_exec(database_.get(), "REINDEX; VACUUM", nullptr, nullptr, nullptr);
   sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 0);
   check(database_.get(), code);
 }

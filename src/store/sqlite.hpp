@@ -106,7 +106,7 @@ class Connection {
   void wait_at_most(int milliseconds);
   /// See File::stop_waiting_when.
   void stop_waiting_when(std::function<bool()> stop);
-  /// Runs VACUUM. Precondition: no transaction is open.
+  /// Builds the indexes anew and runs VACUUM. Precondition: no transaction is open.
   void compact();
   /// Returns true when SQLite could open the file read-only only.
   [[nodiscard]] bool is_read_only() const noexcept;

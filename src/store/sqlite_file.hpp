@@ -74,6 +74,9 @@ class SqliteFile final : public File {
       return list_cubins_after(s.connection, key, limit, flaws, accepted_cubins());
     });
   }
+  std::string damage() override {
+    return read_or_throw<std::string>([](Session& s, Flaws&) { return damage_of(s.connection); });
+  }
   std::unique_ptr<File> snapshot() override;
   std::vector<std::string> compilers() override {
     return read<std::vector<std::string>>([](Session& s, Flaws&) { return list_compilers(s.connection); });

@@ -76,13 +76,15 @@ class Import {
   TransferReport& report_;
 };
 
-/// A snapshot of each file, so that records and cubins that are copied belong together.
+/// A snapshot of each file, so that records and cubins that are copied belong together. Throws Error(bad_file) for a
+/// file that cannot give all its rows: a copy would be sealed as if it held all.
 class Snapshots {
  public:
   explicit Snapshots(std::span<File* const> files) {
     for (File* file : files) {
       kept_.push_back(file->snapshot());
       files_.push_back(kept_.back() ? kept_.back().get() : file);
+      files_.back()->refuse_if_damaged("copied");
     }
   }
   [[nodiscard]] std::span<File* const> files() const noexcept { return files_; }

@@ -1,5 +1,6 @@
 // Copying records between files: export as text or as a subset, import, merging. Copies machine code only from files
-// that `trust` allows to supply it. Each file is read as it was at one moment, even while others write to it.
+// that `trust` allows to supply it. Each file is read as it was at one moment, even while others write to it. All throw
+// Error(bad_file) for a file that is damaged so that it cannot give all its rows.
 #pragma once
 
 #include <filesystem>
