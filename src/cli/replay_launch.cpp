@@ -17,6 +17,7 @@
 #include "cli/random_values.hpp"
 #include "kiln/error.hpp"
 #include "manifest/bucketing.hpp"
+#include "tune/bench.hpp"
 #include "tune/preparation.hpp"
 #include "tune/tensor_extent.hpp"
 #include "tune/verification_case.hpp"
@@ -191,8 +192,10 @@ class Runs {
     end_.record(stream_.handle());
     end_.synchronize();
     if (!stalled_) {
-      report_.device_ns += cuda::Event::elapsed_ns(begin_, end_);
-      report_.device_launches += launches_;
+      if (const double ns = cuda::Event::elapsed_ns(begin_, end_); tune::is_time(ns)) {
+        report_.device_ns += ns;
+        report_.device_launches += launches_;
+      }
     }
     launches_ = 0;
     stalled_ = false;

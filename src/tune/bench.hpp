@@ -36,11 +36,18 @@ struct Admission {
   std::int64_t spill_bytes = 0;
 };
 
-/// Device times of a candidate's runs, or the reason why a verified candidate failed.
+/// Device times of a candidate's runs, or the reason why a verified candidate failed. A bench gives what the driver gave, which may be NaN,
+/// infinite or negative: keep_times() drops that.
 struct Samples {
   std::vector<double> ns;
   std::string failure;
+  std::int64_t dropped = 0;  // by keep_times()
 };
+/// Whether this is a time: finite, and not negative.
+bool is_time(double ns) noexcept;
+void keep_times(Samples& samples);
+/// Why a candidate without a time is rejected.
+std::string no_times_text(std::int64_t dropped);
 
 class Bench {
  public:

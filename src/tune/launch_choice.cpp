@@ -1,5 +1,6 @@
 #include "tune/launch_choice.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "tune/search.hpp"
@@ -26,6 +27,9 @@ LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t l
     std::vector<Samples> samples = bench.sample_chains(points, chain_rounds);
     for (std::size_t i = 0; i < points.size(); ++i) {
       LaunchTrial& trial = choice.trials[points[i].candidate - first_number];
+      keep_times(samples[i]);
+      if (samples[i].ns.empty() && samples[i].failure.empty() && samples[i].dropped > 0)
+        samples[i].failure = no_times_text(samples[i].dropped);
       if (!samples[i].failure.empty()) {
         trial.admission.verdict = store::Verdict::launch_failed;
         trial.admission.reason = std::move(samples[i].failure);
@@ -38,7 +42,8 @@ LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t l
   if (choice.chosen != 0) {
     choice.of_usual = ratio(timed_candidates[choice.chosen].samples_ns, timed_candidates.front().samples_ns);
     const std::array<Point, 2> both = {Point{first_number, length}, Point{first_number + choice.chosen, length}};
-    const std::vector<Samples> apart = bench.sample(both, apart_rounds);
+    std::vector<Samples> apart = bench.sample(both, apart_rounds);
+    std::ranges::for_each(apart, keep_times);
     if (!apart[0].ns.empty() && !apart[1].ns.empty())
       choice.apart = ratio(apart[1].ns, apart[0].ns);
     else

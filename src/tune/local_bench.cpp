@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <exception>
+#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -186,7 +188,8 @@ class LocalBench final : public Bench {
     }
     const auto share = 1.0 / static_cast<double>(settings_.op.prepare->timed.size());
     all.ns.resize(some.ns.size(), 0.0);
-    for (std::size_t i = 0; i < some.ns.size(); ++i) all.ns[i] += share * some.ns[i];
+    for (std::size_t i = 0; i < some.ns.size(); ++i)  // a negative time must not vanish in a sum
+      all.ns[i] += is_time(some.ns[i]) ? share * some.ns[i] : std::numeric_limits<double>::quiet_NaN();
   }
 
   template <class Measure>
@@ -283,6 +286,16 @@ class LocalBench final : public Bench {
 };
 
 }  // namespace
+
+bool is_time(double ns) noexcept { return std::isfinite(ns) && ns >= 0; }
+
+void keep_times(Samples& samples) {
+  samples.dropped += static_cast<std::int64_t>(std::erase_if(samples.ns, [](double ns) { return !is_time(ns); }));
+}
+
+std::string no_times_text(std::int64_t dropped) {
+  return fmt::format("the driver gave no time of its {} runs, but NaN, infinite or negative ones", dropped);
+}
 
 std::unique_ptr<Bench> local_bench(const BenchSettings& settings, Cubins& cubins) {
   return std::make_unique<LocalBench>(settings, cubins);

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <thread>
 
+#include "kiln/error.hpp"
+#include "tune/bench.hpp"
 #include "tune/internal_kernels.hpp"
 
 namespace kiln::tune {
@@ -150,7 +152,8 @@ Cost Stopwatch::measure(const Launch& launch, CUstream stream, const MeasureLimi
   const auto take = [&](std::int64_t rounds) {
     std::vector<double> samples;
     in_batches(rounds, each_ns, [&](std::int64_t now) {
-      const std::vector<double> some = sample({&launch, 1}, now, stream, holds).front();
+      std::vector<double> some = sample({&launch, 1}, now, stream, holds).front();
+      std::erase_if(some, [](double ns) { return !is_time(ns); });
       samples.insert(samples.end(), some.begin(), some.end());
       BatchTime busy;
       busy.add(some);
@@ -158,8 +161,11 @@ Cost Stopwatch::measure(const Launch& launch, CUstream stream, const MeasureLimi
     });
     return samples;
   };
-  each_ns = take(1).front();  // warms instruction caches and clocks
+  if (const std::vector<double> first = take(1); !first.empty())
+    each_ns = first.front();  // warms instruction caches and clocks
   std::vector<double> samples = take(first_batch);
+  if (samples.empty())
+    throw Error(ErrorKind::driver_failed, "timing a launch: the driver gives NaN, infinite or negative times");
   const double each = std::max(*std::min_element(samples.begin(), samples.end()), 1000.0) + (evict_ ? flush_ns : 0.0);
   const auto wanted =
       std::clamp(static_cast<std::int64_t>(limits.budget_ns / each), limits.minimum_samples, limits.maximum_samples);

@@ -112,6 +112,8 @@ std::vector<Standing> standings(const Comparison& comparison,
   for (const Compared& each : comparison) {
     TimedCandidate timed_candidate{each.samples_ns, footprint_of(each.candidate)};
     std::vector<double> sorted = each.samples_ns;
+    // summarise() sorts, and NaN has no order.
+    if (std::ranges::any_of(sorted, [](double ns) { return std::isnan(ns); })) continue;
     if (const double ns = summarise(sorted).median_ns; ns < best_ns) {
       best_ns = ns;
       best = &each.samples_ns;
@@ -123,8 +125,9 @@ std::vector<Standing> standings(const Comparison& comparison,
       candidates.push_back(each.candidate);
     }
   }
-  const std::vector<std::size_t> ties = tied(timed_candidates);
   std::vector<Standing> result;
+  if (best == nullptr) return result;
+  const std::vector<std::size_t> ties = tied(timed_candidates);
   for (std::size_t i = 0; i < timed_candidates.size(); ++i) {
     if (timed_candidates[i].samples_ns.empty()) continue;
     const double behind = ratio(timed_candidates[i].samples_ns, *best).median_ns;

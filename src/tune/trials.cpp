@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "kiln/error.hpp"
@@ -14,6 +15,7 @@ namespace {
 constexpr double longest_round_ns = 10e6;  // expected time of a round of points that are sampled together
 constexpr std::chrono::milliseconds idle_after{20};
 constexpr std::int64_t warm_runs = 2;
+constexpr std::int64_t least_again = 3;  // rounds
 
 }  // namespace
 
@@ -30,7 +32,9 @@ std::future<std::unique_ptr<Bench>> Trials::begin_bench() const {
     if (request_.team != nullptr) return team_bench(settings, cubins_);
     return request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
   };
-  return std::async(request_.worker != nullptr ? std::launch::async : std::launch::deferred, begin);
+  // With both, deferred where the system refuses a thread.
+  const auto in_thread = std::launch::async | std::launch::deferred;
+  return std::async(request_.worker != nullptr ? in_thread : std::launch::deferred, begin);
 }
 
 void Trials::begin() {
@@ -106,6 +110,8 @@ std::vector<Samples> Trials::sample_some(std::span<const Point> points, std::int
     BatchTime busy;
     bool failed = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
+      keep_times(some[i]);
+      all[i].dropped += some[i].dropped;
       all[i].ns.insert(all[i].ns.end(), some[i].ns.begin(), some[i].ns.end());
       all[i].failure = some[i].failure;
       failed = failed || !some[i].failure.empty();
@@ -113,7 +119,20 @@ std::vector<Samples> Trials::sample_some(std::span<const Point> points, std::int
     }
     return failed ? BatchTime() : busy;
   });
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].ns.empty() && all[i].failure.empty() && all[i].dropped > 0) sample_again(points[i], rounds, all[i]);
   return all;
+}
+
+/// Of a point all of whose times were dropped, which may have been one.
+void Trials::sample_again(Point point, std::int64_t rounds, Samples& samples) {
+  check_stop_();
+  Samples more;
+  paced([&] { more = std::move(bench_->sample({&point, 1}, std::max(rounds, least_again)).front()); });
+  more.dropped = samples.dropped;
+  keep_times(more);
+  samples = std::move(more);
+  if (samples.ns.empty() && samples.failure.empty()) samples.failure = no_times_text(samples.dropped);
 }
 
 /// Runs a point unmeasured if the device was idle, since its first runs are slow.

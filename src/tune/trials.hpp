@@ -50,6 +50,7 @@ class Trials {
   [[nodiscard]] std::future<std::unique_ptr<Bench>> begin_bench() const;
   std::optional<KeyedCubin> compile(const Entry& entry, Admission& admission) const;
   std::vector<Samples> sample_some(std::span<const Point> points, std::int64_t rounds, double round_ns);
+  void sample_again(Point point, std::int64_t rounds, Samples& samples);
   void warm_up(Point point);
 
   const TuneRequest& request_;

@@ -65,10 +65,11 @@ class Contest {
     auto taken = bench_->sample(points, rounds);
     for (std::size_t i = 0; i < points.size(); ++i) {
       Timed& timed = all[points[i].candidate];
+      tune::keep_times(taken[i]);
       timed.samples_ns = std::move(taken[i].ns);
       if (!timed.samples_ns.empty()) continue;
       timed.verdict = store::Verdict::launch_failed;
-      timed.reason = taken[i].failure;
+      timed.reason = taken[i].dropped > 0 ? tune::no_times_text(taken[i].dropped) : taken[i].failure;
     }
   }
 

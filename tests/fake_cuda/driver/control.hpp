@@ -19,6 +19,7 @@
 //   kernel slow FACTOR PATTERN             the kernel takes FACTOR times as long
 //   kernel odd FACTOR PATTERN              the same where it is launched with an odd number of blocks
 //   kernel prompt FACTOR PATTERN           the same where it may begin before its predecessor ends, whatever that is
+//   time MILLISECONDS EVERY                each EVERY-th elapsed time is this, such as nan, inf or -1
 //   hold FUNCTION                          calls of FUNCTION wait until the machine is healed
 //   heal                                   no more faults
 //

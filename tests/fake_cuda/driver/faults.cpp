@@ -43,7 +43,10 @@ bool Faults::obey(std::string_view statement) {
     held_.emplace_back(words[1]);
     return true;
   }
+  if (words[0] == "time")
+    return words.size() == 3 && parse_number(words[1], false_time_) && parse_number(words[2], false_time_every_);
   if (words[0] != "heal") return false;
+  false_time_every_ = 0;
   calls_to_fail_.clear();
   held_.clear();
   modules_.clear();
@@ -92,6 +95,12 @@ bool Faults::obey_kernel(std::span<const std::string_view> words, std::string_vi
     return false;
   }
   return true;
+}
+
+float Faults::on_time(float milliseconds) {
+  if (false_time_every_ == 0 || ++times_ % false_time_every_ != 0) return milliseconds;
+  ++effective_;
+  return static_cast<float>(false_time_);
 }
 
 std::optional<CUresult> Faults::on_call(std::string_view function) {

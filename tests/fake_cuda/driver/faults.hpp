@@ -24,11 +24,13 @@ struct KernelFault {
 
 class Faults {
  public:
-  /// Statements that begin with fail, module, launch, kernel, hold or heal; false for any other.
+  /// Statements that begin with fail, module, launch, kernel, time, hold or heal; false for any other.
   bool obey(std::string_view statement);
 
   /// Counts the call; the code that it is to fail with, if it is.
   std::optional<CUresult> on_call(std::string_view function);
+  /// The time that an elapsed one is told as.
+  float on_time(float milliseconds);
   [[nodiscard]] bool holds(std::string_view function) const;
   std::optional<CUresult> on_module(std::span<const std::string> kernels);
   /// The code with which a launch of the kernel is refused, if it is.
@@ -59,6 +61,8 @@ class Faults {
   std::vector<KernelFault> kernels_;
   std::map<std::string, std::int64_t, std::less<>> calls_;
   std::int64_t effective_ = 0;
+  double false_time_ = 0;
+  std::int64_t false_time_every_ = 0, times_ = 0;  // 0: all are true
 };
 
 }  // namespace fake_cuda

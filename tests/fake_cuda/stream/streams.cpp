@@ -148,6 +148,6 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent begin, CUevent end) 
     const CUevent_st& from = machine.events[begin];
     const CUevent_st& to = machine.events[end];
     require(from.recorded && to.recorded && from.timing && to.timing, CUDA_ERROR_INVALID_HANDLE);
-    *milliseconds = static_cast<float>((to.at_ns - from.at_ns) * 1e-6);
+    *milliseconds = machine.faults.on_time(static_cast<float>((to.at_ns - from.at_ns) * 1e-6));
   });
 }
