@@ -1,6 +1,9 @@
 #include "jit/compile_messages.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <stdexcept>
 
 #include "process/message.hpp"
 
@@ -54,12 +57,16 @@ Json to_json(const Cubin& cubin) {
           {"compile_ns", cubin.compile_time.count()}};
 }
 
-Cubin cubin_from_json(const Json& message) {
+Cubin cubin_from_json(const Json& message, std::size_t names) {
   Cubin cubin;
   cubin.image = process::bytes_from_json(message.at("image"));
   message.at("lowered").get_to(cubin.lowered_names);
   message.at("log").get_to(cubin.log);
   cubin.compile_time = std::chrono::nanoseconds(message.at("compile_ns").get<std::int64_t>());
+  if (cubin.image.empty()) throw std::runtime_error("it holds no machine code");
+  if (cubin.lowered_names.size() != names)
+    throw std::runtime_error(
+        fmt::format("it holds {} lowered names, and {} were asked for", cubin.lowered_names.size(), names));
   return cubin;
 }
 

@@ -1,4 +1,4 @@
-// The messages of a compile in a worker process, as JSON values. Readers throw nlohmann::json::exception on a malformed message.
+// The messages of a compile in a worker process, as JSON values. Readers throw a std::exception on a malformed message.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -21,6 +21,7 @@ nlohmann::json to_json(const CompileRequest& request);
 CompileRequest request_from_json(const nlohmann::json& message);
 
 nlohmann::json to_json(const Cubin& cubin);
-Cubin cubin_from_json(const nlohmann::json& message);
+/// Throws std::runtime_error where the answer lacks machine code, or one of the lowered names that were asked for.
+Cubin cubin_from_json(const nlohmann::json& message, std::size_t names);
 
 }  // namespace kiln::jit

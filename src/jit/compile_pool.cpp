@@ -48,12 +48,27 @@ struct CompilePool::State {
     if (!settings.program.empty()) processes.emplace(settings);
   }
 
+  /// Returns an urgent task that no thread of the pool will take, since none runs and none can be begun: the caller runs it.
   /// Precondition: the mutex is held.
-  void add(Task task) {
-    (task.urgency == Urgency::now ? waiting : ahead).push_back(std::move(task));
-    if (idle < can_begin() && threads.size() < most)
-      threads.emplace_back([this](const std::stop_token& stop) { serve(stop); });
+  [[nodiscard]] std::optional<Task> add(Task task) {
+    std::deque<Task>& to = task.urgency == Urgency::now ? waiting : ahead;
+    to.push_back(std::move(task));
+    if (idle < can_begin() && threads.size() < most) try_to_begin_thread();
+    if (threads.empty() && &to == &waiting) {
+      std::optional<Task> left = std::move(waiting.back());
+      waiting.pop_back();
+      return left;
+    }
     work.notify_one();
+    return std::nullopt;
+  }
+
+  /// Where the system refuses a thread, those that run take the work, and the next task asks again.
+  void try_to_begin_thread() {
+    try {
+      threads.emplace_back([this](const std::stop_token& stop) { serve(stop); });
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): add() deals with a pool without threads
+    }
   }
 
   /// Precondition: the mutex is held.
@@ -61,14 +76,34 @@ struct CompilePool::State {
     return waiting.size() + std::min(ahead.size(), most / 2 - std::min(running_ahead, most / 2));
   }
 
-  /// Moves a task that waits to be compiled ahead among the urgent ones. Precondition: the mutex is held.
-  void hasten(const manifest::Digest& key) {
+  /// Moves a task that waits to be compiled ahead among the urgent ones. Returns as add() does. Precondition: the mutex is held.
+  [[nodiscard]] std::optional<Task> hasten(const manifest::Digest& key) {
     const auto found = std::ranges::find(ahead, key, &Task::key);
-    if (found == ahead.end()) return;
+    if (found == ahead.end()) return std::nullopt;
     Task task = std::move(*found);
     ahead.erase(found);
     task.urgency = Urgency::now;
-    add(std::move(task));
+    return add(std::move(task));
+  }
+
+  /// Returns the future of the key's compile, and in `left` what add() returns. Precondition: the mutex is held.
+  std::shared_future<Cubin> ask(const manifest::Digest& key, Specialisation&& specialisation, Urgency urgency,
+                                std::optional<Task>& left) {
+    try {
+      if (const auto known = asked.find(key); known != asked.end()) {
+        std::shared_future<Cubin> future = known->second;
+        if (urgency == Urgency::now) left = hasten(key);
+        return future;
+      }
+      Task task{key, std::move(specialisation), {}, urgency};
+      std::shared_future<Cubin> future = task.promise.get_future().share();
+      asked.emplace(key, future);
+      left = add(std::move(task));
+      return future;
+    } catch (...) {
+      asked.erase(key);  // nobody will make its future ready
+      throw;
+    }
   }
 
   void serve(const std::stop_token& stop) {
@@ -151,15 +186,13 @@ CompilePool::~CompilePool() {
 
 std::shared_future<Cubin> CompilePool::submit(const manifest::Digest& key, Specialisation specialisation,
                                               Urgency urgency) {
-  const std::lock_guard lock(state_->mutex);
-  if (const auto known = state_->asked.find(key); known != state_->asked.end()) {
-    if (urgency == Urgency::now) state_->hasten(key);
-    return known->second;
+  std::optional<Task> left;
+  std::shared_future<Cubin> future;
+  {
+    const std::lock_guard lock(state_->mutex);
+    future = state_->ask(key, std::move(specialisation), urgency, left);
   }
-  Task task{key, std::move(specialisation), {}, urgency};
-  std::shared_future<Cubin> future = task.promise.get_future().share();
-  state_->asked.emplace(key, future);
-  state_->add(std::move(task));
+  if (left) state_->run(*left);
   return future;
 }
 

@@ -27,7 +27,8 @@ enum class Urgency {
 /// Returns `workers`, or for 0 the cores that this process may use.
 int compiles_at_once(int workers) noexcept;
 
-/// Thread-safe. Starts threads and processes on demand, at most one for each compile under way.
+/// Thread-safe. Starts threads and processes on demand, at most one for each compile under way. Where the system refuses further ones, those
+/// that run do the work; where none runs, submit() compiles on the caller's thread, and Error(io) names the limit on processes.
 class CompilePool {
  public:
   explicit CompilePool(const CompileSettings& settings);

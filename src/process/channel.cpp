@@ -4,10 +4,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
+
+#include "process/message.hpp"
 
 namespace kiln::process {
 namespace {
@@ -15,6 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t longest_message = std::uint64_t{1} << 30;  // bytes
+constexpr std::size_t first_part = std::size_t{1} << 16;           // bytes
 
 /// A point in time, or never.
 class Deadline {
@@ -32,12 +37,20 @@ class Deadline {
   Clock::time_point at_;
 };
 
+/// Waits until the socket is ready for `event`.
+Channel::State wait_for(int descriptor, short event, const Deadline& deadline) {
+  for (;;) {
+    pollfd waiting{descriptor, event, 0};
+    const int ready = poll(&waiting, 1, deadline.milliseconds_left());
+    if (ready > 0) return Channel::State::received;
+    if (ready == 0) return Channel::State::late;
+    if (errno != EINTR) return Channel::State::closed;
+  }
+}
+
 Channel::State read_whole(int descriptor, unsigned char* bytes, std::size_t count, const Deadline& deadline) {
   while (count > 0) {
-    pollfd waiting{descriptor, POLLIN, 0};
-    const int ready = poll(&waiting, 1, deadline.milliseconds_left());
-    if (ready == 0) return Channel::State::late;
-    if (ready < 0 && errno == EINTR) continue;
+    if (const auto ready = wait_for(descriptor, POLLIN, deadline); ready != Channel::State::received) return ready;
     const ssize_t got = recv(descriptor, bytes, count, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return Channel::State::closed;
@@ -47,15 +60,47 @@ Channel::State read_whole(int descriptor, unsigned char* bytes, std::size_t coun
   return Channel::State::received;
 }
 
-bool write_whole(int descriptor, const unsigned char* bytes, std::size_t count) {
+Channel::State write_whole(int descriptor, const unsigned char* bytes, std::size_t count, const Deadline& deadline) {
   while (count > 0) {
-    const ssize_t put = ::send(descriptor, bytes, count, MSG_NOSIGNAL);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
+    if (const auto ready = wait_for(descriptor, POLLOUT, deadline); ready != Channel::State::received) return ready;
+    const ssize_t put = ::send(descriptor, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (put < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (put <= 0) return Channel::State::closed;
     bytes += put;
     count -= static_cast<std::size_t>(put);
   }
-  return true;
+  return Channel::State::received;
+}
+
+Channel::State write_message(int descriptor, const nlohmann::json& message, const Deadline& deadline) {
+  const std::vector<unsigned char> body = nlohmann::json::to_cbor(message);
+  const std::uint64_t length = body.size();
+  std::array<unsigned char, sizeof length> head{};
+  std::memcpy(head.data(), &length, sizeof length);
+  if (const auto state = write_whole(descriptor, head.data(), head.size(), deadline); state != Channel::State::received)
+    return state;
+  return write_whole(descriptor, body.data(), body.size(), deadline);
+}
+
+Channel::State read_message(int descriptor, nlohmann::json& message, const Deadline& deadline) {
+  std::uint64_t length = 0;
+  std::array<unsigned char, sizeof length> head{};
+  if (const auto state = read_whole(descriptor, head.data(), head.size(), deadline); state != Channel::State::received)
+    return state;
+  std::memcpy(&length, head.data(), sizeof length);
+  if (length > longest_message) return Channel::State::unreadable;
+  std::vector<unsigned char> body;
+  while (body.size() < length) {  // memory for what has come, not for what is promised
+    const std::size_t before = body.size();
+    body.resize(before + std::min<std::size_t>(length - before, std::max(before, first_part)));
+    if (const auto state = read_whole(descriptor, body.data() + before, body.size() - before, deadline);
+        state != Channel::State::received)
+      return state;
+  }
+  std::optional<nlohmann::json> read = read_cbor(body);
+  if (!read) return Channel::State::unreadable;
+  message = std::move(*read);
+  return Channel::State::received;
 }
 
 }  // namespace
@@ -65,26 +110,18 @@ Channel::~Channel() {
 }
 
 bool Channel::send(const nlohmann::json& message) const {
-  const std::vector<unsigned char> body = nlohmann::json::to_cbor(message);
-  const std::uint64_t length = body.size();
-  std::array<unsigned char, sizeof length> head{};
-  std::memcpy(head.data(), &length, sizeof length);
-  return write_whole(descriptor_, head.data(), head.size()) && write_whole(descriptor_, body.data(), body.size());
+  return write_message(descriptor_, message, Deadline({})) == State::received;
 }
 
-Channel::State Channel::receive(nlohmann::json& message, std::optional<std::chrono::milliseconds> timeout) const {
+Channel::State Channel::receive(nlohmann::json& message, Timeout timeout) const {
+  return read_message(descriptor_, message, Deadline(timeout));
+}
+
+Channel::State Channel::ask(const nlohmann::json& message, nlohmann::json& answer,
+                            std::chrono::milliseconds timeout) const {
   const Deadline deadline(timeout);
-  std::uint64_t length = 0;
-  std::array<unsigned char, sizeof length> head{};
-  if (const State state = read_whole(descriptor_, head.data(), head.size(), deadline); state != State::received)
-    return state;
-  std::memcpy(&length, head.data(), sizeof length);
-  if (length > longest_message) return State::closed;
-  std::vector<unsigned char> body(length);
-  if (const State state = read_whole(descriptor_, body.data(), body.size(), deadline); state != State::received)
-    return state;
-  message = nlohmann::json::from_cbor(body, true, false);
-  return message.is_discarded() ? State::closed : State::received;
+  const State sent = write_message(descriptor_, message, deadline);
+  return sent == State::received ? read_message(descriptor_, answer, deadline) : sent;
 }
 
 }  // namespace kiln::process

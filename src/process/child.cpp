@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "manifest/shortage.hpp"
 #include "process/message.hpp"
 #include "process/setup.hpp"
 
@@ -29,6 +30,7 @@ namespace fs = std::filesystem;
 
 /// A worker greets within milliseconds; only a very busy machine needs longer.
 constexpr std::chrono::seconds greeting_limit{20};
+constexpr std::size_t most_shown = 200;  // bytes of a greeting
 constexpr const char* remedy =
     "name the kiln-worker that belongs to this Kiln in KILN_WORKER or Options::worker, or set KILN_WORKER=none to do "
     "without";
@@ -52,6 +54,8 @@ pid_t spawn(const fs::path& program, int socket) {
   const int code = posix_spawn(&child, name.c_str(), &actions, &attributes, arguments, environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
+  if (manifest::is_shortage(code))
+    throw Refused(fmt::format("the worker {} cannot be run: {}", name, manifest::refusal_text(code)));
   if (code != 0)
     throw Error(ErrorKind::io, fmt::format("the worker {} cannot be run: {}; {}", name, std::strerror(code), remedy));
   return child;
@@ -61,6 +65,10 @@ fs::path folder_of_this_library() {
   static const int here = 0;
   Dl_info info{};
   return dladdr(&here, &info) != 0 && info.dli_fname != nullptr ? fs::path(info.dli_fname).parent_path() : fs::path();
+}
+
+bool is_from_outside(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
 }
 
 std::string describe_end(int status) {
@@ -89,7 +97,7 @@ fs::path find_worker(const fs::path& chosen) {
 Child::Child(const fs::path& program) : owner_(getpid()) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    throw Error(ErrorKind::io, fmt::format("no socket for the worker: {}", std::strerror(errno)));
+    throw Refused(fmt::format("there is no socket for a worker: {}", manifest::refusal_text(errno)));
   channel_.emplace(ends[0]);
   {
     const Channel theirs(ends[1]);
@@ -107,14 +115,16 @@ void Child::greet(const fs::path& program) {
   const std::string how = stop();
   const std::string asked = fmt::format("the program {} was to be run as a worker, but it ", program.string());
   if (state == Channel::State::closed) throw Error(ErrorKind::io, fmt::format("{}{}; {}", asked, how, remedy));
+  if (state == Channel::State::unreadable)
+    throw Error(ErrorKind::io, fmt::format("{}sent what is no greeting; {}", asked, remedy));
   if (state == Channel::State::late)
     throw Error(ErrorKind::io, fmt::format("{}said nothing for {} s; {}", asked, greeting_limit.count(), remedy));
-  throw Error(ErrorKind::io,
-              fmt::format("{}greets as {}, not as {}; {}", asked, said.dump(), greeting().dump(), remedy));
+  const std::string shown = said.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, most_shown);
+  throw Error(ErrorKind::io, fmt::format("{}greets as {}, not as {}; {}", asked, shown, greeting().dump(), remedy));
 }
 
 Channel::State Child::ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds timeout) {
-  return channel_ && channel_->send(message) ? channel_->receive(answer, timeout) : Channel::State::closed;
+  return channel_ ? channel_->ask(message, answer, timeout) : Channel::State::closed;
 }
 
 bool Child::gone() const {
@@ -135,7 +145,10 @@ std::string Child::stop() {
   // A process that ends by itself closes its socket first; its own exit status says more than a kill would.
   for (int waits = 0; waits < 200; ++waits) {
     const pid_t ended = waitpid(process, &status, WNOHANG);
-    if (ended == process) return describe_end(status);
+    if (ended == process) {
+      was_killed_ = WIFSIGNALED(status) && is_from_outside(WTERMSIG(status));
+      return describe_end(status);
+    }
     if (ended < 0 && errno == ECHILD) return "ended";  // the parent ignores SIGCHLD, or reaps its children elsewhere
     usleep(1'000);
   }

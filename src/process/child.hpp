@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "kiln/error.hpp"
 #include "process/channel.hpp"
 
 namespace kiln::process {
@@ -17,9 +18,15 @@ namespace kiln::process {
 /// shared library; kiln-worker where Kiln was installed. Empty when there is none.
 std::filesystem::path find_worker(const std::filesystem::path& chosen);
 
+/// The system has no process or descriptor for a worker now. Its text names the limit.
+class Refused : public Error {
+ public:
+  explicit Refused(const std::string& message) : Error(ErrorKind::io, message) {}
+};
+
 class Child {
  public:
-  /// Spawns `program` and waits for its greeting. Throws Error(io), naming the program, when it cannot be run, sends no
+  /// Spawns `program` and waits for its greeting. Throws Refused; and Error(io), naming the program, when it cannot be run, sends no
   /// greeting (so is no kiln-worker) or has another version.
   explicit Child(const std::filesystem::path& program);
   /// Stops the process. In a fork of the parent the destructor only closes the socket.
@@ -36,12 +43,15 @@ class Child {
   /// Ends the process. Returns how it had ended, "was ended by signal 11 (Segmentation fault)", or "was stopped" if it
   /// ran.
   std::string stop();
+  /// Whether stop() found it ended by a signal that programs do not raise themselves: somebody, or the system for want of memory, killed it.
+  [[nodiscard]] bool was_killed() const noexcept { return was_killed_; }
 
  private:
   void greet(const std::filesystem::path& program);
 
   pid_t owner_;
   pid_t process_ = 0;
+  bool was_killed_ = false;
   std::optional<Channel> channel_;
 };
 

@@ -1,10 +1,39 @@
 #include "process/message.hpp"
 
 #include <cstring>
+#include <stdexcept>
+#include <utility>
 
 namespace kiln::process {
 
 using Json = nlohmann::json;
+
+namespace {
+
+constexpr int deepest = 64;
+
+/// Ends a parse at the first list or object that is nested too deep.
+class DepthCheck final : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool start_object(std::size_t) override { return ++depth_ <= deepest; }
+  bool start_array(std::size_t) override { return ++depth_ <= deepest; }
+  bool end_object() override { return --depth_ >= 0; }
+  bool end_array() override { return --depth_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  int depth_ = 0;
+};
+
+}  // namespace
 
 Json greeting() { return {{"kiln-worker", KILN_VERSION}}; }
 
@@ -37,7 +66,19 @@ std::string packed(const Json& json) {
   return {bytes.begin(), bytes.end()};
 }
 
-Json unpacked(std::string_view text) { return Json::from_cbor(text); }
+std::optional<Json> read_cbor(std::span<const unsigned char> bytes) {
+  DepthCheck depth;
+  if (!Json::sax_parse(bytes.begin(), bytes.end(), &depth, Json::input_format_t::cbor)) return std::nullopt;
+  Json json = Json::from_cbor(bytes.begin(), bytes.end(), true, false);
+  if (json.is_discarded()) return std::nullopt;
+  return json;
+}
+
+Json unpacked(std::string_view text) {
+  std::optional<Json> json = read_cbor({reinterpret_cast<const unsigned char*>(text.data()), text.size()});
+  if (!json) throw Error(ErrorKind::io, "a rank sent what is no message; run the same Kiln on all ranks");
+  return std::move(*json);
+}
 
 Json to_json(const Error& error) {
   return {{"error", {{"kind", static_cast<int>(error.kind())}, {"message", error.what()}}}};
@@ -46,7 +87,10 @@ Json to_json(const Error& error) {
 void rethrow(const Json& json) {
   if (!json.contains("error")) return;
   const Json& error = json.at("error");
-  throw Error(static_cast<ErrorKind>(error.at("kind").get<int>()), error.at("message").get<std::string>());
+  const int kind = error.at("kind").get<int>();
+  if (kind < 0 || kind > static_cast<int>(ErrorKind::team_failed))  // the last
+    throw std::runtime_error("its error has no such kind");
+  throw Error(static_cast<ErrorKind>(kind), error.at("message").get<std::string>());
 }
 
 }  // namespace kiln::process

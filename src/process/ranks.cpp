@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "kiln/error.hpp"
+#include "manifest/shortage.hpp"
 
 namespace kiln::process {
 namespace {
@@ -50,7 +51,7 @@ void Ranks::begin(int rank) {
   const int code = errno;
   end_all();
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  throw Error(ErrorKind::io, fmt::format("rank {} cannot be begun: {}", rank, std::strerror(code)));
+  throw Error(ErrorKind::io, fmt::format("rank {} cannot be begun: {}", rank, manifest::refusal_text(code)));
 }
 
 void Ranks::become(int rank, pid_t parent) {

@@ -1,15 +1,19 @@
 #include "process/setup.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <fstream>
 #include <mutex>
 #include <stop_token>
+#include <system_error>
 
 namespace kiln::process {
 namespace {
@@ -23,6 +27,21 @@ void hold_standard_descriptors() noexcept {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
     if (fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
       const int held = open("/", O_PATH);  // open() returns the lowest free descriptor, which is this one
+}
+
+void close_inherited_descriptors() noexcept {
+  constexpr unsigned first = STDERR_FILENO + 1;
+#ifdef SYS_close_range
+  if (syscall(SYS_close_range, first, ~0U, 0U) == 0) return;
+#endif
+  // Before Linux 5.9.
+  DIR* listed = opendir("/proc/self/fd");
+  if (listed == nullptr) return;
+  while (const dirent* each = readdir(listed)) {
+    const int descriptor = std::atoi(each->d_name);
+    if (descriptor >= static_cast<int>(first) && descriptor != dirfd(listed)) close(descriptor);
+  }
+  closedir(listed);
 }
 
 std::int64_t private_bytes() noexcept {
@@ -40,7 +59,7 @@ MemoryLimit::MemoryLimit(std::int64_t bytes) : most_(private_bytes() + bytes) {
   setrlimit(RLIMIT_DATA, &limit);
 }
 
-std::jthread MemoryLimit::watch() const {
+std::jthread MemoryLimit::watch() const try {
   return std::jthread([most = most_](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any never;
@@ -50,6 +69,8 @@ std::jthread MemoryLimit::watch() const {
       never.wait_for(lock, stop, check_every, [] { return false; });
     }
   });
+} catch (const std::system_error&) {
+  return {};
 }
 
 void forbid_core_files() noexcept {

@@ -49,7 +49,7 @@ class TeamBench final : public Bench {
       rows.push_back(to_row(needed, cubins.get(needed)));
     Json begin = to_json(settings, rows);
     begin["seed"] = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-    for (const Json& each : ask(begin)) prepared_ns_ = std::max(prepared_ns_, each.value("prepared_ns", 0.0));
+    for (const Json& each : ask(begin)) prepared_ns_ = std::max(prepared_ns_, prepared_ns_from_json(each));
   }
 
   void set_lengths(std::vector<Problem> lengths) override {
@@ -75,10 +75,10 @@ class TeamBench final : public Bench {
 
   std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
     const std::vector<Json> answers = ask({{"sample", to_json(points)}, {"rounds", rounds}});
-    std::vector<Samples> all = samples_from_json(answers.front());
+    std::vector<Samples> all = samples_from_json(answers.front(), points.size());
     bool has_failed = false;
     for (std::size_t rank = 0; rank < answers.size(); ++rank) {
-      const std::vector<Samples> some = samples_from_json(answers[rank]);
+      const std::vector<Samples> some = samples_from_json(answers[rank], points.size());
       for (std::size_t i = 0; i < all.size(); ++i) has_failed = add(all[i], some[i], rank) || has_failed;
     }
     if (has_failed) ask({{"reset", true}});
@@ -103,7 +103,8 @@ class TeamBench final : public Bench {
       return true;
     }
     all.ns.resize(std::min(all.ns.size(), some.ns.size()));
-    for (std::size_t i = 0; i < all.ns.size(); ++i) all.ns[i] = std::max(all.ns[i], some.ns[i]);
+    for (std::size_t i = 0; i < all.ns.size(); ++i)
+      all.ns[i] = is_time(some.ns[i]) ? std::max(all.ns[i], some.ns[i]) : some.ns[i];
     return false;
   }
 

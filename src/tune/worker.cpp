@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -15,12 +16,15 @@ namespace kiln::tune {
 
 using process::Channel;
 
+constexpr int most_attempts = 3;  // of workers that somebody kills
+
 struct Worker::State {
   State(std::filesystem::path found, WorkerTimeouts chosen) : program(std::move(found)), patience(chosen) {}
 
   /// Ends the process, and returns how it had ended if it had.
   std::string stop() {
     std::string how = child ? child->stop() : std::string();
+    was_killed = child && child->was_killed();
     child.reset();
     has_bucket = false;
     return how;
@@ -30,6 +34,7 @@ struct Worker::State {
   WorkerTimeouts patience;
   std::optional<process::Child> child;
   bool has_bucket = false;
+  bool was_killed = false;  // the last process that ended, and from outside
 };
 
 /// A bench whose bucket lies in the worker, and in the workers that replace it.
@@ -43,21 +48,22 @@ class RemoteBench final : public Bench {
 
   void set_lengths(std::vector<Problem> lengths) override {
     lengths_ = {{"lengths", to_json(std::span<const Problem>(lengths))}};
-    if (worker_.has_bucket) ask(lengths_);
+    if (worker_.has_bucket) ask(lengths_, ignore);
   }
 
   Admission admit(std::size_t candidate, const Trial& trial) override {
-    ready();
     nlohmann::json message = to_json(candidate, trial);
-    Answer answer = ask(message);
-    if (!answer.failure.empty()) {
-      Admission admission;
+    Admission admission;
+    const std::string failure = unless_killed([&] {
+      ready();
+      return ask(message, [&](const nlohmann::json& answer) { admission = admission_from_json(answer); });
+    });
+    if (!failure.empty()) {
       admission.verdict = store::Verdict::launch_failed;
-      admission.reason = std::move(answer.failure);
-      return admission;
+      admission.reason = failure;
+    } else if (admission.verdict == store::Verdict::ok) {
+      admitted_.insert_or_assign(candidate, std::move(message));
     }
-    Admission admission = admission_from_json(answer.json);
-    if (admission.verdict == store::Verdict::ok) admitted_.insert_or_assign(candidate, std::move(message));
     return admission;
   }
 
@@ -71,98 +77,134 @@ class RemoteBench final : public Bench {
 
   void drop(std::size_t candidate) override {
     admitted_.erase(candidate);
-    if (worker_.has_bucket) ask({{"drop", candidate}});
+    if (worker_.has_bucket) ask({{"drop", candidate}}, ignore);
   }
 
   [[nodiscard]] double prepared_ns() const override { return prepared_ns_; }
 
  private:
-  /// The worker's answer, or the reason why it ended.
-  struct Answer {
-    nlohmann::json json;
-    std::string failure;
-  };
+  static void ignore(const nlohmann::json&) {}
 
-  Answer ask(const nlohmann::json& message) {
-    Answer answer;
-    const auto state = worker_.child->ask(message, answer.json, worker_.patience.trial);
-    try {
-      if (state == Channel::State::received) process::rethrow(answer.json);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::driver_failed) throw;
-      worker_.stop();
-      answer.failure = error.what();
-      return answer;
+  /// Asks, and reads the answer by `read`. Returns why there is none: the worker ended, was late, or answered what cannot be read. It is ended
+  /// then. Throws Error(out_of_memory) of the worker.
+  template <class Read>
+  std::string ask(const nlohmann::json& message, const Read& read) {
+    nlohmann::json answer;
+    const auto state = worker_.child->ask(message, answer, worker_.patience.trial);
+    std::string failure;
+    if (state == Channel::State::received) {
+      try {
+        process::rethrow(answer);
+        read(answer);
+        return {};
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::out_of_memory) throw;
+        failure = error.what();
+      } catch (const std::exception& error) {
+        failure = fmt::format("the answer of the worker that tried it cannot be read: {}", error.what());
+      }
     }
-    if (state == Channel::State::received) return answer;
     const std::string how = worker_.stop();
-    answer.failure = state == Channel::State::late
-                         ? fmt::format("it was not done after {} s, and was stopped",
-                                       std::chrono::duration<double>(worker_.patience.trial).count())
-                         : fmt::format("the worker that tried it {}", how);
-    return answer;
+    switch (state) {
+      case Channel::State::received: return failure;
+      case Channel::State::unreadable: return "the worker that tried it answered what is no message";
+      case Channel::State::late:
+        return fmt::format("it was not done after {} s, and was stopped",
+                           std::chrono::duration<double>(worker_.patience.trial).count());
+      case Channel::State::closed: break;
+    }
+    return fmt::format("the worker that tried it {}", how);
+  }
+
+  /// Returns what `attempt` returns: a failure, or nothing. Where the worker was killed from outside, which is not the candidate's doing,
+  /// makes another attempt, a few at most.
+  template <class Attempt>
+  std::string unless_killed(const Attempt& attempt) {
+    std::string failure = attempt();
+    for (int more = 1; more < most_attempts && !failure.empty() && worker_.was_killed; ++more) failure = attempt();
+    return failure;
   }
 
   /// Where the worker ends while it samples several points, samples each alone to find out which one failed.
   std::vector<Samples> take(const char* what, std::span<const Point> points, std::int64_t rounds) {
-    ready();
-    for (const Point& point : points)
-      if (!admitted_.contains(point.candidate)) return one_by_one(what, points, rounds);
-    Answer answer = ask({{what, to_json(points)}, {"rounds", rounds}});
-    if (answer.failure.empty()) return samples_from_json(answer.json);
+    std::vector<Samples> samples;
+    const std::string failure = unless_killed([&]() -> std::string {
+      ready();
+      if (!are_admitted(points)) return "it failed when it was brought in again, into another worker";
+      return ask({{what, to_json(points)}, {"rounds", rounds}},
+                 [&](const nlohmann::json& answer) { samples = samples_from_json(answer, points.size()); });
+    });
+    if (failure.empty()) return samples;
     if (points.size() > 1) return one_by_one(what, points, rounds);
     admitted_.erase(points.front().candidate);
-    return {{{}, std::move(answer.failure)}};
+    return {{{}, failure}};
+  }
+
+  [[nodiscard]] bool are_admitted(std::span<const Point> points) const {
+    return std::ranges::all_of(points, [&](const Point& each) { return admitted_.contains(each.candidate); });
   }
 
   std::vector<Samples> one_by_one(const char* what, std::span<const Point> points, std::int64_t rounds) {
     std::vector<Samples> result;
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      ready();
-      if (admitted_.contains(points[i].candidate))
-        result.push_back(std::move(take(what, points.subspan(i, 1), rounds).front()));
-      else
-        result.push_back({{}, "it failed when it was brought in again, into another worker"});
-    }
+    for (std::size_t i = 0; i < points.size(); ++i)
+      result.push_back(std::move(take(what, points.subspan(i, 1), rounds).front()));
     return result;
   }
 
-  /// Makes sure that a worker holds the bucket and the admitted candidates. Starts another one where the last has ended.
+  /// Makes sure that a worker holds the bucket and the admitted candidates. Starts another one where the last has ended, a few times at most
+  /// where that is no candidate's doing.
   void ready() {
-    while (!worker_.has_bucket) {
+    std::string failure;
+    for (int attempt = 0; !worker_.has_bucket; ++attempt) {
+      if (attempt == most_attempts)
+        throw Error(ErrorKind::driver_failed,
+                    fmt::format("{}: {} workers in a row ended before candidates were in them again: {}", op_,
+                                most_attempts, failure));
       begin();
-      ask(lengths_);
+      if (!lengths_.is_null()) failure = ask(lengths_, ignore);
       for (auto each = admitted_.begin(); each != admitted_.end() && worker_.has_bucket;) {
-        const Answer answer = ask(each->second);
-        const bool in = answer.failure.empty() && admission_from_json(answer.json).verdict == store::Verdict::ok;
-        each = in ? std::next(each) : admitted_.erase(each);
+        bool is_in = false;
+        failure = ask(each->second, [&](const nlohmann::json& answer) {
+          is_in = admission_from_json(answer).verdict == store::Verdict::ok;
+        });
+        const bool was_killed = !failure.empty() && worker_.was_killed;
+        if (!is_in && !was_killed) attempt = 0;  // each candidate is rejected once
+        each = is_in || was_killed ? std::next(each) : admitted_.erase(each);
       }
     }
   }
 
-  /// Sends the bucket to the worker. Starts one where none runs. Throws as Worker::bench() does.
+  /// Sends the bucket to the worker. Starts one where none runs, and another where that is killed from outside. Throws as Worker::bench() does.
   void begin() {
+    const std::string failure = unless_killed([this] { return try_to_begin(); });
+    if (!failure.empty())
+      throw Error(ErrorKind::driver_failed,
+                  fmt::format("{}: the worker {} {} before it was ready: it fills tensors and runs the reference first",
+                              op_, worker_.program.string(), failure));
+  }
+
+  std::string try_to_begin() {
     if (worker_.child && worker_.child->gone()) worker_.stop();
+    worker_.was_killed = false;
     if (!worker_.child) worker_.child.emplace(worker_.program);
     nlohmann::json answer;
     const auto state = worker_.child->ask(begin_, answer, worker_.patience.begin);
-    if (state == Channel::State::received) {
-      try {
-        process::rethrow(answer);
-      } catch (const Error& error) {
-        if (error.kind() == ErrorKind::driver_failed) worker_.stop();
-        throw;
-      }
-      worker_.has_bucket = answer.contains("ready");
-      if (worker_.has_bucket) {
-        prepared_ns_ = answer.value("prepared_ns", 0.0);
-        return;
-      }
+    if (state != Channel::State::received) {
+      const std::string how = worker_.stop();
+      return state == Channel::State::unreadable ? "answered what is no message" : how;
     }
-    const std::string how = worker_.stop();
-    throw Error(ErrorKind::driver_failed,
-                fmt::format("{}: the worker {} {} before it was ready: it fills tensors and runs the reference first",
-                            op_, worker_.program.string(), how));
+    try {
+      process::rethrow(answer);
+      prepared_ns_ = prepared_ns_from_json(answer);
+      worker_.has_bucket = true;
+      return {};
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::driver_failed) worker_.stop();
+      throw;
+    } catch (const std::exception& error) {
+      worker_.stop();
+      return fmt::format("answered what cannot be read ({})", error.what());
+    }
   }
 
   Worker::State& worker_;

@@ -1,6 +1,10 @@
 #include "tune/worker_messages.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
+#include <stdexcept>
 
 #include "process/message.hpp"
 
@@ -8,6 +12,20 @@ namespace kiln::tune {
 namespace {
 
 using Json = nlohmann::json;
+
+double number(const Json& json) {
+  if (!json.is_number()) throw std::runtime_error(fmt::format("it has {} in place of a number", json.type_name()));
+  return json.get<double>();
+}
+
+/// A conversion of other types, such as NaN to an integer, would be undefined.
+std::int64_t integer(const Json& json, const char* name, std::int64_t least, std::int64_t most) {
+  const Json& value = json.at(name);
+  const auto found = value.is_number_integer() ? value.get<std::int64_t>() : least - 1;
+  if (found < least || found > most)
+    throw std::runtime_error(fmt::format("its '{}' is no integer from {} to {}", name, least, most));
+  return found;
+}
 
 }  // namespace
 
@@ -122,8 +140,11 @@ Json to_json(const Admission& admission) {
 }
 
 Admission admission_from_json(const Json& json) {
-  return {static_cast<store::Verdict>(json.at("verdict").get<int>()), json.at("reason"), json.at("registers"),
-          json.at("spill_bytes")};
+  const auto verdict =
+      static_cast<store::Verdict>(integer(json, "verdict", 0, static_cast<int>(store::Verdict::launch_failed)));
+  if (verdict == store::Verdict::compile_failed) throw std::runtime_error("its verdict is compile_failed");
+  return {verdict, json.at("reason"), static_cast<int>(integer(json, "registers", 0, std::numeric_limits<int>::max())),
+          integer(json, "spill_bytes", 0, std::numeric_limits<std::int64_t>::max())};
 }
 
 Json to_json(const std::vector<Samples>& samples) {
@@ -132,10 +153,23 @@ Json to_json(const std::vector<Samples>& samples) {
   return {{"samples", list}};
 }
 
-std::vector<Samples> samples_from_json(const Json& json) {
+std::vector<Samples> samples_from_json(const Json& json, std::size_t points) {
   std::vector<Samples> samples;
-  for (const Json& each : json.at("samples")) samples.push_back({each.at("ns"), each.at("failure")});
+  const Json& list = json.at("samples");
+  if (!list.is_array() || list.size() != points)
+    throw std::runtime_error(fmt::format("it has samples of {} points, and {} were asked for", list.size(), points));
+  for (const Json& each : list) {
+    Samples& some = samples.emplace_back();
+    for (const Json& ns : each.at("ns")) some.ns.push_back(number(ns));
+    each.at("failure").get_to(some.failure);
+  }
   return samples;
+}
+
+double prepared_ns_from_json(const Json& json) {
+  const double ns = number(json.at("prepared_ns"));
+  if (!is_time(ns)) throw std::runtime_error(fmt::format("it took {} ns to prepare, expected a time", ns));
+  return ns;
 }
 
 }  // namespace kiln::tune

@@ -1,4 +1,4 @@
-// The messages between a tuner and its worker, as JSON values. Readers throw nlohmann::json::exception on a malformed message.
+// The messages between a tuner and its worker, as JSON values. Readers throw a std::exception on a malformed message.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -46,8 +46,11 @@ nlohmann::json to_json(std::span<const Point> points);
 std::vector<Point> points_from_json(const nlohmann::json& json);
 
 nlohmann::json to_json(const Admission& admission);
+/// Admits no Verdict::not_timed or Verdict::compile_failed, which a worker never gives.
 Admission admission_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const std::vector<Samples>& samples);
-std::vector<Samples> samples_from_json(const nlohmann::json& json);
+std::vector<Samples> samples_from_json(const nlohmann::json& json, std::size_t points);
+/// Of the answer to a bucket's first message.
+double prepared_ns_from_json(const nlohmann::json& json);
 
 }  // namespace kiln::tune

@@ -13,7 +13,8 @@
 
 int main() try {
   kiln::process::hold_standard_descriptors();  // the parent's standard error is inherited, and may be closed
-  std::signal(SIGPIPE, SIG_IGN);               // the driver or a compiler may print there when nobody reads it
+  kiln::process::close_inherited_descriptors();
+  std::signal(SIGPIPE, SIG_IGN);  // the driver or a compiler may print there when nobody reads it
   if (isatty(STDIN_FILENO) != 0) {
     std::fputs("kiln-worker is run by kiln itself, to compile and to tune.\n", stderr);
     return 2;

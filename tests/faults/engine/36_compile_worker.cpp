@@ -1,36 +1,10 @@
 // A compile that crashes its worker process, never ends there or takes all memory, and a worker that somebody kills: that candidate is lost and
 // told, the pool refills, and the others go on.
 #include "faults/engine/verdicts.hpp"
-#include "jit/compile_pool.hpp"
-#include "processes.hpp"
+#include "faults/engine/workers.hpp"
 
 namespace kiln::faults {
 namespace {
-
-using test::processes_of;
-
-/// kiln-worker by a path that no other process has.
-class OwnWorker {
- public:
-  OwnWorker() : path(folder_ / "kiln-worker") { fs::create_symlink(KILN_WORKER_PROGRAM, path); }
-
- private:
-  TemporaryFolder folder_;
-
- public:
-  fs::path path;
-};
-
-struct Compile {
-  manifest::Digest key;
-  jit::Specialisation specialisation;
-  std::shared_future<jit::Cubin> in(jit::CompilePool& pool) const { return pool.submit(key, specialisation); }
-};
-
-Compile compile_of(const manifest::Config& config) {
-  const jit::Specialisation specialisation = specialisation_of(scale_op(), "tiled", config);
-  return {jit::cubin_key(specialisation, jit::compiler_identity()), specialisation};
-}
 
 std::string failure_of(const std::shared_future<jit::Cubin>& future) {
   const Error error = error_of([&] { future.get(); });
@@ -122,9 +96,18 @@ TEST_CASE("child: a worker is killed in the middle of a compile" * doctest::skip
   const OwnWorker worker;
   jit::CompilePool pool({.workers = 1, .program = worker.path});
   const auto killed = compile_of({128, 4}).in(pool);
-  REQUIRE(test::wait_for_processes(worker.path, 1) == 1);
-  std::this_thread::sleep_for(std::chrono::seconds(2));  // it compiles by now; where it does not, it dies of the same
-  test::signal_processes(worker.path, SIGKILL);
+  for (pid_t before = 0, now = 0; const char* which : {"the first", "and the one that takes its place"}) {
+    CAPTURE(which);
+    for (int waits = 0; waits < 1500 && (now == 0 || now == before); ++waits) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const auto all = processes_of(worker.path);
+      now = all.size() == 1 ? all.front() : 0;
+    }
+    REQUIRE(now != before);
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // it compiles by now; where it does not, it dies of the same
+    before = now;
+    kill(now, SIGKILL);
+  }
   CHECK_MESSAGE(contains(failure_of(killed), "signal 9 (Killed)"), failure_of(killed));
   CHECK(compile_of({64, 4}).in(pool).get().image.size() > 0);
 }
