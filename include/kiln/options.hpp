@@ -73,8 +73,8 @@ struct TuneEvent {
 
 /// Where compiles and the candidates of a tune run.
 enum class Isolation : std::uint8_t {
-  automatic,   // in worker processes where kiln-worker is found, else in this process
-  worker,      // in worker processes: a compile or candidate that crashes or hangs fails alone
+  automatic,  // in worker processes where kiln-worker is found, else in this process
+  worker,  // in worker processes: a compile or candidate that crashes or hangs fails alone; one whose worker is killed is tried again
   in_process,  // in threads and the context of this process, which a crash of the compiler or an illegal address breaks
 };
 

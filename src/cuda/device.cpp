@@ -52,7 +52,6 @@ CUdevice device_at(int ordinal) {
 }
 
 DeviceInfo info_for_context(int ordinal) {
-  require_not_forked();
   watch_forks();
   return device_info(ordinal);
 }
@@ -71,6 +70,7 @@ void require_not_forked() {
 }
 
 DeviceInfo device_info(int ordinal) {
+  require_not_forked();
   const Driver& driver = Driver::get();
   if (const int count = device_count(); ordinal < 0 || ordinal >= count) {
     throw Error(ErrorKind::no_device, "Device " + std::to_string(ordinal) + " was asked for; the driver sees " +
@@ -92,6 +92,7 @@ DeviceInfo device_info(int ordinal) {
 }
 
 std::vector<DeviceInfo> devices() {
+  require_not_forked();
   std::vector<DeviceInfo> all;
   for (int ordinal = 0, count = device_count(); ordinal < count; ++ordinal) all.push_back(device_info(ordinal));
   return all;

@@ -32,7 +32,8 @@ struct DeviceInfo {
   std::int64_t memory_bytes = 0;
   int driver_version = 0;  // 13000 for 13.0
 };
-/// Both throw Error(no_driver), or Error(no_device) for an `ordinal` that the driver does not have.
+/// Both throw Error(no_driver), Error(no_device) for an `ordinal` that the driver does not have, and Error(driver_failed) in a forked child
+/// (is_forked).
 std::vector<DeviceInfo> devices();
 DeviceInfo device_info(int ordinal);
 

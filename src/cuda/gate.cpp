@@ -1,5 +1,7 @@
 #include "cuda/gate.hpp"
 
+#include <system_error>
+
 #include "cuda/device.hpp"
 
 namespace kiln::cuda {
@@ -39,12 +41,16 @@ void Gate::open() noexcept {
 }
 
 Gate::Watch::Watch(Gate& gate) {
-  thread_ = std::thread([this, &gate] {
+  const auto watch = [this, &gate] {
     std::unique_lock lock(mutex_);
     if (ended_.wait_for(lock, gate.longest_, [this] { return has_ended_; })) return;
     has_opened_ = true;
     gate.open();
-  });
+  };
+  try {
+    thread_ = std::thread(watch);
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): is_there() tells
+  }
 }
 
 bool Gate::Watch::end() noexcept {
@@ -53,7 +59,8 @@ bool Gate::Watch::end() noexcept {
     has_ended_ = true;
   }
   ended_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  if (!is_there()) return false;
+  thread_.join();
   return !has_opened_;
 }
 

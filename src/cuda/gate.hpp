@@ -26,12 +26,14 @@ class Gate {
   void close(CUstream stream);
   void open() noexcept;
   /// Calls `work` between close() and open(): what it enqueues on the stream begins once all of it is enqueued. Returns false where that took
-  /// longer than `longest`: the gate was opened then, since a driver or a library may wait for the stream where it enqueues.
+  /// longer than `longest`: the gate was opened then, since a driver or a library may wait for the stream where it enqueues. Returns false and
+  /// leaves the gate open where the system refuses the thread that would open it.
   template <class Work>
   bool hold(CUstream stream, const Work& work) {
     close(stream);
     try {
       Watch watch(*this);
+      if (!watch.is_there()) open();
       work();
       open();
       return watch.end();
@@ -49,7 +51,8 @@ class Gate {
     ~Watch() { end(); }
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
-    /// Ends the thread. Returns whether it has left the gate closed.
+    [[nodiscard]] bool is_there() const noexcept { return thread_.joinable(); }
+    /// Ends the thread. Returns whether there was one, and it has left the gate closed.
     bool end() noexcept;
 
    private:

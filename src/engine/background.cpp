@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <system_error>
+
 #include "cuda/device.hpp"
 #include "engine/estimate.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "engine/tuning.hpp"
 #include "kiln/error.hpp"
+#include "manifest/shortage.hpp"
 
 namespace kiln::engine {
 namespace {
 
 constexpr auto held_elsewhere_pause = std::chrono::milliseconds(200);
+constexpr auto no_thread_pause = std::chrono::milliseconds(50);
 
 /// The program's own threads take precedence.
 jit::CompileSettings low_priority(const Options& options) {
@@ -63,16 +67,44 @@ void Background::want(OpState& op, const Problem& bucket, const PlanState* fallb
     return;
   }
   if (seen_[&op].insert(bucket).second) queue_.push_back({&op, bucket, fallback, ns, {}});
-  if (!thread_.joinable()) {
-    compiling_ = std::make_unique<Compiling>(engine_);
-    thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
-  }
+  begin_thread();
   changed_.notify_all();
 }
 
+void Background::begin_thread() {
+  if (thread_.joinable() || queue_.empty()) return;
+  if (!compiling_) compiling_ = std::make_unique<Compiling>(engine_);
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { serve_and_delete(stop); });
+  } catch (const std::system_error& error) {
+    engine_.warn(fmt::format(
+        "nothing is tuned in the background for now, until a later request or Engine::wait_for_tunes: there is no thread: {}",
+        manifest::refusal_text(error.code().value())));
+  }
+}
+
 bool Background::wait(std::chrono::milliseconds limit) {
+  const auto end = Clock::now() + limit;
+  const auto is_done = [this] { return queue_.empty() && !busy_; };
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, limit, [this] { return queue_.empty() && !busy_; });
+  begin_thread();
+  while (!thread_.joinable() && !is_done() && Clock::now() < end) {
+    changed_.wait_for(lock, no_thread_pause);
+    begin_thread();
+  }
+  return changed_.wait_until(lock, end, is_done);
+}
+
+void Background::delete_at_end(State& state) {
+  deleted_at_end_ = &state;
+  thread_.request_stop();
+  compiling_->pool.interrupt();
+  thread_.detach();
+}
+
+void Background::serve_and_delete(const std::stop_token& stop) {
+  serve(stop);
+  if (deleted_at_end_ != nullptr) delete deleted_at_end_;  // and this with it
 }
 
 std::int64_t Background::waiting() const {

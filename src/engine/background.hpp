@@ -35,6 +35,9 @@ class Background {
   /// Waits until nothing is queued or being tuned. Returns false when `limit` passed before.
   bool wait(std::chrono::milliseconds limit);
   [[nodiscard]] std::int64_t waiting() const;  // buckets queued or being tuned
+  /// Deletes `state`, which owns this, once this thread's tune has ended. Called on this thread, which cannot join itself, by what drops the last
+  /// handle of the engine.
+  void delete_at_end(State& state);
   [[nodiscard]] bool is_this_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
   [[nodiscard]] std::int64_t compiled() const;                                  // specialisations
   [[nodiscard]] double spent_ns() const noexcept { return pacer_.spent_ns(); }  // device time, an upper bound
@@ -56,6 +59,10 @@ class Background {
     tune::Cubins cubins;
   };
 
+  /// Begins the thread unless it runs or nothing is queued. Where the system refuses one, warns, and a later call tries again. Precondition: the
+  /// mutex is held.
+  void begin_thread();
+  void serve_and_delete(const std::stop_token& stop);
   void serve(const std::stop_token& stop);
   bool take_next(std::unique_lock<std::mutex>& lock, const std::stop_token& stop, Wanted& next);
   End tune(const Wanted& wanted, const std::stop_token& stop);
@@ -72,8 +79,9 @@ class Background {
   /// The buckets of each op that were queued at any time: a failed one is not tried again.
   std::unordered_map<const OpState*, std::unordered_set<Problem, manifest::ProblemHash>> seen_;
   bool busy_ = false;
-  bool given_up_ = false;  // there is no worker, or no compiler
-  std::jthread thread_;    // last: it ends before what it uses
+  bool given_up_ = false;            // there is no worker, or no compiler
+  State* deleted_at_end_ = nullptr;  // of this thread alone
+  std::jthread thread_;              // last: it ends before what it uses
 };
 
 }  // namespace kiln::engine

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "cuda/stream_owner.hpp"
 #include "engine/coverage.hpp"
@@ -143,7 +142,7 @@ State::~State() {
 
 void destroy(State* state) {
   if (state->background && state->background->is_this_thread())
-    std::thread([state] { delete state; }).detach();
+    state->background->delete_at_end(*state);
   else
     delete state;
 }
@@ -203,6 +202,7 @@ std::vector<std::string> State::warnings() const {
 namespace {
 
 std::shared_ptr<engine::State> make_state(const Options& options) {
+  cuda::require_not_forked();  // before the driver is called, by whose locks a child may hang
   const cuda::RelaxedCapture relaxed;
   return engine::make_owned<engine::State>(options);
 }

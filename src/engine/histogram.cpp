@@ -1,8 +1,13 @@
 #include "engine/histogram.hpp"
 
+#include <fmt/format.h>
+
+#include <cerrno>
 #include <thread>
 
+#include "kiln/error.hpp"
 #include "manifest/bucketing.hpp"
+#include "manifest/shortage.hpp"
 
 namespace kiln::engine {
 namespace {
@@ -17,6 +22,13 @@ std::uint64_t tag_of(std::uint32_t op, const Problem& problem) noexcept {
 }
 
 }  // namespace
+
+void* map_zeros(std::size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory != MAP_FAILED) return memory;
+  throw Error(ErrorKind::out_of_memory,
+              fmt::format("{} bytes cannot be mapped to count launches: {}", bytes, manifest::refusal_text(errno)));
+}
 
 // A writer registers, then checks again which table is active. take() changes the active table, then waits for its writers. Under sequential
 // consistency at least one of the two sees the other.

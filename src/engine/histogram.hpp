@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <new>
 #include <type_traits>
 #include <vector>
 
@@ -17,6 +16,9 @@
 
 namespace kiln::engine {
 
+/// Throws Error(out_of_memory).
+void* map_zeros(std::size_t bytes);
+
 /// An array of zeros whose pages are allocated when they are first written. A page costs a process's start some microseconds.
 template <class Element>
 class ZeroedArray {
@@ -24,9 +26,7 @@ class ZeroedArray {
   static_assert(std::is_aggregate_v<Element> && std::is_trivially_destructible_v<Element> && alignof(Element) <= 4096);
 
   explicit ZeroedArray(std::size_t size) : size_(size) {
-    void* memory = mmap(nullptr, size * sizeof(Element), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    first_ = static_cast<Element*>(memory);
+    first_ = static_cast<Element*>(map_zeros(size * sizeof(Element)));
   }
   ~ZeroedArray() { munmap(first_, size_ * sizeof(Element)); }
   ZeroedArray(const ZeroedArray&) = delete;

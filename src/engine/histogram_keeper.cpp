@@ -1,5 +1,7 @@
 #include "engine/histogram_keeper.hpp"
 
+#include <system_error>
+
 #include "manifest/problem.hpp"
 
 namespace kiln::engine {
@@ -16,8 +18,11 @@ HistogramKeeper::~HistogramKeeper() {
   flush();
 }
 
-void HistogramKeeper::start() {
-  std::call_once(started_, [this] { thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); }); });
+void HistogramKeeper::start() noexcept {
+  try {
+    std::call_once(started_, [this] { thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); }); });
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): the next call tries again
+  }
 }
 
 void HistogramKeeper::serve(const std::stop_token& stop) {

@@ -87,7 +87,7 @@ struct State {
 };
 
 /// Deletes the state. A callback on the thread that tunes in the background may drop the last Engine, Op or Plan. That thread cannot join itself,
-/// so another one deletes then.
+/// so it deletes the state when its tune has ended.
 void destroy(State* state);
 template <class Owned>
 void destroy(Owned* owned) {

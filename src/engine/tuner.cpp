@@ -92,12 +92,7 @@ class Job {
 
   TuneReport run() {
     if (TunerDevice* device = tuner_.of_team()) serve_with_team(*device);
-    if (!ended_) {
-      std::vector<std::jthread> others;
-      for (std::size_t i = 1; i < tuner_.devices.size(); ++i)
-        others.emplace_back([this, i] { serve(*tuner_.devices[i]); });
-      serve(*tuner_.devices.front());
-    }
+    if (!ended_) serve_all();
     if (failure_) std::rethrow_exception(failure_);
     read_back();
     TuneReport report;
@@ -119,6 +114,20 @@ class Job {
     std::size_t& next = next_[device_class];
     if (next == order_.size()) return std::nullopt;
     return Taken{device_class * buckets_.size() + order_[next++], ++number_};
+  }
+
+  /// Each device on a thread of its own. Those for which the system refuses one follow on this thread, with what is left.
+  void serve_all() {
+    std::vector<TunerDevice*> later{tuner_.devices.front().get()};
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < tuner_.devices.size(); ++i) {
+      try {
+        threads.emplace_back([this, i] { serve(*tuner_.devices[i]); });
+      } catch (const std::system_error&) {
+        later.push_back(tuner_.devices[i].get());
+      }
+    }
+    for (TunerDevice* each : later) serve(*each);
   }
 
   void serve(TunerDevice& device) {
@@ -266,6 +275,7 @@ TunerState::TunerState(const Options& options, std::span<const int> ordinals) {
   if (ordinals.empty()) refuse("a Tuner was asked for on no device; name one, or leave the list out");
   if (ordinals.size() > 1 && options.overlay && options.overlay->empty())
     refuse("several devices fill one overlay, so it must be a file: an empty path keeps it in memory");
+  cuda::require_not_forked();  // before the driver is called, by whose locks a child may hang
   const cuda::RelaxedCapture relaxed;
   for (std::size_t i = 0; i < ordinals.size(); ++i) {
     if (std::ranges::find(ordinals.first(i), ordinals[i]) != ordinals.first(i).end())
@@ -280,7 +290,10 @@ TunerState::TunerState(const Options& options, std::span<const int> ordinals) {
   first_of_class.front() = of_team();  // whose facts have the link, which is in keys of the team's ops
 }
 
-TunerState::TunerState(std::shared_ptr<State> engine) { add(std::move(engine), true); }
+TunerState::TunerState(std::shared_ptr<State> engine) {
+  cuda::require_not_forked();
+  add(std::move(engine), true);
+}
 
 void TunerState::add(std::shared_ptr<State> state, bool is_shared) {
   const std::string device_class = state->context.info().facts.device_class();

@@ -125,7 +125,11 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
   if (!state.worker && asked.team == nullptr) state.worker = worker_for(state.options);
   if (!state.worker && asked.only_in_worker && asked.team == nullptr)
     throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
-  const tune::TuneRequest request = request_of(state, op, bucket, asked);
+  tune::TuneRequest request = request_of(state, op, bucket, asked);
+  request.stop_requested = [&lease, asks = request.stop_requested] {
+    lease.renew_if_due();
+    return asks && asks();
+  };
   tune::Cubins& cubins = cubins_of(state, asked);
   tune::publish(request, tune::tune_bucket(request, cubins), cubins);
   outcome = {TuneOutcome::End::tuned, stored()};

@@ -18,6 +18,7 @@
 
 #include "kiln/error.hpp"
 #include "manifest/key.hpp"
+#include "manifest/shortage.hpp"
 
 namespace kiln::team {
 namespace {
@@ -42,7 +43,7 @@ std::string_view as_bytes(const Greeting& greeting) {
 
 Descriptor new_socket() {
   Descriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!made) throw Error(ErrorKind::io, fmt::format("Opening a socket for a team: {}", std::strerror(errno)));
+  if (!made) throw Error(ErrorKind::io, fmt::format("Opening a socket for a team: {}", manifest::refusal_text(errno)));
   return made;
 }
 
@@ -162,7 +163,7 @@ class Seeker {
     Descriptor accepted(accept4(met_.address.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (accepted) return Link(std::move(accepted));
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-      fail(ErrorKind::io, fmt::format("a connection cannot be accepted: {}.", std::strerror(errno)));
+      fail(ErrorKind::io, fmt::format("a connection cannot be accepted: {}.", manifest::refusal_text(errno)));
     return std::nullopt;
   }
 

@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "manifest/shortage.hpp"
 #include "team/exchange.hpp"
 #include "team/on_all_ranks.hpp"
 
@@ -30,7 +32,8 @@ Report* pinned_report() {
 
 Descriptor new_event() {
   Descriptor made(eventfd(0, EFD_CLOEXEC));
-  if (!made) throw Error(ErrorKind::io, fmt::format("a team's thread needs an eventfd: {}", std::strerror(errno)));
+  if (!made)
+    throw Error(ErrorKind::io, fmt::format("a team's thread needs an eventfd: {}", manifest::refusal_text(errno)));
   return made;
 }
 
@@ -57,7 +60,17 @@ Member::Member(Rendezvous& rendezvous, const SymmetricMemory* memory, const cuda
       report_(pinned_report()),
       wake_(new_event()),
       others_(rendezvous_.watched()),
-      watcher_([this](const std::stop_token& stop) { watch(stop); }) {}
+      watcher_(begin_watch()) {}
+
+std::jthread Member::begin_watch() {
+  try {
+    return std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  } catch (const std::system_error& error) {
+    cuda::Driver::find()->cuMemFreeHost(report_);
+    throw Error(ErrorKind::io, fmt::format("a team needs a thread, which learns of a rank's end, and there is none: {}",
+                                           manifest::refusal_text(error.code().value())));
+  }
+}
 
 Member::~Member() {
   if (cuda::is_forked()) {  // the thread is the parent's, and so is what it uses

@@ -70,6 +70,7 @@ class Member {
   void close() noexcept;
 
  private:
+  [[nodiscard]] std::jthread begin_watch();
   void watch(const std::stop_token& stop);
   void require_open() const;
   void clear_flags() const;

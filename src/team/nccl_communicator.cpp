@@ -7,10 +7,12 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "manifest/shortage.hpp"
 #include "team/link.hpp"
 
 namespace kiln::team {
@@ -59,8 +61,8 @@ Call::Call(const cuda::Context& context, ncclComm_t communicator, Work work,
            std::function<void(ncclComm_t)> abandoned) {
   state_->communicator = communicator;
   auto retained = std::make_unique<cuda::Context>(context.info().ordinal);
-  std::thread([state = state_, context = std::move(retained), work = std::move(work),
-               abandoned = std::move(abandoned)]() mutable {
+  auto run = [state = state_, context = std::move(retained), work = std::move(work),
+              abandoned = std::move(abandoned)]() mutable {
     const cuda::RelaxedCapture relaxed;
     const cuda::Driver& driver = cuda::Driver::get();
     const bool is_current = driver.cuCtxPushCurrent_v2(context->handle()) == CUDA_SUCCESS;
@@ -74,7 +76,14 @@ Call::Call(const cuda::Context& context, ncclComm_t communicator, Work work,
     state->has_ended = true;
     state->result = result;
     state->communicator = handle;
-  }).detach();
+  };
+  try {
+    std::thread(std::move(run)).detach();
+  } catch (const std::system_error& error) {
+    throw Error(ErrorKind::no_nccl,
+                fmt::format("NCCL cannot serve the team: its call needs a thread, and there is none: {}",
+                            manifest::refusal_text(error.code().value())));
+  }
 }
 
 Waited Call::wait(const NcclCommunicator::Waiting& waiting) const {

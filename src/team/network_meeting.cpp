@@ -13,6 +13,7 @@
 
 #include "kiln/error.hpp"
 #include "manifest/key.hpp"
+#include "manifest/shortage.hpp"
 #include "team/endpoint.hpp"
 
 namespace kiln::team {
@@ -124,7 +125,7 @@ class Door {
       if (strangers_.size() == most_strangers) strangers_.pop_front();
       strangers_.emplace_back(std::move(accepted), Link::Kind::stream);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {  // others have gone again
-      throw Error(ErrorKind::io, fmt::format("a connection cannot be accepted: {}", std::strerror(errno)));
+      throw Error(ErrorKind::io, fmt::format("a connection cannot be accepted: {}", manifest::refusal_text(errno)));
     }
   }
 
@@ -249,7 +250,7 @@ class NetworkSeeker {
       Descriptor other = listen_at({});
       listening = std::move(other);
     }
-    if (!listening) fail(ErrorKind::io, fmt::format("no port can be listened at: {}.", std::strerror(errno)));
+    if (!listening) fail(ErrorKind::io, fmt::format("no port can be listened at: {}.", manifest::refusal_text(errno)));
     return listening;
   }
 

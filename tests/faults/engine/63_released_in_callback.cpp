@@ -1,4 +1,4 @@
-// A callback of a tune in the background lets go of the last Engine, Op or Plan. It returns, and the engine ends on another thread.
+// A callback of a tune in the background lets go of the last Engine, Op or Plan. It returns, and the engine ends after its tune.
 #include <future>
 #include <thread>
 
