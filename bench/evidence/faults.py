@@ -28,6 +28,8 @@ FAULTS = {
     57: "an overlay that may only be read", 58: "what doctor must call broken", 59: "an overlay that was named and is refused",
     60: "outputs whose name says another kind of file", 61: "callbacks of a tune that ask for a tune", 62: "callbacks that throw",
     63: "the last handle of an engine let go in a callback", 64: "limits and times that make no sense", 65: "traces with a byte order mark; draws that never end",
+    68: "threads and processes that the system refuses", 88: "engines made in a child of fork", 91: "device times that are no times",
+    92: "workers that lie", 93: "workers that do not read", 96: "descriptors that a worker might inherit", 100: "workers that are killed",
     69: "indices in device memory outside of their tables", 70: "scales that are 0, negative, NaN or infinite",
     80: "gradients of a few keys with logits far under 0", 81: "sizes of 0 on the host",
     71: "an output that exists", 72: "a base whose machine code is not used", 73: "an implementation that is wrong throughout",
