@@ -212,14 +212,15 @@ struct Explanation {
   std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"
 };
 
-/// A length or an offset in device memory that was negative or past its bound. Kernels clamp lengths, and offsets outside of the tensor. For
+/// A length, an offset or an index in device memory that was negative or past its bound. Kernels clamp lengths, and offsets outside of the tensor. For
 /// packed sequences `length` is such an offset, or a sequence's length: negative where offsets fall, or more than the launch says that any
 /// has, which some configs compute whole and others cut.
 struct LengthFault {
   std::string op;
-  std::string axis;
-  std::int64_t length = 0;
-  std::int64_t bound = 0;
+  std::string axis;         // empty for an index
+  std::int64_t length = 0;  // or index, clamped to 32 bits
+  std::int64_t bound = 0;   // for an index, the rows of its table, at most 2^31 - 1
+  std::string tensor;       // that holds the index, such as rotary's positions; else empty
 };
 
 /// A problem that a launch would not hit now.
@@ -284,8 +285,8 @@ class Engine {
   [[nodiscard]] Explanation explain(const Op& op, const Problem& problem) const;
   /// Under MissPolicy::background, waits until every queued bucket was tuned or has failed. Returns false when `limit` passed before.
   bool wait_for_tunes(std::chrono::milliseconds limit) const;
-  /// Waits for `stream`, then returns a length that was outside its bound (see Arguments), or nothing. For each op and axis only the
-  /// latest is kept, and each is returned once, so call it until it returns nothing. Ended launches on other streams count too.
+  /// Waits for `stream`, then returns a length that was outside its bound (see Arguments), or an index that was outside its table, or
+  /// nothing. For each op and axis, or tensor of indices, only the latest is kept, and each is returned once, so call it until it returns nothing. Ended launches on other streams count too.
   /// Throws Error(capture) on a capturing stream, Error(driver_failed) for a failure on the stream.
   [[nodiscard]] std::optional<LengthFault> check(Stream stream) const;
   /// Failures that the engine worked around, such as an overlay that cannot be written, each once.

@@ -282,7 +282,9 @@ std::optional<LengthFault> Engine::check(Stream stream) const {
   const auto report = state_->length_reports.take();
   if (!report) return std::nullopt;
   const manifest::Op& op = state_->ops[report->op];
-  return LengthFault{op.name, op.axes[report->axis].name, report->length, report->bound};
+  if (const manifest::Tensor* const tensor = op.reported_tensor(report->word))
+    return LengthFault{op.name, "", report->length, report->bound, tensor->name};
+  return LengthFault{op.name, op.axes[report->word].name, report->length, report->bound, ""};
 }
 
 std::vector<std::string> Engine::warnings() const { return state_->warnings(); }

@@ -1,4 +1,5 @@
-// Reports by kernels of lengths in device memory outside their bounds: words of mapped host memory, one for each op and axis.
+// Reports by kernels of lengths in device memory outside their bounds, and of indices outside their tables: words of mapped host memory, one
+// for each op and axis or tensor of integers.
 #pragma once
 
 #include <atomic>
@@ -31,7 +32,7 @@ class LengthReports {
   }
 
   struct Report {
-    std::size_t op, axis;
+    std::size_t op, word;  // of the op: an axis, or as Op::reported_tensor() says
     std::int64_t length, bound;
   };
   /// Returns a report and removes it; nothing where there is none.

@@ -70,7 +70,10 @@ std::string argument_name(const manifest::Op& op, const manifest::Implementation
     case manifest::ArgumentKind::expression: return argument.value.text();
     case manifest::ArgumentKind::tensor_map: return "tma = " + op.tensors[index].name;
     case manifest::ArgumentKind::length: return "length = " + op.axes[index].name;
-    case manifest::ArgumentKind::report: return "report = " + op.axes[index].name;
+    case manifest::ArgumentKind::report: {
+      const manifest::Tensor* const tensor = op.reported_tensor(index);
+      return "report = " + (tensor != nullptr ? tensor->name : op.axes[index].name);
+    }
     case manifest::ArgumentKind::workspace_map: return "tma = " + implementation->workspaces[index].name;
     case manifest::ArgumentKind::peers: return "peers = " + implementation->workspaces[index].name;
     case manifest::ArgumentKind::team: return "team = true";

@@ -63,6 +63,27 @@ std::string policy_text(const Axis& axis) {
 
 int Op::first_parameter() const noexcept { return first_device_fact() + static_cast<int>(DeviceFacts::names.size()); }
 
+std::vector<int> Op::index_tensors() const {
+  const auto is_integer = [](DType type) {
+    using enum DType;
+    return type == i8 || type == u8 || type == i32 || type == i64;
+  };
+  std::vector<int> found;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const int selection = tensors[i].selection;
+    if (selection < 0 ? is_integer(tensors[i].dtype)
+                      : std::ranges::all_of(selections[static_cast<std::size_t>(selection)].dtypes, is_integer))
+      found.push_back(static_cast<int>(i));
+  }
+  return found;
+}
+
+const Tensor* Op::reported_tensor(std::size_t word) const {
+  if (word < axes.size()) return nullptr;
+  const std::vector<int> of = index_tensors();
+  return word - axes.size() < of.size() ? &tensors[static_cast<std::size_t>(of[word - axes.size()])] : nullptr;
+}
+
 int Op::team_axis() const noexcept {
   const auto found = std::ranges::find(axes, true, &Axis::team);
   return found == axes.end() ? -1 : static_cast<int>(found - axes.begin());

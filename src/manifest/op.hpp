@@ -158,7 +158,7 @@ enum class ArgumentKind : std::uint8_t {
 /// are passed as the structures of team/protocol.hpp. A TMA descriptor shows a tensor (tensor_map) or a workspace (workspace_map).
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
-  int index = 0;  // of the tensor, axis (also for a length or report), run-time value, or workspace (also for peers)
+  int index = 0;  // of the tensor, axis (or length), report's word, run-time value, or workspace (or peers)
   RuntimeType type = RuntimeType::i64;  // expression
   Expression value;                     // expression
   // Of a TMA descriptor.
@@ -325,6 +325,10 @@ struct Op {
   std::vector<SourceFile> manifests;            // every .toml; parse_op makes the same op of these and `files`
   Symbols symbols;                              // axes, run-time values, types and choices, device facts
 
+  /// The tensors of integers. Kernels report an index in one as they report a length: the words of these come after those of the axes.
+  [[nodiscard]] std::vector<int> index_tensors() const;
+  /// The tensor of a report's word, or null where it is that of an axis.
+  [[nodiscard]] const Tensor* reported_tensor(std::size_t word) const;
   /// The index of the axis that is the number of ranks, or -1 for an op of one GPU.
   [[nodiscard]] int team_axis() const noexcept;
   [[nodiscard]] int first_runtime() const noexcept { return static_cast<int>(axes.size()); }

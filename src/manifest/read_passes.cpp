@@ -265,11 +265,17 @@ Argument read_length(const Scope& scope, const TomlValue& value) {
 Argument read_report(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
   reader.check_keys(value, "a report argument", {"report"});
-  std::vector<std::string> axes;
-  for (const Axis& each : scope.op.axes) axes.push_back(each.name);
+  std::vector<std::string> names;
+  for (const Axis& each : scope.op.axes) names.push_back(each.name);
+  for (const int each : scope.op.index_tensors())
+    names.push_back(scope.op.tensors[static_cast<std::size_t>(each)].name);
   Argument argument;
   argument.kind = ArgumentKind::report;
-  argument.index = static_cast<int>(reader.one_of(*value.find("report"), "the axis of a report argument", axes));
+  argument.index = static_cast<int>(
+      reader.one_of(*value.find("report"), "the axis, or tensor of integers, of a report argument", names));
+  if (argument.index >= max_axes)
+    reader.fail(value.line, fmt::format("a report of the tensor '{}'", names[static_cast<std::size_t>(argument.index)]),
+                fmt::format("one of the first {} axes and tensors of integers", max_axes));
   return argument;
 }
 

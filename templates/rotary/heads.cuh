@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/dependent_launch.cuh"
+#include "common/index.cuh"
 #include "common/length.cuh"
 #include "common/vector.cuh"
 
@@ -56,8 +57,10 @@ struct angles {
   const float* sin;
   long long row_stride;
   const Index* position;
+  Index last;                  // row of the tables
+  unsigned long long* report;  // for row_in_table()
 
-  __device__ __forceinline__ long long row() const { return *position * row_stride; }
+  __device__ __forceinline__ long long row() const { return row_in_table(*position, last, report) * row_stride; }
 };
 
 /// N neighbours of each head, and as many half a turn further where those are what they are paired with (`apart`
@@ -146,7 +149,8 @@ __global__ __launch_bounds__(Threads) void rotary_heads(const T* x, const float*
                                                         const Index* positions, T* y, axis_length tokens, int heads,
                                                         int dim, int rotary_dim, long long x_token_stride,
                                                         long long x_head_stride, long long y_token_stride,
-                                                        long long y_head_stride, long long table_row_stride) {
+                                                        long long y_head_stride, long long table_rows,
+                                                        long long table_row_stride, unsigned long long* report) {
   using chunk_of = rotary_chunk<T, layout, direction, N, Heads>;
   wait_for_predecessor();
   const int half = rotary_dim / 2, turned = layout == Layout::half ? half : rotary_dim;
@@ -168,7 +172,12 @@ __global__ __launch_bounds__(Threads) void rotary_heads(const T* x, const float*
     return;
   }
   const int first = chunk * N, first_pair = chunk * chunk_of::pairs;
-  const angles<Index> by{cos + first_pair, sin + first_pair, table_row_stride, positions + token};
+  const angles<Index> by{cos + first_pair,
+                         sin + first_pair,
+                         table_row_stride,
+                         positions + token,
+                         last_row<Index>(table_rows),
+                         (head | chunk) == 0 ? report : nullptr};
   const head_rows<T> here = rows.from(first);
   constexpr int width = chunk_of::pairs < 4 ? chunk_of::pairs : 4;  // of a load of angles
   const bool whole = first + N <= turned && here.template aligned<N>() && (layout != Layout::half || half % N == 0) &&

@@ -11,9 +11,10 @@ __global__ __launch_bounds__(256) void rotary_reference(const T* x, const float*
                                                         const Index* positions, float* y, long long heads,
                                                         long long dim, long long rotary_dim, long long x_token_stride,
                                                         long long x_head_stride, long long y_token_stride,
-                                                        long long y_head_stride, long long table_row_stride) {
+                                                        long long y_head_stride, long long table_rows,
+                                                        long long table_row_stride) {
   const long long token = blockIdx.x, half = rotary_dim / 2;
-  const long long table = static_cast<long long>(positions[token]) * table_row_stride;
+  const long long table = row_in_table<long long>(positions[token], table_rows - 1, nullptr) * table_row_stride;
   for (long long at = threadIdx.x; at < heads * dim; at += 256) {
     const long long head = at / dim, i = at % dim;
     const T* source = x + token * x_token_stride + head * x_head_stride;

@@ -116,7 +116,7 @@ double rotary_error(std::uint32_t seed) {
   emulator::launch({.grid = {(threads + 31) / 32}, .block = {32}, .seed = seed}, [&] {
     kiln::rotary_heads<bf16, int, layout, kiln::Direction::forward, 32, vector, 2>(
         x.data(), cos.data(), sin.data(), positions, y.data(), length(tokens), heads, dim, turned, heads * x.stride(),
-        x.stride(), heads * y.stride(), y.stride(), cos.stride());
+        x.stride(), heads * y.stride(), y.stride(), 9, cos.stride(), nullptr);
   });
   return test::error_of(y, tokens * heads, [&](std::int64_t row, std::int64_t i) {
     if (i >= turned) return x.value(row, i);
@@ -127,6 +127,43 @@ double rotary_error(std::uint32_t seed) {
     return i == first ? x.value(row, first) * c - x.value(row, second) * s
                       : x.value(row, second) * c + x.value(row, first) * s;
   });
+}
+
+/// One head of 8 a token, in pairs of neighbours: whether each is turned by the row of the tables that `rows` names, and what is reported.
+template <typename Index>
+unsigned long long report_of(const std::vector<Index>& positions, const std::vector<int>& rows, std::uint32_t seed) {
+  const auto tokens = static_cast<std::int64_t>(positions.size());
+  auto x = test::Matrix<float>::random(tokens, 8, 8, 1);
+  test::Matrix<float> y(tokens, 8, 8);
+  auto cos = test::Matrix<float>::random(3, 4, 4, 2), sin = test::Matrix<float>::random(3, 4, 4, 3);
+  unsigned long long report = 0;
+  const auto threads = static_cast<unsigned>(4 * tokens);
+  emulator::launch({.grid = {(threads + 31) / 32}, .block = {32}, .seed = seed}, [&] {
+    kiln::rotary_heads<float, Index, kiln::Layout::interleaved, kiln::Direction::forward, 32, 2, 1>(
+        x.data(), cos.data(), sin.data(), positions.data(), y.data(), length(static_cast<int>(tokens)), 1, 8, 8, 8, 8,
+        8, 8, 3, 4, &report);
+  });
+  CHECK(test::error_of(y, tokens, [&](std::int64_t row, std::int64_t i) {
+          const std::int64_t pair = i / 2;
+          const double c = cos.value(rows[static_cast<std::size_t>(row)], pair),
+                       s = sin.value(rows[static_cast<std::size_t>(row)], pair);
+          return i % 2 == 0 ? x.value(row, i) * c - x.value(row, i + 1) * s
+                            : x.value(row, i) * c + x.value(row, i - 1) * s;
+        }) < 1e-6);
+  return report;
+}
+
+TEST_CASE("rotary clamps positions outside of its tables, and reports one of them") {
+  constexpr unsigned long long bound = 3ull << 32;
+  for (const std::uint32_t seed : test::seeds) {
+    CHECK(report_of<int>({0, 2, 1}, {0, 2, 1}, seed) == 0);
+    CHECK(report_of<int>({0, 3, 1}, {0, 2, 1}, seed) == (bound | 3));
+    CHECK(report_of<int>({2, -2147483647 - 1}, {2, 0}, seed) == (bound | 0x80000000u));
+    CHECK(report_of<int>({2147483647}, {2}, seed) == (bound | 0x7fffffffu));
+    CHECK(report_of<long long>({1ll << 40, 1}, {2, 1}, seed) == (bound | 0x7fffffffu));
+    CHECK(report_of<long long>({2, -(1ll << 40)}, {2, 0}, seed) == (bound | 0x80000000u));
+    CHECK(report_of<long long>({4294967298ll}, {2}, seed) == (bound | 0x7fffffffu));  // 2 in its low half
+  }
 }
 
 TEST_CASE("rotary turns the pairs of heads whose number and length fill no whole chunks") {

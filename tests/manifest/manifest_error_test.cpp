@@ -183,7 +183,7 @@ TEST_CASE("a mistake in an implementation's file is named with its line") {
       {"box = [16,", "box = [257,", "found 257 in 'box' of a TMA argument, expected 1 to 256"},
       {"tma = \"x\",", "tma = \"x\", shape = [\"factor\", 8],", "the run-time value 'factor', which is no integer,"},
       {"{ tma = \"x\",", "{ report = \"colls\" }, { tma = \"x\",",
-       "found 'colls' as the axis of a report argument (did you mean 'cols'?)"},
+       "found 'colls' as the axis, or tensor of integers, of a report argument (did you mean 'cols'?)"},
       {"tma = \"x\"", "tma = \"rows\"", "found 'rows' as the tensor or workspace of a TMA argument"},
       {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nread_byte = 1",
        "fast.toml:25: found the unknown key 'read_byte' in [pass.model] (did you mean 'read_bytes'?)"},

@@ -22,6 +22,8 @@ constexpr Twin twins[] = {
     {"rms_norm_warp_row", rms_norm_warp_row},
     {"rms_norm_shared_row", rms_norm_shared_row},
     {"rms_norm_streaming", rms_norm_streaming},
+    {"rotary_reference", rotary_reference},
+    {"rotary_heads", rotary_heads},
     {"softmax_reference", softmax_reference},
     {"softmax_block_row", softmax_block_row},
     {"softmax_warp_row", softmax_warp_row},

@@ -117,6 +117,8 @@ Traffic rms_norm_block_row(const Invocation& call);
 Traffic rms_norm_warp_row(const Invocation& call);
 Traffic rms_norm_shared_row(const Invocation& call);
 Traffic rms_norm_streaming(const Invocation& call);
+Traffic rotary_reference(const Invocation& call);
+Traffic rotary_heads(const Invocation& call);
 Traffic softmax_reference(const Invocation& call);
 Traffic softmax_block_row(const Invocation& call);
 Traffic softmax_warp_row(const Invocation& call);
