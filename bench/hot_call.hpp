@@ -168,7 +168,7 @@ class HotCall {
 
  private:
   void arrange(const kiln::Arguments& given) const {
-    const kiln::jit::LaunchInput input{kept_->frame, given, stream, workspace_.pointer(), 0};
+    const kiln::jit::LaunchInput input{kept_->frame, given, stream, {workspace_.pointer(), zeroed_.pointer()}, 0};
     for (std::size_t pass = 0; pass < executable_->passes(); ++pass) {
       executable_->arrange(pass, input, kept_->passes()[pass]);
       use(kept_->passes()[pass]);
@@ -205,7 +205,8 @@ class HotCall {
 
   void prepare() {
     if (executable_->workspace_bytes() > 0) workspace_ = kiln::cuda::Buffer(executable_->workspace_bytes());
-    if (!executable_->zeroed_ranges().empty()) workspace_.fill_bytes(0, stream);
+    if (executable_->zeroed_bytes() > 0) zeroed_ = kiln::cuda::Buffer(executable_->zeroed_bytes());
+    zeroed_.fill_bytes(0, stream);
     kept_ = executable_->thread_call();
     if (!executable_->fill(kept_->frame, problem, arguments))
       throw kiln::Error(kiln::ErrorKind::bad_input, executable_->explain_frame(problem, arguments));
@@ -227,7 +228,7 @@ class HotCall {
       auto& [frame, call] = *calls_.emplace_back(std::make_unique<Arranged>());
       frame = kept_->frame;
       executable_->link(pass, frame, call);
-      executable_->arrange(pass, {frame, arguments, stream, workspace_.pointer(), 0}, call);
+      executable_->arrange(pass, {frame, arguments, stream, {workspace_.pointer(), zeroed_.pointer()}, 0}, call);
     }
   }
 
@@ -258,7 +259,7 @@ class HotCall {
   kiln::manifest::BucketWords bucket_;
   std::vector<kiln::cuda::Buffer> buffers_;
   std::shared_ptr<kiln::jit::Executable> executable_;
-  kiln::cuda::Buffer workspace_;
+  kiln::cuda::Buffer workspace_, zeroed_;
   std::unique_ptr<LibraryCall> library_;          // where a library computes the plan
   kiln::jit::ThreadCall* kept_ = nullptr;         // of the thread that made this, which the stages are timed in
   std::vector<std::unique_ptr<Arranged>> calls_;  // one a pass

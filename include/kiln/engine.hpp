@@ -63,6 +63,7 @@ struct Stats {
   std::int64_t waiting = 0;               // buckets that are queued for, or in, a tune in the background
   double tuning_ns = 0;                   // device time that tunes in the background took, at most
   std::int64_t uncounted = 0;             // launches that the full histogram dropped
+  std::int64_t workspace_bytes = 0;       // device memory that workspaces hold now
   Misses misses;
   [[nodiscard]] std::int64_t launches() const noexcept { return hot + overlay + base + nearest + model + default_; }
 };
@@ -97,7 +98,7 @@ class Plan {
   [[nodiscard]] std::string_view config() const noexcept;  // "threads=256 vector=8"
   /// Median device time of the tune, at the upper edge of the bucket tuned; 0 for Origin::model and Origin::default_.
   [[nodiscard]] double cost_ns() const noexcept;
-  [[nodiscard]] std::int64_t workspace_bytes() const noexcept;  // device memory per stream, the shared block's included
+  [[nodiscard]] std::int64_t workspace_bytes() const noexcept;  // device memory that a stream needs for it
   /// Asks the driver. Throws Error(driver_failed).
   [[nodiscard]] Footprint footprint() const;
 
@@ -139,8 +140,8 @@ class Op {
   /// A launch of a hot bucket takes no lock, allocates nothing, makes no string, and reads neither file nor clock. A thread's first launch
   /// of a plan allocates 2.3 KiB of host memory, 0.6 KiB for each pass, and 16 KiB for each TMA descriptor. On a miss Options::on_miss decides.
   ///
-  /// On a capturing stream nothing is tuned, compiled, loaded, allocated on the device or waited for. A bucket that is not ready is
-  /// served by the nearest bucket's loaded plan that is legal at the problem (Origin::nearest). Where there is none, and under
+  /// On a capturing stream nothing is tuned, compiled, loaded or waited for. Device memory is allocated there for workspaces alone, in a way
+  /// that every capture mode allows. A bucket that is not ready is served by the nearest bucket's loaded plan that is legal at the problem (Origin::nearest). Where there is none, and under
   /// MissPolicy::error, the launch throws Error(capture). The capture goes on either way. MissPolicy::background queues the bucket.
   /// Engine::prepare before the capture leaves nothing to miss.
   ///
@@ -153,20 +154,16 @@ class Op {
   /// policy says: Error(not_tuned), Error(no_nvrtc), Error(compile_failed). A launch that the driver fails throws Error(driver_failed) or
   /// Error(out_of_memory).
   ///
-  /// Launches are ordered by `stream` alone. Each plan has a workspace for each stream. A captured launch uses the workspace of the
-  /// stream that was captured, on whichever stream its graph runs. Two launches at once in one workspace give wrong results, and
-  /// kernels whose blocks wait for each other may not end. Therefore:
-  /// - launch a graph on the stream that was captured, or order it by an event after that stream's launches of the same buckets;
-  /// - capture on a stream of its own each graph that is to run beside another;
-  /// - likewise where plans of several buckets or ops share a stream's block (`shared` in a manifest's [workspace]);
-  /// - until a graph's last launch has ended, keep the captured stream, or another stream could be given its workspace;
-  /// - where that is a per-thread default stream, keep its thread as long;
-  /// - until then keep the Engine, or an Op or Plan of it, which owns the machine code.
+  /// Launches are ordered by `stream` alone. All plans of an engine share one workspace on a stream. A capture has workspaces of its own, one
+  /// for each stream that takes part, which its graph keeps: it may run on any stream, beside any launch and other graphs, after its streams
+  /// are gone. Two things are the caller's:
+  /// - executable graphs that were instantiated from one captured graph share its workspaces, so order them after each other;
+  /// - until a graph's last launch has ended, keep the Engine, or an Op or Plan of it, which owns the machine code.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
   /// Makes the problem's bucket ready without launching: looks it up, loads it, or tunes it as Options::on_miss says. Allocates its
-  /// workspace for `stream`; the per-thread default stream is the calling thread's. A capture on `stream` then finds everything in
-  /// place. This includes the config that serves where the record is not legal at this size. Where a library has the record, it includes
+  /// workspace for `stream`; the per-thread default stream is the calling thread's. A capture on any stream then finds everything in
+  /// place but its workspace. This includes the config that serves where the record is not legal at this size. Where a library has the record, it includes
   /// the kernel for lengths on the device. Throws as launch does; Error(capture) on a capturing stream for a bucket that is not ready.
   Plan plan(const Problem& problem, Stream stream = nullptr) const;
 
@@ -230,7 +227,7 @@ struct Gap {
   std::string bucket;   // "rows=512 cols=4096 dtype=bf16"
   /// The kind of fallback that would serve it on a capturing stream; nothing where such a launch would throw Error(capture).
   std::optional<Origin> serves;
-  bool workspace_missing = false;  // the plan is loaded and has no workspace for the stream
+  bool workspace_missing = false;  // the first launch on the stream, or in each capture, allocates a workspace
   std::string why;                 // one sentence
 };
 
@@ -267,7 +264,7 @@ class Engine {
   [[nodiscard]] Op op(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> ops() const;  // their names
 
-  /// Makes every problem's bucket ready once, as Op::plan does, with workspaces for `stream`. A capture on `stream` then misses nothing.
+  /// Makes every problem's bucket ready once, as Op::plan does, with workspaces for `stream`. A capture then misses nothing.
   /// A bucket that fails becomes a gap with the reason, and the others go on. Returns what coverage() would return then. Addresses are
   /// not known here: where one is less aligned than a record's config needs, launch it once before the capture, to load the default.
   /// Throws Error(capture) on a capturing stream, Error(bad_input) for another engine's op or another device's stream, and
@@ -289,6 +286,9 @@ class Engine {
   /// nothing. For each op and axis, or tensor of indices, only the latest is kept, and each is returned once, so call it until it returns nothing. Ended launches on other streams count too.
   /// Throws Error(capture) on a capturing stream, Error(driver_failed) for a failure on the stream.
   [[nodiscard]] std::optional<LengthFault> check(Stream stream) const;
+  /// Frees the workspaces of all streams, which the next launches allocate again, and those of graphs that are gone. Waits for the device.
+  /// Returns the bytes freed.
+  std::int64_t trim() const;
   /// Failures that the engine worked around, such as an overlay that cannot be written, each once.
   [[nodiscard]] std::vector<std::string> warnings() const;
 

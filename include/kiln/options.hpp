@@ -103,6 +103,9 @@ struct Options {
   std::vector<std::filesystem::path> trusted_keys;
   /// The largest size of the overlay; 0: no limit.
   std::int64_t overlay_limit_bytes = std::int64_t{1} << 30;
+  /// Device memory for workspaces past which the blocks of the streams that launched least recently are freed, which waits for the device. A
+  /// launch that needs more gets it all the same, and blocks of graphs stay. 0: an eighth of the device's memory.
+  std::int64_t workspace_limit_bytes = 0;
   MissPolicy on_miss = MissPolicy::tune;
   Loading loading = Loading::lazy;
   /// MissPolicy::background: the share of the GPU's time that tuning may take, over 0 and up to 1. A worker that tunes holds a context

@@ -32,7 +32,11 @@
   X(required, cuStreamSynchronize, (CUstream stream))                                                                  \
   X(required, cuStreamQuery, (CUstream stream))                                                                        \
   X(required, cuStreamGetCtx, (CUstream stream, CUcontext * context))                                                  \
+  X(required, cuStreamGetId, (CUstream stream, unsigned long long* id))                                                \
   X(required, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus * status))                                  \
+  X(required, cuStreamGetCaptureInfo_v2,                                                                               \
+    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,                             \
+     const CUgraphNode** dependencies, std::size_t* dependency_count))                                                 \
   X(required, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))                                 \
   X(optional, cuStreamWaitValue32_v2, (CUstream stream, CUdeviceptr address, std::uint32_t value, unsigned int flags)) \
   X(required, cuEventCreate, (CUevent * event, unsigned int flags))                                                    \
@@ -98,6 +102,10 @@
   X(required, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                                  \
   X(required, cuGraphInstantiateWithFlags, (CUgraphExec * executable, CUgraph graph, unsigned long long flags))        \
   X(required, cuGraphLaunch, (CUgraphExec executable, CUstream stream))                                                \
+  X(required, cuUserObjectCreate,                                                                                      \
+    (CUuserObject * object, void* pointer, CUhostFn destroy, unsigned int references, unsigned int flags))             \
+  X(required, cuGraphRetainUserObject,                                                                                 \
+    (CUgraph graph, CUuserObject object, unsigned int references, unsigned int flags))                                 \
   X(required, cuGraphExecDestroy, (CUgraphExec executable))                                                            \
   X(required, cuGraphDestroy, (CUgraph graph))                                                                         \
   X(required, cuPointerGetAttribute, (void* value, CUpointer_attribute attribute, CUdeviceptr pointer))

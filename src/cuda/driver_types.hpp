@@ -17,6 +17,9 @@ typedef struct CUevent_st* CUevent;
 typedef struct CUstream_st* CUstream;
 typedef struct CUgraph_st* CUgraph;
 typedef struct CUgraphExec_st* CUgraphExec;
+typedef struct CUgraphNode_st* CUgraphNode;
+typedef struct CUuserObject_st* CUuserObject;
+typedef void (*CUhostFn)(void* data);
 
 // Enumerations have a fixed underlying type, because a newer driver may return values that are not listed here.
 typedef enum cudaError_enum : unsigned int {
@@ -191,6 +194,9 @@ typedef enum CUevent_flags_enum : unsigned int {
   CU_EVENT_BLOCKING_SYNC = 1,
   CU_EVENT_DISABLE_TIMING = 2
 } CUevent_flags;
+
+typedef enum CUuserObject_flags_enum : unsigned int { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1 } CUuserObject_flags;
+typedef enum CUuserObjectRetain_flags_enum : unsigned int { CU_GRAPH_USER_OBJECT_MOVE = 1 } CUuserObjectRetain_flags;
 
 typedef enum CUstreamCaptureStatus_enum : unsigned int {
   CU_STREAM_CAPTURE_STATUS_NONE = 0,

@@ -57,17 +57,13 @@ std::vector<const PlanState*> BucketPlans::made() const {
   return plans;
 }
 
-bool BucketPlans::serves(CUstream stream) const noexcept {
-  if (edge->sizes == nullptr) return edge->workspaces->serves(stream);
-  return std::ranges::all_of(sizes->cells(), [&](const PlanState* plan) { return plan->workspaces->serves(stream); });
-}
-
-void BucketPlans::make_workspaces(CUstream stream) const {
-  for (const PlanState* plan : made()) plan->workspaces->make(stream);
-}
-
-void BucketPlans::make_workspaces_as(const Workspaces& others) const {
-  for (const PlanState* plan : made()) plan->workspaces->make_as(others);
+WorkspaceNeeds BucketPlans::needs() const {
+  WorkspaceNeeds needs;
+  for (const PlanState* plan : made()) {
+    needs.scratch = std::max(needs.scratch, plan->needs.scratch);
+    needs.zeroed = std::max(needs.zeroed, plan->needs.zeroed);
+  }
+  return needs;
 }
 
 }  // namespace kiln::engine

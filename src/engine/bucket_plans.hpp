@@ -76,12 +76,8 @@ struct BucketPlans {
                               bool own_only = false, std::size_t from = 0) const;
   /// All plans made so far, each once.
   [[nodiscard]] std::vector<const PlanState*> made() const;
-  /// Whether the stream has the workspaces of all plans that sizes pick.
-  [[nodiscard]] bool serves(CUstream stream) const noexcept;
-  /// Makes the stream's workspaces of all plans made so far. Throws as Workspaces::make does.
-  void make_workspaces(CUstream stream) const;
-  /// Makes workspaces for every stream that `others` has or noted, so that no launch after a swap allocates.
-  void make_workspaces_as(const Workspaces& others) const;
+  /// The workspace that serves each of the plans made so far.
+  [[nodiscard]] WorkspaceNeeds needs() const;
 
   Resolution resolution;
   std::deque<PlanSlot> slots;

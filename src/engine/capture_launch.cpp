@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cuda/stream_owner.hpp"
 #include "engine/hit_path.hpp"
 #include "engine/refused_launch.hpp"
 #include "engine/state.hpp"
@@ -21,7 +22,7 @@ bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
   return true;
 }
 
-/// Whether the problem is within `bucket`, a plan's Answer::at, for which its workspaces are allocated.
+/// Whether the problem is within `bucket`, a plan's Answer::at, for which its workspaces are sized.
 bool covers(const manifest::Op& op, const Problem& bucket, const Problem& problem) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (problem.axes[i] > bucket.axes[i]) return false;
@@ -30,7 +31,19 @@ bool covers(const manifest::Op& op, const Problem& bucket, const Problem& proble
 
 }  // namespace
 
-std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem, CUstream stream) {
+bool captures(const OpState& state, CUstream stream) {
+  const cuda::Context::Scope scope(state.engine.context);
+  cuda::require_own(state.engine.context, stream);
+  const cuda::CaptureState found = cuda::capture_state(stream);
+  if (found == cuda::CaptureState::excluded)
+    throw Error(
+        ErrorKind::capture,
+        state.op.name +
+            ": a launch on the legacy default stream would end the capture of a stream that is in order with it; launch on a stream made with CU_STREAM_NON_BLOCKING, or after the capture");
+  return found == cuda::CaptureState::capturing;
+}
+
+std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem) {
   if (state.op.team_axis() >= 0) return {};  // the other ranks would launch something else
   struct Near {
     const PlanState* plan;
@@ -39,8 +52,7 @@ std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& pr
   std::vector<Near> near;
   const Problem bucket = manifest::bucket_of(state.op, problem);
   const auto add = [&](const PlanState& plan) {
-    const bool needs_none = plan.workspaces->needs_none();
-    if (needs_none || (covers(state.op, plan.answer.at, problem) && plan.workspaces->serves(stream)))
+    if (plan.needs.none() || covers(state.op, plan.answer.at, problem))
       near.push_back({&plan, tune::axis_distance(state.op, plan.bucket, bucket)});
   };
   state.plans.for_each([&](const BucketPlans& each) {
@@ -65,9 +77,8 @@ Origin launch_in_capture(OpState& state, const Problem& problem, const Arguments
                          std::string_view missing) {
   require_tensors(state, problem, arguments);
   if (arguments.lengths_set != 0) check_lengths(state, arguments);
-  state.captures.note_missed(manifest::bucket_of(state.op, problem), stream);
   const bool allowed = state.engine.options.on_miss != MissPolicy::error;
-  const auto loaded = allowed ? loaded_fallbacks(state, problem, stream) : std::vector<const PlanState*>();
+  const auto loaded = allowed ? loaded_fallbacks(state, problem) : std::vector<const PlanState*>();
   for (const PlanState* plan : loaded) {
     jit::CallFrame frame;
     if (!plan->executable.fill(frame, problem, arguments))
@@ -84,7 +95,7 @@ Origin launch_in_capture(OpState& state, const Problem& problem, const Arguments
   throw Error(
       ErrorKind::capture,
       fmt::format(
-          "{} {} cannot be captured: {}, and {}; nothing is tuned, compiled, loaded or allocated on a capturing stream. Call Engine::prepare with this problem and stream before the capture",
+          "{} {} cannot be captured: {}, and {}; nothing is tuned, compiled or loaded on a capturing stream. Call Engine::prepare with this problem and stream before the capture",
           state.op.name, manifest::display_text(state.op, problem), missing,
           allowed ? "nothing that is loaded can stand in" : "under MissPolicy::error nothing stands in"));
 }

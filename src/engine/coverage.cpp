@@ -60,9 +60,9 @@ const PlanState* describe_plan(const OpState& state, Gap& gap, BucketPlans& of, 
 }
 
 /// Sets gap.serves to what would serve the problem in a capture.
-void describe_fallback(OpState& state, Gap& gap, const Problem& problem, CUstream stream) {
+void describe_fallback(OpState& state, Gap& gap, const Problem& problem) {
   if (state.engine.options.on_miss != MissPolicy::error)
-    for (const PlanState* each : loaded_fallbacks(state, problem, stream)) {
+    for (const PlanState* each : loaded_fallbacks(state, problem)) {
       const Answer& answer = each->answer;
       if (manifest::broken_constraint(state.op, *answer.implementation, problem, state.device(), answer.config))
         continue;
@@ -85,16 +85,13 @@ std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<
     plan = describe_plan(state, gap, edge->of, problem);
   else
     gap.why = why_not_ready(state, problem);
-  if (plan != nullptr && stream && !plan->workspaces->serves(*stream)) {
-    gap.workspace_missing = true;
-    join(gap.why, name_of(plan->answer) + " has no workspace for this stream");
-    plan = nullptr;
-  }
+  gap.workspace_missing = plan != nullptr && stream && !state.engine.workspaces->serves(*stream, plan->needs);
+  if (gap.workspace_missing) join(gap.why, name_of(plan->answer) + " has no workspace for this stream yet");
   if (plan != nullptr && gap.why.empty()) return std::nullopt;
   if (plan != nullptr)
     gap.serves = plan->origin;
   else if (stream)
-    describe_fallback(state, gap, problem, *stream);
+    describe_fallback(state, gap, problem);
   return gap;
 }
 

@@ -67,6 +67,7 @@ Options checked(Options options) {
     if (found < 0) refuse(name, found, "0 or more");
   };
   none_below_0("overlay_limit_bytes", options.overlay_limit_bytes);
+  none_below_0("workspace_limit_bytes", options.workspace_limit_bytes);
   none_below_0("compile_workers", options.compile_workers);
   none_below_0("compile_memory_bytes", options.compile_memory_bytes);
   none_below_0("search.trials", options.search.trials);
@@ -116,6 +117,8 @@ State::State(const Options& chosen)
       cubins(layers, pool),
       worker(worker_for(options)),
       length_reports(context, ops.size()),
+      workspaces(std::make_unique<Workspaces>(options.workspace_limit_bytes > 0 ? options.workspace_limit_bytes
+                                                                                : context.info().memory_bytes / 8)),
       team(options.team == nullptr ? nullptr : &*team::state_of(*options.team).member),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))),
       op_states_(ops.size()) {
@@ -133,6 +136,7 @@ State::~State() {
   {
     const cuda::Context::Guest guest(context);
     op_states_.clear();
+    workspaces.reset();
   }
   try {
     layers.overlay().note_usage(counters.usage());
@@ -225,6 +229,7 @@ Stats Engine::stats() const {
   cuda::require_not_forked();
   Stats stats = state_->counters.read();
   stats.compiles = state_->cubins.compiled();
+  stats.workspace_bytes = state_->workspaces->bytes();
   for (const store::Layer& layer : state_->layers.layers())
     if (layer.file) stats.quarantined += layer.file->counters().quarantined;
   if (state_->histogram) stats.uncounted = state_->histogram->lost();
@@ -285,6 +290,12 @@ std::optional<LengthFault> Engine::check(Stream stream) const {
   if (const manifest::Tensor* const tensor = op.reported_tensor(report->word))
     return LengthFault{op.name, "", report->length, report->bound, tensor->name};
   return LengthFault{op.name, op.axes[report->word].name, report->length, report->bound, ""};
+}
+
+std::int64_t Engine::trim() const {
+  const cuda::Context::Scope scope(state_->context);
+  const cuda::RelaxedCapture relaxed;
+  return state_->workspaces->trim();
 }
 
 std::vector<std::string> Engine::warnings() const { return state_->warnings(); }

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/capture_launch.hpp"
+#include "cuda/stream_owner.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/refused_launch.hpp"
 #include "engine/state.hpp"
@@ -11,8 +11,6 @@
 
 namespace kiln::engine {
 namespace {
-
-constexpr std::string_view no_workspace = "its plan has no workspace for this stream";
 
 /// Counts a launch before it goes to the driver, so that the counters' cache lines are fetched beside everything else. Takes the count back
 /// if the launch is not made.
@@ -99,8 +97,7 @@ CUdeviceptr reports_of(const OpState& state) {
   const Attempt made = attempt(state, frame, kept, thread, plan, problem, arguments, stream);
   if (made.run == Run::launched) [[likely]]
     return made.origin;
-  if (made.run == Run::refused) return launch_next(state, plan, problem, arguments, stream);
-  return launch_in_capture(state, problem, arguments, stream, no_workspace);
+  return launch_next(state, plan, problem, arguments, stream);
 }
 
 /// For a thread that keeps no call, such as any in a forked child. A function of its own keeps the frame off other launches' stack.
@@ -109,6 +106,58 @@ CUdeviceptr reports_of(const OpState& state) {
   cuda::require_not_forked();
   jit::CallFrame frame;
   return launch_in(state, frame, nullptr, jit::shared_thread_number, plan, problem, arguments, stream);
+}
+
+[[gnu::always_inline]] inline Run submit(OpState& state, const PlanState& plan, jit::CallFrame& frame,
+                                         const Arguments& arguments, CUstream stream, jit::ThreadCall* kept,
+                                         const jit::WorkspaceBlocks& workspace) {
+  const CUdeviceptr reports = state.reports ? reports_of(state) : 0;
+  CUresult result = kept != nullptr ? plan.executable.launch(*kept, arguments, stream, workspace, reports)
+                                    : plan.executable.launch(frame, arguments, stream, workspace, reports);
+  if (result == CUDA_ERROR_INVALID_CONTEXT) [[unlikely]]
+    result = run_in_context(state.engine, plan, frame, arguments, stream, workspace, reports);
+  if (result != CUDA_SUCCESS) [[unlikely]] {
+    if (result == CUDA_ERROR_NOT_SUPPORTED && plan.executable.is_library()) return Run::refused;
+    refuse(state, plan, result, stream);
+  }
+  return Run::launched;
+}
+
+[[gnu::cold, gnu::noinline]] Run run_in_scope(OpState& state, const PlanState& plan, jit::CallFrame& frame,
+                                              const Arguments& arguments, CUstream stream, jit::ThreadCall* kept);
+
+/// The workspaces that the launch finds are not freed before the driver has the launch.
+[[gnu::noinline]] Run run_with_workspace(OpState& state, const PlanState& plan, jit::CallFrame& frame,
+                                         const Arguments& arguments, CUstream stream, jit::ThreadCall* kept) {
+  Workspaces& workspaces = *state.engine.workspaces;
+  for (;;) {
+    cuda::StreamIdentity identity;
+    const CUresult known = cuda::identify(stream, identity);
+    if (known == CUDA_SUCCESS) [[likely]] {
+      const LaunchesInFlight::Entered entered(workspaces.launches(), jit::thread_number());
+      jit::WorkspaceBlocks found;
+      if (workspaces.find(identity, plan.needs, found)) [[likely]]
+        return submit(state, plan, frame, arguments, stream, kept, found);
+    } else if (known == CUDA_ERROR_INVALID_CONTEXT) {
+      return run_in_scope(state, plan, frame, arguments, stream, kept);
+    } else {
+      refuse(state, plan, known, stream);
+    }
+    const cuda::Context::Scope scope(state.engine.context);
+    const cuda::RelaxedCapture relaxed;
+    cuda::require_own(state.engine.context, stream);
+    workspaces.make(stream, plan.needs);
+  }
+}
+
+/// For a thread without a current context, in which the driver tells no streams apart.
+Run run_in_scope(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments,
+                 CUstream stream, jit::ThreadCall* kept) {
+  const cuda::Context::Scope scope(state.engine.context);
+  cuda::StreamIdentity identity;
+  if (const CUresult result = cuda::identify(stream, identity); result != CUDA_SUCCESS)
+    refuse(state, plan, result, stream);
+  return run_with_workspace(state, plan, frame, arguments, stream, kept);
 }
 
 }  // namespace
@@ -162,25 +211,9 @@ Origin launch(OpState& state, const Problem& problem, const Arguments& arguments
 
 Run run(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream,
         jit::ThreadCall* kept) {
-  jit::WorkspaceBlocks workspace;
-  if (plan.executable.needs_workspace()) [[unlikely]] {
-    workspace = plan.workspaces->blocks(stream);
-    if (!plan.workspaces->is_complete(workspace)) {
-      static_cast<void>(state.captures.make_workspace(*plan.workspaces, stream));
-      workspace = plan.workspaces->blocks(stream);
-    }
-    if (!plan.workspaces->is_complete(workspace)) return Run::no_workspace;
-  }
-  const CUdeviceptr reports = state.reports ? reports_of(state) : 0;
-  CUresult result = kept != nullptr ? plan.executable.launch(*kept, arguments, stream, workspace, reports)
-                                    : plan.executable.launch(frame, arguments, stream, workspace, reports);
-  if (result == CUDA_ERROR_INVALID_CONTEXT) [[unlikely]]
-    result = run_in_context(state.engine, plan, frame, arguments, stream, workspace, reports);
-  if (result != CUDA_SUCCESS) [[unlikely]] {
-    if (result == CUDA_ERROR_NOT_SUPPORTED && plan.executable.is_library()) return Run::refused;
-    refuse(state, plan, result, stream);
-  }
-  return Run::launched;
+  if (plan.executable.needs_workspace()) [[unlikely]]
+    return run_with_workspace(state, plan, frame, arguments, stream, kept);
+  return submit(state, plan, frame, arguments, stream, kept, {});
 }
 
 }  // namespace kiln::engine

@@ -16,8 +16,7 @@ Origin launch_plan(OpState& state, const PlanState& edge, const Problem& problem
 
 enum class Run : std::uint8_t {
   launched,
-  no_workspace,  // nothing was launched: the stream is capturing and has no workspace
-  refused,       // nothing was launched: the config is not legal for the sizes or addresses, or the library declined
+  refused,  // nothing was launched: the config is not legal for the sizes or addresses, or the library declined
 };
 struct Attempt {
   Run run;

@@ -26,16 +26,6 @@ void begin_serving(OpState& state) {
   if (state.reports) state.engine.length_reports.open();
 }
 
-/// Throws Error(capture) unless `is_there`.
-void require_workspace(const OpState& state, bool is_there, const Problem& problem) {
-  if (is_there) return;
-  throw Error(
-      ErrorKind::capture,
-      fmt::format(
-          "{} {}: its plan has no workspace for this stream, which is capturing; call Engine::prepare with both before the capture",
-          state.op.name, manifest::display_text(state.op, problem)));
-}
-
 /// Loads the first answer that serves the problem. Behind a library loads the next one that needs none, for launches that the library declines
 /// and for lengths on the device.
 void make_serving(OpState& state, BucketPlans& of, const Problem& problem, CUstream stream) {
@@ -48,8 +38,6 @@ void make_serving(OpState& state, BucketPlans& of, const Problem& problem, CUstr
     const PlanState* plan = nullptr;
     try {
       plan = is_capturing ? slot.made() : state.plans.make(slot, of, PlanStore::Code::any);
-      if (plan != nullptr && !is_capturing) plan->workspaces->make(stream);
-      if (plan != nullptr) require_workspace(state, plan->workspaces->serves(stream), problem);
     } catch (const Error&) {
       if (!is_behind_library) throw;
       return;
@@ -95,11 +83,8 @@ std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
 
 Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream) {
   manifest::check_allowed(state.op, problem);
-  if (!state.captures.captures(stream) || state.op.team_axis() >= 0) {
-    const PlanState* plan = make_hot(state, problem, stream);
-    state.captures.make_workspaces(plan->of, stream);
-    return launch_plan(state, *plan, problem, arguments, stream);
-  }
+  if (!captures(state, stream) || state.op.team_axis() >= 0)
+    return launch_plan(state, *make_hot(state, problem, stream), problem, arguments, stream);
   if (state.engine.background) state.engine.background->want(state, manifest::bucket_of(state.op, problem), nullptr);
   return launch_in_capture(state, problem, arguments, stream, "no plan of its bucket is ready");
 }
@@ -140,26 +125,19 @@ const PlanState* make_ready(OpState& state, const Problem& problem, CUstream str
   const PlanState* plan = make_hot(state, problem, stream);
   const cuda::Context::Scope scope(state.engine.context);
   const cuda::RelaxedCapture relaxed;
-  const bool is_capturing = is_captured(stream);
-  if (!is_capturing)
-    state.captures.make_workspaces(plan->of, stream);
-  else
-    require_workspace(state, plan->of.serves(stream), problem);
   make_serving(state, plan->of, problem, stream);
+  if (const WorkspaceNeeds needs = plan->of.needs(); !needs.none() && !is_captured(stream))
+    state.engine.workspaces->make(stream, needs);
   return plan;
 }
 
 void adopt(OpState& state, Resolution resolution) {
-  const Problem bucket = resolution.bucket;
   auto adopted = state.plans.load(std::move(resolution));
   BucketPlans& of = *adopted;
   begin_serving(state);  // so far only captures may have asked for the op
   // Captures with lengths on the device must find the new plans as ready as the old.
   if (state.on_device != 0) state.plans.make_without_library(of, PlanStore::Code::any);
-  if (const PlanState* before = state.plans.hot.find(bucket)) of.make_workspaces_as(*before->workspaces);
-  state.captures.make_missed_workspaces(of);
   state.plans.publish(std::move(adopted));
-  state.captures.make_missed_workspaces(of);  // for captures that looked just before the publication
 }
 
 void load_all(OpState& state) {

@@ -28,7 +28,6 @@ OpState::OpState(State& engine_state, std::size_t index_in_engine)
       op(engine_state.ops[index_in_engine]),
       bucketing(op),
       plans(engine_state, op, bucketing.form()),
-      captures(engine_state.context, op.name),
       index(static_cast<std::uint32_t>(index_in_engine)) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (op.axes[i].on_device) on_device |= 1U << i;
@@ -177,7 +176,7 @@ Footprint Plan::footprint() const {
 
 std::int64_t Plan::workspace_bytes() const noexcept {
   if (state_ == nullptr) return 0;
-  return state_->executable.workspace_bytes() + state_->executable.shared_workspace_bytes();
+  return state_->executable.workspace_bytes() + state_->executable.zeroed_bytes();
 }
 
 }  // namespace kiln

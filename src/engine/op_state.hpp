@@ -1,10 +1,9 @@
 // The state of one op of an engine, which its launches share. Launches: hit_path.hpp, miss_path.hpp, refused_launch.hpp. Captures:
-// capture_launch.hpp, capture_guard.hpp.
+// capture_launch.hpp.
 #pragma once
 
 #include <cstdint>
 
-#include "engine/capture_guard.hpp"
 #include "engine/plan_store.hpp"
 #include "kiln/engine.hpp"
 #include "manifest/bucketing.hpp"
@@ -25,7 +24,6 @@ struct OpState {
   const manifest::Op& op;
   const manifest::Bucketing bucketing;
   PlanStore plans;
-  CaptureGuard captures;
   const std::uint32_t index;    // into State::ops
   std::uint32_t on_device = 0;  // bit i: axis i may have its length on the device
   bool reports = false;         // kernels may report lengths

@@ -1,4 +1,4 @@
-// A plan: an answer's loaded executable and its workspaces. A kiln::Plan holds that of its bucket's edge, which at() leads on to the others.
+// A plan: an answer's loaded executable and the workspaces that it needs. A kiln::Plan holds that of its bucket's edge, which at() leads on to the others.
 #pragma once
 
 #include <atomic>
@@ -18,18 +18,14 @@ struct BucketPlans;
 
 struct PlanState {
   PlanState(BucketPlans& bucket_plans, const Problem& of_bucket, const manifest::BucketForm& form,
-            const Answer& made_ready, jit::Executable loaded, SharedWorkspaces& shared)
+            const Answer& made_ready, jit::Executable loaded)
       : executable(std::move(loaded)),
         origin(made_ready.origin),
         words(form.words_of(of_bucket).words),
         bucket(of_bucket),
         of(bucket_plans),
         answer(made_ready),
-        config(manifest::to_string(*answer.implementation, answer.config)),
-        workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), !executable.zeroed_ranges().empty(),
-                                                executable.shared_workspace_bytes(), shared)) {
-    shared.note(executable.shared_workspace_bytes());
-  }
+        config(manifest::to_string(*answer.implementation, answer.config)) {}
 
   /// Called on the plan that the hot table holds. Returns the plan that serves the problem's sizes. No lock, no allocation.
   [[nodiscard]] const PlanState& at(const Problem& problem) const noexcept {
@@ -56,13 +52,13 @@ struct PlanState {
       nullptr;  // SizeTable::words, in the plan that the hot table holds; null where one plan serves all
   Origin origin;
   mutable std::atomic<Origin> counts_as{origin};
+  WorkspaceNeeds needs{executable.workspace_bytes(), executable.zeroed_bytes()};
 
   decltype(manifest::BucketWords::words) words;  // of `bucket`
   Problem bucket;
   BucketPlans& of;
   const Answer& answer;
   std::string config;
-  std::unique_ptr<Workspaces> workspaces;
   /// Samples of a fallback's launches, one in Histogram::stride. On its own cache line: each launch reads the others.
   alignas(64) mutable std::atomic<std::int64_t> samples{0};
 };

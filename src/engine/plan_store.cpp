@@ -118,9 +118,8 @@ jit::Executable PlanStore::load_executable(const Answer& answer, const Resolutio
 std::unique_ptr<PlanState> PlanStore::load_plan(const Answer& answer, BucketPlans& of, Code code) {
   const auto frame =
       manifest::make_frame(op_, answer.implementation, answer.at, engine_.context.info().facts, answer.config);
-  auto plan =
-      std::make_unique<PlanState>(of, of.resolution.bucket, hot.form(), answer,
-                                  load_executable(answer, of.resolution, frame, code), engine_.shared_workspaces);
+  auto plan = std::make_unique<PlanState>(of, of.resolution.bucket, hot.form(), answer,
+                                          load_executable(answer, of.resolution, frame, code));
   if (answer.stale && !of.is_stale.exchange(true)) engine_.counters.count_stale();
   return plan;
 }

@@ -15,7 +15,7 @@ namespace {
 /// Returns the slot's plan, making it if needed; null where it cannot be made, or not while the stream captures.
 const PlanState* ready(OpState& state, PlanSlot& slot, BucketPlans& of, CUstream stream) {
   if (slot.settled.load(std::memory_order_acquire)) return slot.plan.get();
-  if (!slot.retry.is_due(Retry::Clock::now()) || state.captures.captures(stream)) return nullptr;
+  if (!slot.retry.is_due(Retry::Clock::now()) || captures(state, stream)) return nullptr;
   return state.plans.make(slot, of, PlanStore::Code::any, PlanStore::Try::if_due);
 }
 
@@ -92,11 +92,10 @@ Origin launch_next(OpState& state, const PlanState& refused, const Problem& prob
     if (arguments.lengths_set != 0 && answer.implementation->is_library()) continue;
     const PlanState* const plan = ready(state, *slot, of, stream);
     if (plan == nullptr) {
-      may_fall_back = may_fall_back || state.captures.captures(stream);
+      may_fall_back = may_fall_back || captures(state, stream);
       continue;
     }
     const Attempt made = attempt(state, *plan, problem, arguments, stream);
-    if (made.run == Run::no_workspace) may_fall_back = true;
     if (made.run != Run::launched) continue;
     if (answer.origin == Origin::default_) state.engine.counters.count_constraint_fallback();
     return made.origin;

@@ -19,7 +19,7 @@
 #include "engine/histogram_keeper.hpp"
 #include "engine/length_reports.hpp"
 #include "engine/op_state.hpp"
-#include "engine/shared_workspaces.hpp"
+#include "engine/workspaces.hpp"
 #include "jit/compile_pool.hpp"
 #include "jit/module.hpp"
 #include "kiln/engine.hpp"
@@ -65,8 +65,8 @@ struct State {
   std::unique_ptr<tune::Worker> worker;  // runs candidates; null: this process does
   Counters counters;
   LengthReports length_reports;
-  team::Member* team;  // of options.team; null: no op of a team is launched
-  SharedWorkspaces shared_workspaces;
+  std::unique_ptr<Workspaces> workspaces;      // null once ~State has begun
+  team::Member* team;                          // of options.team; null: no op of a team is launched
   std::unique_ptr<HistogramKeeper> histogram;  // null: launches are not counted by problem
   std::mutex tune_mutex;                       // one tune at a time: two would disturb each other's timings
   std::string holder;                          // this process and engine, in leases

@@ -1,51 +1,342 @@
 #include "engine/workspaces.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <utility>
+
 #include "cuda/stream_owner.hpp"
-#include "engine/thread_stream.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::engine {
+namespace {
 
-const Workspaces::Block* Workspaces::block_of(Key stream) const noexcept {
-  const Block* block = head_.load(std::memory_order_acquire);
-  while (block != nullptr && block->stream != stream) block = block->next;
-  return block;
+/// Retired blocks are freed together, since cuMemFree waits for the device.
+constexpr std::int64_t freed_together = std::int64_t{64} << 20;
+
+std::size_t hash_of(const cuda::StreamIdentity& stream) noexcept {
+  const std::uint64_t mixed = (stream.stream ^ std::rotl(stream.capture, 32)) * 0x9e3779b97f4a7c15ULL;
+  return static_cast<std::size_t>(mixed ^ (mixed >> 32));
 }
 
-CUdeviceptr Workspaces::find(CUstream stream) const noexcept {
-  const Block* block = block_of(SharedWorkspaces::key_of(stream));
-  return block != nullptr ? block->buffer.pointer() : 0;
-}
+std::int64_t bytes_of(const std::shared_ptr<const cuda::Buffer>& block) noexcept { return block ? block->bytes() : 0; }
 
-jit::WorkspaceBlocks Workspaces::blocks(CUstream stream) const noexcept {
-  const Key key = SharedWorkspaces::key_of(stream);
-  const Block* own = bytes_ > 0 ? block_of(key) : nullptr;
-  return {own != nullptr ? own->buffer.pointer() : 0, shared_ != nullptr ? shared_->find(key, shared_bytes_) : 0};
-}
+}  // namespace
 
-CUdeviceptr Workspaces::make(CUstream stream) {
-  if (cuda::is_per_thread(stream)) note_thread_stream();
-  return make_keyed(SharedWorkspaces::key_of(stream));
-}
+/// Told by the driver when the last graph that was made from a capture is gone, and its launches have ended.
+struct Workspaces::GraphUse {
+  std::atomic<bool> ended{false};
 
-/// Zeroes on a stream of its own and waits: a graph captured on one stream may be launched on another.
-CUdeviceptr Workspaces::make_keyed(Key stream) {
-  if (shared_ != nullptr) shared_->make(stream, shared_bytes_);
-  const std::lock_guard lock(mutex_);
-  if (const Block* existing = block_of(stream)) return existing->buffer.pointer();
-  cuda::Buffer buffer(bytes_);
-  if (zeroed_ && bytes_ > 0) {
-    const cuda::Stream filling;
-    buffer.fill_bytes(0, filling.handle());
-    filling.synchronize();
+  /// Gives the graph under capture a part in `use`.
+  static void retain(CUstream stream, const std::shared_ptr<GraphUse>& use) {
+    const cuda::Driver& driver = cuda::Driver::get();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUgraph graph = nullptr;
+    cuda::check(driver.cuStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph, nullptr, nullptr),
+                "asking for the graph of a capture");
+    auto part = std::make_unique<std::shared_ptr<GraphUse>>(use);
+    CUuserObject object = nullptr;
+    cuda::check(driver.cuUserObjectCreate(&object, part.get(), end, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+                "keeping a workspace for a graph");
+    part.release();  // end() deletes it
+    cuda::check(driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE),
+                "keeping a workspace for a graph");
   }
-  Block& block = blocks_.emplace_back(Block{stream, std::move(buffer), head_.load(std::memory_order_relaxed)});
-  head_.store(&block, std::memory_order_release);
-  return block.buffer.pointer();
+
+ private:
+  /// On a thread of the driver, where no CUDA call is allowed.
+  static void end(void* part) {
+    const std::unique_ptr<std::shared_ptr<GraphUse>> use(static_cast<std::shared_ptr<GraphUse>*>(part));
+    (*use)->ended.store(true, std::memory_order_release);
+  }
+};
+
+/// What a look-up finds. Nothing that it reads changes but `used`.
+struct Workspaces::Entry {
+  cuda::StreamIdentity stream;
+  jit::WorkspaceBlocks blocks;
+  WorkspaceNeeds bytes;
+  std::atomic<std::uint64_t> used{0};  // makes_ at the last launch
+  Block scratch, zeroed;
+  std::vector<Block> earlier;       // of a capture: smaller blocks, which its graph uses too
+  std::shared_ptr<GraphUse> graph;  // null outside captures
+  CUstream handle = nullptr;
+
+  [[nodiscard]] std::int64_t all_bytes() const noexcept {
+    std::int64_t sum = bytes_of(scratch) + bytes_of(zeroed);
+    for (const Block& each : earlier) sum += bytes_of(each);
+    return sum;
+  }
+};
+
+/// Open addressing with linear probing, never more than half full. Retired entries leave a mark, as a look-up goes past them.
+class Workspaces::Table {
+ public:
+  explicit Table(std::size_t entries) : slots_(std::bit_ceil(std::max<std::size_t>(16, 4 * entries))) {}
+
+  [[nodiscard]] Entry* find(const cuda::StreamIdentity& stream) const noexcept {
+    for (std::size_t i = hash_of(stream);; ++i) {
+      Entry* const entry = slot(i).load(std::memory_order_acquire);
+      if (entry == nullptr) return nullptr;
+      if (entry != taken() && entry->stream == stream) return entry;
+    }
+  }
+  /// Adds the entry or puts it in place of the stream's. Returns false where a larger table is needed.
+  bool put(Entry* entry) noexcept {
+    std::size_t i = hash_of(entry->stream);
+    while (slot(i).load(std::memory_order_relaxed) != nullptr) {
+      Entry* const there = slot(i).load(std::memory_order_relaxed);
+      if (there != taken() && there->stream == entry->stream) {
+        slot(i).store(entry, std::memory_order_release);
+        return true;
+      }
+      ++i;
+    }
+    if (2 * (filled_ + 1) > slots_.size()) return false;
+    ++filled_;
+    slot(i).store(entry, std::memory_order_release);
+    return true;
+  }
+  void take(const Entry* entry) noexcept {
+    std::size_t i = hash_of(entry->stream);
+    while (slot(i).load(std::memory_order_relaxed) != entry) ++i;
+    slot(i).store(taken(), std::memory_order_release);
+  }
+  [[nodiscard]] std::vector<Entry*> entries() const {
+    std::vector<Entry*> all;
+    for (const std::atomic<Entry*>& each : slots_)
+      if (Entry* const entry = each.load(std::memory_order_relaxed); entry != nullptr && entry != taken())
+        all.push_back(entry);
+    return all;
+  }
+
+ private:
+  static Entry* taken() noexcept { return reinterpret_cast<Entry*>(&mark_); }
+  [[nodiscard]] const std::atomic<Entry*>& slot(std::size_t i) const noexcept {
+    return slots_[i & (slots_.size() - 1)];
+  }
+  [[nodiscard]] std::atomic<Entry*>& slot(std::size_t i) noexcept { return slots_[i & (slots_.size() - 1)]; }
+
+  static inline std::max_align_t mark_;
+  std::vector<std::atomic<Entry*>> slots_;
+  std::size_t filled_ = 0;  // marks included
+};
+
+/// Outlives the Workspaces for threads that end later.
+class Workspaces::Owner {
+ public:
+  explicit Owner(Workspaces& owned) : owned_(&owned) {}
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    owned_ = nullptr;
+  }
+  void end_of_thread(const cuda::StreamIdentity& stream) {
+    const std::lock_guard lock(mutex_);
+    if (owned_ == nullptr) return;
+    const std::lock_guard changing(owned_->mutex_);
+    if (Entry* const entry = owned_->current_->find(stream)) owned_->retire(*entry);
+  }
+
+  /// Calls end_of_thread() when the calling thread ends.
+  static void watch_thread(const std::shared_ptr<Owner>& owner, const cuda::StreamIdentity& stream) {
+    struct Streams {
+      std::vector<std::pair<std::weak_ptr<Owner>, cuda::StreamIdentity>> all;
+      ~Streams() {
+        if (cuda::is_forked()) return;
+        for (const auto& [of, its] : all)
+          if (const auto alive = of.lock()) alive->end_of_thread(its);
+      }
+    };
+    thread_local Streams streams;
+    std::erase_if(streams.all, [](const auto& each) { return each.first.expired(); });
+    streams.all.emplace_back(owner, stream);
+  }
+
+ private:
+  std::mutex mutex_;
+  Workspaces* owned_;
+};
+
+Workspaces::Workspaces(std::int64_t limit)
+    : limit_(limit), current_(std::make_unique<Table>(0)), owner_(std::make_shared<Owner>(*this)) {
+  table_.store(current_.get(), std::memory_order_release);
 }
 
-void Workspaces::make_as(const Workspaces& other) {
-  for (const Block* block = other.head_.load(std::memory_order_acquire); block != nullptr; block = block->next)
-    make_keyed(block->stream);
+Workspaces::~Workspaces() {
+  owner_->clear();
+  for (const Entry* entry : current_->entries()) delete entry;
+}
+
+bool Workspaces::find(const cuda::StreamIdentity& stream, const WorkspaceNeeds& needs,
+                      jit::WorkspaceBlocks& blocks) const noexcept {
+  Entry* const entry = table_.load(std::memory_order_acquire)->find(stream);
+  if (entry == nullptr || !needs.within(entry->bytes)) return false;
+  const std::uint64_t now = makes_.load(std::memory_order_relaxed);
+  if (entry->used.load(std::memory_order_relaxed) != now) entry->used.store(now, std::memory_order_relaxed);
+  blocks = entry->blocks;
+  return true;
+}
+
+bool Workspaces::serves(CUstream stream, const WorkspaceNeeds& needs) const noexcept {
+  if (needs.none()) return true;
+  cuda::StreamIdentity identity;
+  if (cuda::identify(stream, identity) != CUDA_SUCCESS) return false;
+  const LaunchesInFlight::Entered entered(launches_, jit::thread_number());
+  jit::WorkspaceBlocks blocks;
+  return find(identity, needs, blocks);
+}
+
+void Workspaces::make(CUstream stream, const WorkspaceNeeds& needs) {
+  cuda::StreamIdentity identity;
+  cuda::check(cuda::identify(stream, identity), "identifying a stream");
+  const std::lock_guard lock(mutex_);
+  makes_.fetch_add(1, std::memory_order_relaxed);
+  retire_captures();
+  retire_if_ended(stream, identity);
+  const Entry* const before = current_->find(identity);
+  if (before != nullptr && needs.within(before->bytes)) return;
+  auto entry = std::make_unique<Entry>();
+  entry->stream = identity;
+  entry->handle = stream;
+  entry->used = makes_.load(std::memory_order_relaxed);
+  const Block none;
+  const auto block_of = [&](Block Entry::*member, std::int64_t bytes, bool zeroed) {
+    const Block& present = before != nullptr ? before->*member : none;
+    (*entry).*member = bytes > bytes_of(present) ? allocate(bytes, zeroed, identity) : present;
+  };
+  block_of(&Entry::scratch, needs.scratch, false);
+  block_of(&Entry::zeroed, needs.zeroed, true);
+  entry->bytes = {bytes_of(entry->scratch), bytes_of(entry->zeroed)};
+  entry->blocks = {entry->scratch ? entry->scratch->pointer() : 0, entry->zeroed ? entry->zeroed->pointer() : 0};
+  if (identity.is_of_capture()) keep_for_graph(stream, *entry, before);
+  if (before == nullptr && cuda::is_per_thread(stream)) Owner::watch_thread(owner_, identity);
+  publish(std::move(entry));
+  if (retired_bytes_ >= freed_together) release();
+}
+
+/// The graph under capture keeps the entry's blocks, and those that launches captured earlier use.
+void Workspaces::keep_for_graph(CUstream stream, Entry& entry, const Entry* before) {
+  if (before == nullptr) {
+    entry.graph = std::make_shared<GraphUse>();
+    return GraphUse::retain(stream, entry.graph);
+  }
+  entry.graph = before->graph;
+  entry.earlier = before->earlier;
+  if (before->scratch != entry.scratch) entry.earlier.push_back(before->scratch);
+  if (before->zeroed != entry.zeroed) entry.earlier.push_back(before->zeroed);
+}
+
+/// Puts the entry into the table, in place of the stream's earlier one.
+void Workspaces::publish(std::unique_ptr<Entry> made) {
+  Entry* const entry = made.get();
+  Entry* const before = current_->find(entry->stream);
+  captures_.reserve(captures_.size() + 1);
+  retired_.reserve(retired_.size() + 1);
+  if (!entry->stream.is_of_capture() && !cuda::is_default(entry->handle)) by_handle_[entry->handle] = entry->stream;
+  if (!current_->put(entry)) {
+    const std::vector<Entry*> all = current_->entries();
+    auto larger = std::make_unique<Table>(all.size() + 1);
+    for (Entry* each : all) larger->put(each);
+    larger->put(entry);
+    retired_tables_.push_back(std::move(current_));
+    current_ = std::move(larger);
+    table_.store(current_.get(), std::memory_order_release);
+  }
+  static_cast<void>(made.release());  // the table's, until it is retired
+  held_ += entry->all_bytes();
+  if (entry->graph != nullptr) captures_.push_back(entry);
+  if (before == nullptr) return;
+  held_ -= before->all_bytes();
+  for (const Block& each : {before->scratch, before->zeroed})
+    if (entry->graph == nullptr && each != entry->scratch && each != entry->zeroed) retired_bytes_ += bytes_of(each);
+  std::erase(captures_, before);
+  retired_.emplace_back(before);
+}
+
+/// Takes the entry from the table. Its blocks are freed by the next release().
+void Workspaces::retire(Entry& entry) {
+  current_->take(&entry);
+  const std::int64_t bytes = entry.all_bytes();
+  held_ -= bytes;
+  retired_bytes_ += bytes;
+  if (const auto known = by_handle_.find(entry.handle); known != by_handle_.end() && known->second == entry.stream)
+    by_handle_.erase(known);
+  std::erase(captures_, &entry);
+  retired_.emplace_back(&entry);
+}
+
+/// A handle that comes with another identity was given again, so the stream that had it is gone.
+void Workspaces::retire_if_ended(CUstream stream, const cuda::StreamIdentity& identity) {
+  if (identity.is_of_capture()) return;
+  const auto known = by_handle_.find(stream);
+  if (known == by_handle_.end() || known->second == identity) return;
+  if (Entry* const entry = current_->find(known->second)) retire(*entry);
+}
+
+void Workspaces::retire_captures() {
+  const std::vector<Entry*> all = captures_;
+  for (Entry* each : all)
+    if (each->graph->ended.load(std::memory_order_acquire)) retire(*each);
+}
+
+/// Retires entries of other streams, those not used for the longest time first, until they come to `at_least` bytes. Returns their bytes.
+std::int64_t Workspaces::retire_streams(const cuda::StreamIdentity& but, std::int64_t at_least) {
+  std::vector<Entry*> all = current_->entries();
+  std::erase_if(all, [&](const Entry* each) { return each->stream.is_of_capture() || each->stream == but; });
+  std::ranges::stable_sort(all, {}, [](const Entry* each) { return each->used.load(std::memory_order_relaxed); });
+  std::int64_t bytes = 0;
+  for (Entry* each : all) {
+    if (bytes >= at_least) break;
+    bytes += each->all_bytes();
+    retire(*each);
+  }
+  return bytes;
+}
+
+/// Zeroes on a stream of its own and waits, because a graph may run on another stream than the one captured.
+Workspaces::Block Workspaces::allocate(std::int64_t bytes, bool zeroed, const cuda::StreamIdentity& stream) {
+  if (const std::int64_t over = held_ + retired_bytes_ + bytes - limit_; over > 0) {
+    retire_streams(stream, over - retired_bytes_);
+    release();
+  }
+  const auto allocate_now = [&] {
+    auto block = std::make_shared<cuda::Buffer>(bytes);
+    if (zeroed) {
+      const cuda::Stream filling;
+      block->fill_bytes(0, filling.handle());
+      filling.synchronize();
+    }
+    return block;
+  };
+  try {
+    return allocate_now();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+    retire_streams(stream, held_);
+    if (release() == 0) throw;
+  }
+  return allocate_now();
+}
+
+/// Frees what was retired. Returns the bytes freed.
+std::int64_t Workspaces::release() {
+  if (retired_.empty() && retired_tables_.empty()) return 0;
+  launches_.wait();
+  retired_.clear();
+  retired_tables_.clear();
+  return std::exchange(retired_bytes_, 0);
+}
+
+std::int64_t Workspaces::trim() {
+  const std::lock_guard lock(mutex_);
+  retire_captures();
+  retire_streams({}, held_);
+  return release();
+}
+
+std::int64_t Workspaces::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return held_ + retired_bytes_;
 }
 
 }  // namespace kiln::engine

@@ -128,7 +128,7 @@ void Executable::make_form(const manifest::Op& op, std::span<const std::int64_t>
     bucket.push_back(ranges_.back());
   }
   form_ = make_launch_form(
-      {ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0 || shared_workspace_bytes_ > 0});
+      {ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0 || zeroed_bytes_ > 0});
   for (std::size_t i = 0; i < alignment_.size(); ++i)
     if (alignment_[i].mask != 0 || alignment_[i].required)
       form_.tensors.push_back({static_cast<std::uint32_t>(alignment_[i].mask),
@@ -165,11 +165,10 @@ void Executable::load_workspaces(const manifest::Implementation& implementation,
       throw Error(ErrorKind::bad_manifest,
                   fmt::format("{}: workspace {} comes to {} bytes", implementation.file, workspace.name, bytes));
     std::int64_t& block = workspace.symmetric ? symmetric_workspace_bytes_
-                          : workspace.shared  ? shared_workspace_bytes_
+                          : workspace.zeroed  ? zeroed_bytes_
                                               : workspace_bytes_;
-    workspaces_.push_back({workspace.name, block, bytes, workspace.shared, symmetric});
+    workspaces_.push_back({workspace.name, block, bytes, workspace.zeroed, symmetric});
     symmetric += workspace.symmetric ? 1U : 0U;
-    if (workspace.zeroed && bytes > 0) zeroed_ranges_.push_back({block, bytes});
     block += round_up(bytes, team::workspace_alignment);
   }
 }
@@ -258,7 +257,7 @@ LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest:
   switch (argument.kind) {
     case manifest::ArgumentKind::runtime: loaded.index += op.first_runtime(); break;
     case manifest::ArgumentKind::workspace:
-    case manifest::ArgumentKind::shared_workspace:
+    case manifest::ArgumentKind::zeroed_workspace:
       loaded.offset = workspaces_.at(static_cast<std::size_t>(argument.index)).offset;
       break;
     case manifest::ArgumentKind::team: loaded.fixed = &team_->team(); break;
@@ -294,7 +293,7 @@ void Executable::load_tensor_map(const manifest::Op& op, const manifest::Argumen
   if (workspace != nullptr) {
     loaded.tensor = workspace->name;
     loaded.offset = workspace->offset;
-    loaded.shared = workspace->shared;
+    loaded.zeroed = workspace->zeroed;
     if (argument.half >= 0)
       loaded.address = team_->peers(workspace->symmetric).of[static_cast<std::size_t>(team_->team().rank)] +
                        static_cast<std::uint64_t>(argument.half) * team_->team().half_bytes;

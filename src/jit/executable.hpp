@@ -82,8 +82,8 @@ class alignas(64) Executable {
   /// to launch instead. Preconditions: those of launch().
   [[nodiscard]] bool fits(CallFrame& call, const Arguments& arguments) const noexcept;
 
-  /// Launches every pass. Precondition: the call is filled for these arguments and admitted. `workspace` has workspace_bytes() and
-  /// shared_workspace_bytes(). `reports` has a 64-bit word for each axis, to which kernels write a length on the device that exceeds its
+  /// Launches every pass. Precondition: the call is filled for these arguments and admitted. `workspace` has workspace_bytes() of scratch
+  /// and zeroed_bytes() of zeros. `reports` has a 64-bit word for each axis, to which kernels write a length on the device that exceeds its
   /// bound; 0: none. Returns the first result that is not CUDA_SUCCESS. That is CUDA_ERROR_NOT_SUPPORTED where a library refuses these sizes.
   /// Where its call comes first, passes that cannot be launched are refused before it. Throws Error(bad_input) for geometry that these sizes
   /// make impossible.
@@ -107,17 +107,13 @@ class alignas(64) Executable {
 
   /// Whether a library computes it, or takes part. A library may refuse sizes when it is launched.
   [[nodiscard]] bool is_library() const noexcept { return library_ != nullptr; }
+  /// Bytes of workspaces in which a launch may find anything.
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
+  /// Bytes of workspaces that a launch must find zero, and leaves zero.
+  [[nodiscard]] std::int64_t zeroed_bytes() const noexcept { return zeroed_bytes_; }
   [[nodiscard]] bool needs_workspace() const noexcept { return form_.has_workspace; }
-  /// Bytes of the block that all plans of a stream may use. A launch may find anything there.
-  [[nodiscard]] std::int64_t shared_workspace_bytes() const noexcept { return shared_workspace_bytes_; }
-  /// Bytes of each half of the team's memory. Not part of workspace_bytes(): all plans of a team use the same bytes.
+  /// Bytes of each half of the team's memory. All plans of a team use the same bytes.
   [[nodiscard]] std::int64_t symmetric_workspace_bytes() const noexcept { return symmetric_workspace_bytes_; }
-  /// Byte ranges of the workspace that must be zero before the first launch. Each launch leaves them zero.
-  struct Range {
-    std::int64_t offset, bytes;
-  };
-  [[nodiscard]] std::span<const Range> zeroed_ranges() const noexcept { return zeroed_ranges_; }
   /// Resources of the first pass, but with the largest spill of all passes.
   [[nodiscard]] Resources resources() const;
   /// Blocks of the first pass that are resident on one multiprocessor.
@@ -177,7 +173,7 @@ class alignas(64) Executable {
   LaunchForm form_;
   ThreadCalls thread_calls_;
 
-  std::int64_t shared_workspace_bytes_ = 0, symmetric_workspace_bytes_ = 0;
+  std::int64_t zeroed_bytes_ = 0, symmetric_workspace_bytes_ = 0;
   std::unique_ptr<TeamArguments> team_;   // null: no team
   std::unique_ptr<LibraryCall> library_;  // null: kernels alone compute it
   std::shared_ptr<Module> module_;
@@ -190,8 +186,7 @@ class alignas(64) Executable {
   std::vector<Alignment> alignment_;               // by tensor
   std::vector<std::string> tensor_names_;
   std::vector<LoadedWorkspace> workspaces_;  // by workspace of the implementation
-  std::vector<Range> zeroed_ranges_;
-  std::vector<manifest::Range> ranges_;  // of each slot of the call frame, over all problems with these exact sizes
+  std::vector<manifest::Range> ranges_;      // of each slot of the call frame, over all problems with these exact sizes
 };
 
 }  // namespace kiln::jit

@@ -11,8 +11,8 @@ namespace {
 inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input) {
   std::int64_t& value = input.frame.values[how.to];
   if (how.kind != manifest::ArgumentKind::expression) {
-    const bool shared = how.kind == manifest::ArgumentKind::shared_workspace;
-    value = static_cast<std::int64_t>(shared ? input.workspace.shared : input.workspace.own) + how.offset;
+    const bool zeroed = how.kind == manifest::ArgumentKind::zeroed_workspace;
+    value = static_cast<std::int64_t>(zeroed ? input.workspace.zeroed : input.workspace.scratch) + how.offset;
     return true;
   }
   return how.value.evaluate(input.frame.view(), value) && value >= how.limits.lowest && value <= how.limits.highest;

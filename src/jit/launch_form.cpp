@@ -137,7 +137,7 @@ class PassMaker {
       case manifest::ArgumentKind::axis:
       case manifest::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
       case manifest::ArgumentKind::workspace: return place_address(false, argument.offset);
-      case manifest::ArgumentKind::shared_workspace: return place_address(true, argument.offset);
+      case manifest::ArgumentKind::zeroed_workspace: return place_address(true, argument.offset);
       case manifest::ArgumentKind::expression: {
         const manifest::Formula formula(argument.value.within(ranges_));
         const auto number = formula.constant_value();
@@ -168,14 +168,14 @@ class PassMaker {
       if (argument.address != 0)
         value(std::bit_cast<std::int64_t>(argument.address));
       else
-        place_address(argument.shared, argument.offset);
+        place_address(argument.zeroed, argument.offset);
       form_.workspace_maps.push_back(map_form(parameter, argument, address));
     }
     return offsetof(CallFrame, maps) + map * sizeof(CUtensorMap);
   }
 
-  std::size_t place_address(bool shared, std::int64_t offset) {
-    const auto block = shared ? manifest::ArgumentKind::shared_workspace : manifest::ArgumentKind::workspace;
+  std::size_t place_address(bool zeroed, std::int64_t offset) {
+    const auto block = zeroed ? manifest::ArgumentKind::zeroed_workspace : manifest::ArgumentKind::workspace;
     return has_workspace_ ? computed({block, 0, offset, {}, {}}) : value(0);
   }
 
@@ -212,7 +212,7 @@ LaunchForm::Bucketed bucketed(std::size_t axis, const manifest::Range& range) {
 
 bool has_value(const LoadedArgument& argument) {
   return argument.kind == manifest::ArgumentKind::workspace ||
-         argument.kind == manifest::ArgumentKind::shared_workspace ||
+         argument.kind == manifest::ArgumentKind::zeroed_workspace ||
          argument.kind == manifest::ArgumentKind::expression || argument.kind == manifest::ArgumentKind::workspace_map;
 }
 

@@ -26,7 +26,7 @@ struct LoadedArgument {
   manifest::ArgumentKind kind = manifest::ArgumentKind::tensor;
   int index = 0;              // a tensor, or a slot of the call frame
   std::int64_t offset = 0;    // bytes into the workspace block, also of workspace_map
-  bool shared = false;        // workspace_map: the block is the shared one
+  bool zeroed = false;        // workspace_map: of a zeroed workspace
   std::uint64_t address = 0;  // workspace_map of a symmetric workspace, which lies where the plan says
   manifest::Expression value;
   manifest::Range limits;       // of value: the range of its type
@@ -91,11 +91,12 @@ struct alignas(64) PassCall {
   std::array<const void*, manifest::max_arguments> parameters;
 };
 
-/// Where the workspaces of a launch lie: the plan's own, and the block that it shares with other plans. 0 where it needs none.
+/// Where the workspaces of a launch lie: those with indeterminate contents, and those that are zeros between launches. 0 where it needs none.
 struct WorkspaceBlocks {
-  WorkspaceBlocks(CUdeviceptr own_block = 0, CUdeviceptr shared_block = 0) noexcept  // NOLINT: most plans share none
-      : own(own_block), shared(shared_block) {}
-  CUdeviceptr own, shared;
+  WorkspaceBlocks(CUdeviceptr scratch_block = 0,
+                  CUdeviceptr zeroed_block = 0) noexcept  // NOLINT: most plans need no zeros
+      : scratch(scratch_block), zeroed(zeroed_block) {}
+  CUdeviceptr scratch, zeroed;
 };
 
 /// The inputs that all passes of one launch share.
@@ -269,8 +270,8 @@ struct LaunchForm {
   bool many_tensors = false;     // kernels take a tensor past few_tensors
   bool has_constraints = false;  // constraints_elsewhere is not empty
   bool holds_inside = false;     // constraints_at_defaults is empty
-  bool has_workspace = false;    // of its own, or shared
-  bool has_library = false;      // a library's call comes before or after the passes, or in place of them
+  bool has_workspace = false;
+  bool has_library = false;  // a library's call comes before or after the passes, or in place of them
   std::vector<PassForm> passes;
   // A cache line for up to six tensors.
   StaticVector<TensorForm, max_tensors> tensors;  // tensors whose addresses are checked

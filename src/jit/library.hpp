@@ -30,7 +30,7 @@ std::optional<std::string> why_library_refuses(const manifest::Op& op, const man
 struct LoadedWorkspace {
   std::string name;
   std::int64_t offset = 0, bytes = 0;  // in its block, or in a half of the team's memory
-  bool shared = false;
+  bool zeroed = false;
   std::size_t symmetric = 0;  // symmetric workspaces before it
 };
 

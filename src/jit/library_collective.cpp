@@ -71,14 +71,14 @@ CUdeviceptr LibraryCollective::Place::in(const LaunchInput& input) const noexcep
   if (tensor >= 0)
     if (const void* given = input.arguments.tensors[static_cast<std::size_t>(tensor)])
       return reinterpret_cast<CUdeviceptr>(given);
-  return (shared ? input.workspace.shared : input.workspace.own) + static_cast<CUdeviceptr>(offset);
+  return (zeroed ? input.workspace.zeroed : input.workspace.scratch) + static_cast<CUdeviceptr>(offset);
 }
 
 LibraryCollective::Place LibraryCollective::place_of(const manifest::Collective::Place& of,
                                                      std::span<const LoadedWorkspace> workspaces) {
   if (of.workspace < 0) return {of.tensor, false, 0};
   const LoadedWorkspace& workspace = workspaces[static_cast<std::size_t>(of.workspace)];
-  return {of.tensor, workspace.shared, workspace.offset};
+  return {of.tensor, workspace.zeroed, workspace.offset};
 }
 
 LibraryCollective::LibraryCollective(const manifest::Op& op, const manifest::Implementation& implementation,

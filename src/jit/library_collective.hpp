@@ -26,7 +26,7 @@ class LibraryCollective final : public LibraryCall {
   /// A tensor that the launch gives, else a workspace.
   struct Place {
     int tensor = -1;
-    bool shared = false;
+    bool zeroed = false;
     std::int64_t offset = 0;
     [[nodiscard]] CUdeviceptr in(const LaunchInput& input) const noexcept;
   };

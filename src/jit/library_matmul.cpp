@@ -105,7 +105,7 @@ CUresult LibraryMatmul::launch(const LaunchInput& input) const noexcept {
   LibraryProduct::Layouts layouts;
   if (!product_.lay_out(input.frame.view(), layouts)) return CUDA_ERROR_NOT_SUPPORTED;
   const auto operands =
-      product_.operands(input.arguments, input.frame.view(), reinterpret_cast<void*>(input.workspace.own));
+      product_.operands(input.arguments, input.frame.view(), reinterpret_cast<void*>(input.workspace.scratch));
   return as_driver_result(
       product_.multiply(layouts, operands, algorithm_, static_cast<std::size_t>(workspace_bytes_), input.stream));
 }

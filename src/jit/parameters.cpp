@@ -66,7 +66,7 @@ std::string argument_name(const manifest::Op& op, const manifest::Implementation
     case manifest::ArgumentKind::axis: return op.axes[index].name;
     case manifest::ArgumentKind::runtime: return op.runtime[index].name;
     case manifest::ArgumentKind::workspace:
-    case manifest::ArgumentKind::shared_workspace: return implementation->workspaces[index].name;
+    case manifest::ArgumentKind::zeroed_workspace: return implementation->workspaces[index].name;
     case manifest::ArgumentKind::expression: return argument.value.text();
     case manifest::ArgumentKind::tensor_map: return "tma = " + op.tensors[index].name;
     case manifest::ArgumentKind::length: return "length = " + op.axes[index].name;

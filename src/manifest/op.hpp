@@ -143,7 +143,7 @@ enum class ArgumentKind : std::uint8_t {
   axis,
   runtime,
   workspace,
-  shared_workspace,
+  zeroed_workspace,
   expression,
   tensor_map,
   workspace_map,
@@ -221,9 +221,8 @@ struct Parameter {
 struct Workspace {
   std::string name;
   Expression bytes;        // evaluated at the largest sizes that a plan is made for
-  bool zeroed = false;     // zero before the first launch; the kernel leaves it zero
-  bool shared = false;     // lies in the block that all plans of a stream use; indeterminate at each launch
-  bool symmetric = false;  // lies in the team's memory, once in each half; indeterminate at each launch
+  bool zeroed = false;     // zero before each launch, and each launch leaves it zero; else indeterminate
+  bool symmetric = false;  // lies in the team's memory, once in each half
 };
 
 /// Kernels that write the inputs with Fill::prepared, for one of several cases. They run before the reference.

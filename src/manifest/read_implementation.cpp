@@ -137,9 +137,8 @@ void read_alignment(const ManifestReader& reader, const TomlValue& section, cons
 void check_symmetric(const ManifestReader& reader, const Op& op, const Workspace& workspace, int line) {
   const std::string found = fmt::format("'symmetric' on workspace '{}'", workspace.name);
   if (op.team_axis() < 0) reader.fail(line, found, "an axis with team = true in op.toml");
-  if (workspace.zeroed || workspace.shared)
-    reader.fail(line, fmt::format("'{}' and {}", workspace.zeroed ? "zeroed" : "shared", found),
-                "one of them: all plans of a team write to its memory");
+  if (workspace.zeroed)
+    reader.fail(line, fmt::format("'zeroed' and {}", found), "one of them: all plans of a team write to its memory");
 }
 
 void read_workspaces(const ManifestReader& reader, const TomlValue& section, const Op& op,
@@ -151,11 +150,8 @@ void read_workspaces(const ManifestReader& reader, const TomlValue& section, con
     const TomlValue& bytes = reader.required(value, where, "bytes");
     const Workspace& workspace = implementation.workspaces.emplace_back(
         Workspace{name, reader.expression(bytes, "'bytes'", implementation.symbols, op, Known::bucket),
-                  reader.boolean_or(value, "zeroed", false), reader.boolean_or(value, "shared", false),
-                  reader.boolean_or(value, "symmetric", false)});
-    if (workspace.zeroed && workspace.shared)
-      reader.fail(value.line, fmt::format("'zeroed' and 'shared' on {}", where),
-                  "one of them: other plans write to what is shared");
+                  reader.boolean_or(value, "zeroed", false), reader.boolean_or(value, "symmetric", false)});
+    static_cast<void>(reader.boolean_or(value, "shared", false));  // of older manifests: every workspace is
     if (workspace.symmetric) check_symmetric(reader, op, workspace, value.line);
   }
 }

@@ -100,7 +100,7 @@ Argument read_named_argument(const Scope& scope, const TomlValue& value) {
     if (workspace.symmetric)
       scope.reader.fail(value.line, fmt::format("the symmetric workspace '{}' by name", name),
                         fmt::format("{{ peers = \"{}\" }}: it has an address on each rank", name));
-    if (workspace.shared) argument.kind = ArgumentKind::shared_workspace;
+    if (workspace.zeroed) argument.kind = ArgumentKind::zeroed_workspace;
     return argument;
   }
   if (scope.untimed == prepare_section && (name == seed_name || name == case_name)) {

@@ -234,8 +234,7 @@ Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace
   const auto take = [&](Check more) {
     if (result.right) result = std::move(more);
   };
-  if (goes_on() && !executable.zeroed_ranges().empty() && can_repeat())
-    take(verify_repeated(executable, workspace, stream));
+  if (goes_on() && executable.zeroed_bytes() > 0 && can_repeat()) take(verify_repeated(executable, workspace, stream));
   if (goes_on())
     if (Check absent = verify_absent(executable, workspace, stream); !absent.right) take(std::move(absent));
   if (goes_on() && executable.overlaps_predecessor()) take(verify_overlapped(executable, workspace, stream));
@@ -316,16 +315,13 @@ Check VerificationCase::verify(const jit::Executable& executable, CUstream strea
 }
 
 TrialWorkspace::TrialWorkspace(const jit::Executable& executable)
-    : bytes_(executable.workspace_bytes()),
-      shared_bytes_(executable.shared_workspace_bytes()),
-      zeroed_(executable.zeroed_ranges().begin(), executable.zeroed_ranges().end()) {}
+    : scratch_bytes_(executable.workspace_bytes()), zeroed_bytes_(executable.zeroed_bytes()) {}
 
 void TrialWorkspace::renew(CUstream stream) {
-  if (buffer_.bytes() < bytes_) buffer_ = cuda::Buffer(bytes_);
-  if (shared_.bytes() < shared_bytes_) shared_ = cuda::Buffer(shared_bytes_);
-  shared_.fill_bytes(poison_byte, stream);
-  buffer_.fill_bytes(poison_byte, stream);
-  for (const jit::Executable::Range& range : zeroed_) buffer_.fill_bytes(0, range.offset, range.bytes, stream);
+  if (scratch_.bytes() < scratch_bytes_) scratch_ = cuda::Buffer(scratch_bytes_);
+  if (zeroed_.bytes() < zeroed_bytes_) zeroed_ = cuda::Buffer(zeroed_bytes_);
+  scratch_.fill_bytes(poison_byte, stream);
+  zeroed_.fill_bytes(0, stream);
 }
 
 const Arguments& VerificationCase::arguments() const noexcept { return state_->tensors.arguments; }

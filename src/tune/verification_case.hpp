@@ -40,14 +40,13 @@ struct Placement {
 class TrialWorkspace {
  public:
   explicit TrialWorkspace(const jit::Executable& executable);
-  /// Prepares the workspace for a first launch: zeros in the executable's zeroed ranges, poison elsewhere. Throws Error(out_of_memory).
+  /// Prepares the workspace for a first launch: zeros where the executable needs them, poison elsewhere. Throws Error(out_of_memory).
   void renew(CUstream stream);
-  [[nodiscard]] jit::WorkspaceBlocks blocks() const noexcept { return {buffer_.pointer(), shared_.pointer()}; }
+  [[nodiscard]] jit::WorkspaceBlocks blocks() const noexcept { return {scratch_.pointer(), zeroed_.pointer()}; }
 
  private:
-  std::int64_t bytes_, shared_bytes_;
-  std::vector<jit::Executable::Range> zeroed_;
-  cuda::Buffer buffer_, shared_;
+  std::int64_t scratch_bytes_, zeroed_bytes_;
+  cuda::Buffer scratch_, zeroed_;
 };
 
 class VerificationCase {

@@ -212,26 +212,6 @@ TEST_CASE("a capture that needs a fallback that was not loaded is told so, and s
   ready.check();
 }
 
-TEST_CASE(
-    "a workspace is found in a capture after the plan was made ready for its stream, and a capture without is told so") {
-  const Machine machine;
-  control("kernel wrong scale_tiled");  // so that the implementation with a workspace wins
-  const Engine engine(options(""));
-  const ScaleCall call(engine, 64, 128);
-  static_cast<void>(call.op.plan(call.problem));
-  REQUIRE(call.op.plan(call.problem).implementation() == "plain");
-  REQUIRE(call.op.plan(call.problem).workspace_bytes() >= 64 * 128 * 4);
-  const Graph without(machine, global, [&] {
-    CHECK(error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); }).kind() ==
-          ErrorKind::capture);
-  });
-  static_cast<void>(call.op.plan(call.problem, machine.stream()));
-  call.poison();
-  const Graph graph(machine, global, [&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
-  graph.replay();
-  call.check();
-}
-
 TEST_CASE("eight threads that miss at once tune each bucket once, and all get right results") {
   const Machine machine;
   const TemporaryFolder folder;

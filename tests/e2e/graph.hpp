@@ -1,6 +1,8 @@
 // A CUDA graph of what a test enqueues.
 #pragma once
 
+#include <utility>
+
 #include "e2e/machine.hpp"
 
 namespace e2e {
@@ -19,14 +21,17 @@ class Graph {
   }
   template <typename Work>
   Graph(const Machine& machine, int mode, Work work) : Graph(machine.stream(), mode, work) {}
-  ~Graph() {
-    driver_call<CUgraphExec_st*>("cuGraphExecDestroy", executable_);
-    driver_call<CUgraph_st*>("cuGraphDestroy", graph_);
+  ~Graph() { destroy(); }
+  void destroy() {
+    if (CUgraphExec_st* const executable = std::exchange(executable_, nullptr))
+      driver_call<CUgraphExec_st*>("cuGraphExecDestroy", executable);
+    if (CUgraph_st* const graph = std::exchange(graph_, nullptr)) driver_call<CUgraph_st*>("cuGraphDestroy", graph);
   }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  void replay() const {
-    REQUIRE(driver_call<CUgraphExec_st*, kiln::Stream>("cuGraphLaunch", executable_, stream_) == 0);
+  void replay() const { replay(stream_); }
+  void replay(kiln::Stream stream) const {
+    REQUIRE(driver_call<CUgraphExec_st*, kiln::Stream>("cuGraphLaunch", executable_, stream) == 0);
   }
 
  private:

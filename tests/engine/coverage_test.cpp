@@ -67,8 +67,8 @@ TEST_CASE("a plan without a workspace for the stream is a gap that says so" * do
   const Coverage elsewhere = cover(engine.op, {&covered_bucket, 1}, other.handle());
   REQUIRE(elsewhere.gaps.size() == 1);
   CHECK(elsewhere.gaps[0].workspace_missing);
-  CHECK_FALSE(elsewhere.gaps[0].serves);
-  CHECK(elsewhere.gaps[0].why.starts_with("plain  has no workspace for this stream"));
+  CHECK(elsewhere.gaps[0].serves == Origin::overlay);
+  CHECK(elsewhere.gaps[0].why.starts_with("plain  has no workspace for this stream yet"));
   Coverage everywhere;
   cover_ready(engine.op, everywhere);
   CHECK(everywhere.hits == 1);

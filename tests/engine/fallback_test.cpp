@@ -88,7 +88,7 @@ TEST_CASE("in a capture the nearest bucket's plan serves what has none, and coun
   engine.put(far, {tiled("threads=64 vector=4")});
   engine.put(near, {tiled("threads=128 vector=4")});
   for (const Problem& each : {far, near}) make_ready(engine.op, each, engine.machine.stream);
-  const auto loaded = loaded_fallbacks(engine.op, missed, engine.machine.stream);
+  const auto loaded = loaded_fallbacks(engine.op, missed);
   REQUIRE(loaded.size() >= 2);
   CHECK(loaded.front()->bucket == near);
   CHECK(loaded.back()->bucket == far);
@@ -104,18 +104,14 @@ TEST_CASE("in a capture the nearest bucket's plan serves what has none, and coun
 
 TEST_CASE("plans of another type, or with too small a workspace, serve no capture" * doctest::skip(no_plans())) {
   ScaleEngine engine(MissPolicy::nearest);
-  const cuda::Stream other;
   engine.put(served_bucket, {plain()});
   make_ready(engine.op, served_bucket, engine.machine.stream);
-  const auto found = [&](const Problem& problem, CUstream stream) {
-    return loaded_fallbacks(engine.op, problem, stream).size();
-  };
-  CHECK(found(sized(30, 100), engine.machine.stream) == 1);
-  CHECK(found(sized(30, 100), other.handle()) == 0);         // which has no workspace
-  CHECK(found(sized(65, 100), engine.machine.stream) == 0);  // whose workspace would be larger
+  const auto found = [&](const Problem& problem) { return loaded_fallbacks(engine.op, problem).size(); };
+  CHECK(found(sized(30, 100)) == 1);
+  CHECK(found(sized(65, 100)) == 0);  // whose workspace would be larger
   Problem halves = sized(30, 100);
   halves.selections[0] = 1;  // bf16
-  CHECK(found(halves, engine.machine.stream) == 0);
+  CHECK(found(halves) == 0);
 }
 
 TEST_CASE("a capture that nothing can serve is told what is missing and what to call, and goes on" *
@@ -133,19 +129,13 @@ TEST_CASE("a capture that nothing can serve is told what is missing and what to 
   }
 }
 
-TEST_CASE("the streams of captures that missed a bucket have workspaces once it gets plans" *
-          doctest::skip(no_plans())) {
+TEST_CASE("a stream is asked whether it captures" * doctest::skip(no_plans())) {
   ScaleEngine engine;
-  const cuda::Stream capturing;
-  engine.put(served_bucket, {plain()});
-  {
-    const Capture capture(capturing.handle());
-    const auto launch_there = [&] { launch(engine.op, served_bucket, engine.arguments(), capturing.handle()); };
-    CHECK(error_of(launch_there).kind() == ErrorKind::capture);
-  }
-  make_ready(engine.op, served_bucket, engine.machine.stream);
-  const Capture capture(capturing.handle());
-  CHECK(launch(engine.op, served_bucket, engine.arguments(), capturing.handle()) == Origin::overlay);
+  const cuda::Stream other;
+  CHECK_FALSE(captures(engine.op, engine.machine.stream));
+  const Capture capture(engine.machine.stream);
+  CHECK(captures(engine.op, engine.machine.stream));
+  CHECK_FALSE(captures(engine.op, other.handle()));
 }
 
 TEST_CASE("each failure of a launch is an error of its kind that names what was launched" * doctest::skip(no_plans())) {

@@ -94,7 +94,7 @@ struct Case {
     LoadedArgument argument;
     argument.kind = *rc::gen::element(manifest::ArgumentKind::tensor, manifest::ArgumentKind::axis,
                                       manifest::ArgumentKind::runtime, manifest::ArgumentKind::workspace,
-                                      manifest::ArgumentKind::shared_workspace, manifest::ArgumentKind::expression,
+                                      manifest::ArgumentKind::zeroed_workspace, manifest::ArgumentKind::expression,
                                       manifest::ArgumentKind::length, manifest::ArgumentKind::report);
     argument.index = *rc::gen::inRange(0, 2);
     if (argument.kind == manifest::ArgumentKind::runtime) argument.index += axes;
@@ -174,10 +174,10 @@ void check_argument(const LoadedArgument& argument, const LaunchInput& input, co
     case manifest::ArgumentKind::axis:
     case manifest::ArgumentKind::runtime: RC_ASSERT(at<std::int64_t>(parameter) == input.frame.slots[index]); break;
     case manifest::ArgumentKind::workspace:
-      RC_ASSERT(at<CUdeviceptr>(parameter) == input.workspace.own + static_cast<CUdeviceptr>(argument.offset));
+      RC_ASSERT(at<CUdeviceptr>(parameter) == input.workspace.scratch + static_cast<CUdeviceptr>(argument.offset));
       break;
-    case manifest::ArgumentKind::shared_workspace:
-      RC_ASSERT(at<CUdeviceptr>(parameter) == input.workspace.shared + static_cast<CUdeviceptr>(argument.offset));
+    case manifest::ArgumentKind::zeroed_workspace:
+      RC_ASSERT(at<CUdeviceptr>(parameter) == input.workspace.zeroed + static_cast<CUdeviceptr>(argument.offset));
       break;
     case manifest::ArgumentKind::expression:
       RC_ASSERT(at<std::int64_t>(parameter) == argument.value.evaluate(input.frame.view()).number);

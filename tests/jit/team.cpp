@@ -46,7 +46,7 @@ constexpr const char* push_toml = R"toml(summary = "pushes"
 first  = { bytes = "rows * 4 + 4", symmetric = true }
 own    = { bytes = 1000 }
 second = { bytes = "rows * world", symmetric = true }
-common = { bytes = "rows * 32", shared = true }
+common = { bytes = "rows * 32", zeroed = true }
 none   = { bytes = "rows - rows" }
 [[pass]]
 kernel = "push"
@@ -174,8 +174,7 @@ TEST_CASE("symmetric workspaces take bytes of the team's memory alone" * doctest
   const Executable executable = setup.executable(&binding);
   CHECK(executable.symmetric_workspace_bytes() == 2304 + 2048);
   CHECK(executable.workspace_bytes() == 1024);
-  CHECK(executable.shared_workspace_bytes() == 16384);
-  CHECK(executable.zeroed_ranges().empty());
+  CHECK(executable.zeroed_bytes() == 16384);
 }
 
 TEST_CASE("a team op without a team, with another's size or with too little memory is refused with what it needs" *

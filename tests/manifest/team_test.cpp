@@ -218,8 +218,6 @@ TEST_CASE("a mistake about a team in an implementation is named with its line") 
   const TeamMistake mistakes[] = {
       {"symmetric = true", "symmetric = true, zeroed = true",
        "fast.toml:11: found 'zeroed' and 'symmetric' on workspace 'gathered', expected one of them"},
-      {"symmetric = true", "symmetric = true, shared = true",
-       "fast.toml:11: found 'shared' and 'symmetric' on workspace 'gathered', expected one of them"},
       {", symmetric = true", "", "found a peers argument, expected a workspace with symmetric = true"},
       {"peers = \"gathered\"", "peers = \"staged\"",
        "fast.toml:17: found 'staged' as the workspace of a peers argument, expected 'gathered'"},

@@ -6,6 +6,7 @@
 //   devices N | driver VERSION | sm N | multiprocessors N | l2 BYTES | memory BYTES | noise FRACTION | overlap NS     the machine
 //   granularity BYTES                      the unit of memory that is created apart from addresses; a multiple of 2 MiB
 //   pcie 0|1 | hidden N                    links of PCIe in place of NVLink; devices of the machine that the process does not see, before its own
+//   late 0|1                               work runs when a call waits for it or frees memory, a piece of each stream in turns
 //   footprint BYTES                        launches run nothing: they walk BYTES of code and of data, as a real driver's would
 //   fail FUNCTION CODE [at N] [sticky]     call N of FUNCTION from now on (1 unless given) returns CODE; sticky: all after it too
 //   module CODE PATTERN                    a module that holds a kernel of that name is refused with CODE

@@ -160,5 +160,6 @@ CUresult cuCtxSynchronize() {
   return entry_in_context(__func__, [](Machine& machine, CUctx_st& context) {
     fake_cuda::forbid_while_any_captures(machine, context);
     fake_cuda::forbid_while_capturing(machine);
+    fake_cuda::run_late(machine);
   });
 }

@@ -37,6 +37,20 @@ CUcontext Machine::retain(CUdevice device) {
   return context.get();
 }
 
+CUstream Machine::begin_stream(CUctx_st& context, bool blocking) {
+  if (free_stream_handles.empty()) free_stream_handles.push_back(reinterpret_cast<CUstream>(last_stream_handle += 16));
+  CUstream_st* const handle = free_stream_handles.back();
+  free_stream_handles.pop_back();
+  streams.make_as(handle, context, blocking);
+  return handle;
+}
+
+void Machine::end_stream(CUstream stream) {
+  std::unique_ptr<CUstream_st> ended = streams.take(stream);
+  free_stream_handles.push_back(stream);
+  if (!ended->late.empty()) ended_streams.push_back(std::move(ended));
+}
+
 void Machine::release(CUdevice device) {
   require_device(device);
   const auto found = contexts.find(device);
@@ -48,6 +62,7 @@ void Machine::release(CUdevice device) {
 
 void Machine::empty(CUdevice device) {
   CUctx_st* context = contexts.at(device).get();
+  run_late(*this);
   std::erase_if(captures, [&](const auto& capture) { return streams[capture->origin].context == context; });
   events.destroy_if([&](const CUevent_st& event) { return event.context == context; });
   streams.destroy_if([&](const CUstream_st& stream) { return stream.context == context; });

@@ -34,15 +34,19 @@ struct CUctx_st {
   int retained = 0;
   CUresult broken = CUDA_SUCCESS;  // by a kernel: what every later call returns
   std::unique_ptr<CUstream_st> legacy_stream;
-  std::map<std::thread::id, CUstream_st> per_thread_streams;
+  std::map<std::uint64_t, CUstream_st> per_thread_streams;  // by a number that no other thread ever has
 };
 
 namespace fake_cuda {
 
-/// Owns objects that the caller knows by their address, and knows those that are no more.
+/// Owns objects that the caller knows by a handle, their address unless another is given, and knows those that are no more.
 template <typename T>
 class Handles {
  public:
+  template <typename... From>
+  void make_as(T* handle, From&&... from) {
+    live_.emplace(handle, std::make_unique<T>(std::forward<From>(from)...));
+  }
   template <typename... From>
   T* make(From&&... from) {
     auto made = std::make_unique<T>(std::forward<From>(from)...);
@@ -52,8 +56,16 @@ class Handles {
   }
   /// `handle`, if it lives. Throws Failure(CUDA_ERROR_INVALID_HANDLE) otherwise.
   T& operator[](T* handle) const {
-    require(live_.count(handle) == 1, CUDA_ERROR_INVALID_HANDLE);
-    return *handle;
+    const auto found = live_.find(handle);
+    require(found != live_.end(), CUDA_ERROR_INVALID_HANDLE);
+    return *found->second;
+  }
+  std::unique_ptr<T> take(T* handle) {
+    const auto found = live_.find(handle);
+    require(found != live_.end(), CUDA_ERROR_INVALID_HANDLE);
+    std::unique_ptr<T> taken = std::move(found->second);
+    live_.erase(found);
+    return taken;
   }
   void destroy(T* handle) { require(live_.erase(handle) == 1, CUDA_ERROR_INVALID_HANDLE); }
   template <typename Predicate>
@@ -77,6 +89,9 @@ struct Machine {
   /// Throws Failure(CUDA_ERROR_INVALID_DEVICE).
   void require_device(CUdevice device) const;
   CUcontext retain(CUdevice device);
+  CUstream begin_stream(CUctx_st& context, bool blocking);
+  /// The stream's work goes on. Its handle is given to the next stream, as the driver does.
+  void end_stream(CUstream stream);
   void release(CUdevice device);
   /// The primary context stays, and all that was made in it goes.
   void empty(CUdevice device);
@@ -96,6 +111,9 @@ struct Machine {
   std::map<void*, std::unique_ptr<std::byte[]>> host_memory;  // what a broken context can no longer free stays here
   std::unordered_map<CUdevice, std::unique_ptr<CUctx_st>> contexts;
   Handles<CUstream_st> streams;
+  std::vector<std::unique_ptr<CUstream_st>> ended_streams;  // with work that has not run
+  std::vector<CUstream> free_stream_handles;
+  std::uintptr_t last_stream_handle = 0x10000;
   Handles<CUevent_st> events;
   Handles<CUmod_st> modules;
   Handles<CUgraph_st> graphs;

@@ -21,6 +21,7 @@ struct Settings {
   double noise = 0.01;         // of a kernel's time, either way
   std::int64_t pcie = 0;       // 1: devices reach each other by PCIe, not by NVLink
   std::int64_t hidden = 0;     // devices of the machine before the first that the process sees
+  std::int64_t late = 0;       // 1: what is enqueued runs when something waits, a piece of each stream in turns
   std::int64_t footprint = 0;  // bytes; if any, a launch runs nothing, and takes their place in the caches
 
   /// "devices", "sm", ...: false for a name that there is not, or a value that is no number.

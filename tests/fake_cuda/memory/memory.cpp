@@ -12,6 +12,7 @@ using fake_cuda::forbid_on_legacy_stream;
 using fake_cuda::forbid_while_capturing;
 using fake_cuda::Machine;
 using fake_cuda::require;
+using fake_cuda::run_late;
 
 namespace {
 
@@ -40,6 +41,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
     if (pointer == 0) return;
     forbid_while_capturing(machine);
+    run_late(machine);  // it waits for the device
     machine.heap.release(pointer);
   });
 }
@@ -57,6 +59,7 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr destination, const void* source, std::size_
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     forbid_on_legacy_stream(machine, context);
     forbid_while_capturing(machine);
+    run_late(machine);
     std::memcpy(machine.heap.at(destination, as_signed(bytes)), source, bytes);
   });
 }
@@ -65,6 +68,7 @@ CUresult cuMemcpyDtoH_v2(void* destination, CUdeviceptr source, std::size_t byte
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     forbid_on_legacy_stream(machine, context);
     forbid_while_capturing(machine);
+    run_late(machine);
     std::memcpy(destination, machine.heap.at(source, as_signed(bytes)), bytes);
   });
 }

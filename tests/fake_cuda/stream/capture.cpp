@@ -83,6 +83,7 @@ CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
     CUstream_st& stream = resolve(machine, context, handle);
     require(!stream.capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     stream.capture = std::make_shared<Capture>(Capture{mode, std::this_thread::get_id(), handle, false, {}});
+    stream.capture->graph = machine.graphs.make();
     machine.captures.push_back(stream.capture);
   });
 }
@@ -103,8 +104,10 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
       if (stream.capture == capture) stream.capture = nullptr;
     });
     resolve(machine, context, handle).capture = nullptr;  // a thread's own is not among those
+    if (capture->invalidated) machine.graphs.destroy(capture->graph);
     require(!capture->invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    *graph = machine.graphs.make(std::move(capture->nodes));
+    *graph = capture->graph;
+    (*graph)->nodes = std::move(capture->nodes);
   });
 }
 
@@ -113,22 +116,50 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
                           [&](Machine& machine, CUctx_st& context) { *status = status_of(machine, context, stream); });
 }
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
-  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
-    *executable = machine.executables.make(machine.graphs[graph].nodes);
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, std::uint64_t* id, CUgraph* graph,
+                                   const CUgraphNode**, std::size_t*) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    *status = status_of(machine, context, stream);
+    const auto& capture = resolve(machine, context, stream).capture;
+    if (!capture) return;
+    if (id != nullptr) *id = capture->number;
+    if (graph != nullptr) *graph = capture->graph;
   });
+}
+
+CUresult cuUserObjectCreate(CUuserObject* object, void* pointer, CUhostFn destroy, unsigned int references,
+                            unsigned int flags) {
+  return entry(__func__, [&](Machine&) {
+    require(references == 1 && flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, CUDA_ERROR_INVALID_VALUE);
+    *object = new CUuserObject_st(pointer, destroy);
+  });
+}
+
+/// Takes the caller's reference, the only way that Kiln retains one.
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int references, unsigned int flags) {
+  return entry(__func__, [&](Machine& machine) {
+    require(references == 1 && flags == CU_GRAPH_USER_OBJECT_MOVE, CUDA_ERROR_INVALID_VALUE);
+    machine.graphs[graph].retained.emplace_back(object);
+  });
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+  return entry_in_context(
+      __func__, [&](Machine& machine, CUctx_st&) { *executable = machine.executables.make(machine.graphs[graph]); });
 }
 
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
-    enqueue(machine, context, stream, [nodes = machine.executables[executable].nodes](Machine& on, CUstream_st& run) {
-      for (const fake_cuda::Work& node : nodes) node(on, run);
-    });
+    for (const fake_cuda::Work& node : machine.executables[executable].nodes) enqueue(machine, context, stream, node);
   });
 }
 
+/// Of a user object the driver lets go once the launches of its graphs have ended.
 CUresult cuGraphExecDestroy(CUgraphExec executable) {
-  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) { machine.executables.destroy(executable); });
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
+    fake_cuda::run_late(machine);
+    machine.executables.destroy(executable);
+  });
 }
 
 CUresult cuGraphDestroy(CUgraph graph) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "cuda/driver_types.hpp"
 
 struct CUctx_st;
+struct CUgraph_st;
 
 namespace fake_cuda {
 
@@ -24,6 +26,14 @@ struct Capture {
   CUstream origin = nullptr;
   bool invalidated = false;
   std::vector<Work> nodes;
+  std::uint64_t number = next_number();
+  CUgraph_st* graph = nullptr;  // that it becomes
+
+  /// Of a capture, stream or thread: none has it again.
+  static std::uint64_t next_number() noexcept {
+    static std::uint64_t last = 6;
+    return ++last;
+  }
 };
 
 }  // namespace fake_cuda
@@ -32,7 +42,9 @@ struct CUstream_st {
   CUstream_st(CUctx_st& of, bool waits_for_legacy) : context(&of), blocking(waits_for_legacy) {}
 
   CUctx_st* context;
-  bool blocking;  // in order with the legacy stream
+  std::uint64_t number = fake_cuda::Capture::next_number();
+  std::deque<fake_cuda::Work> late;  // enqueued, and not run yet (the setting `late`)
+  bool blocking;                     // in order with the legacy stream
   double now_ns = 0;
   bool behind_kernel = false;  // what ran last is a kernel, whose end the next one may overlap
   struct Overwritten {
@@ -58,6 +70,8 @@ namespace fake_cuda {
 CUstream_st& resolve(Machine& machine, CUctx_st& context, CUstream stream);
 /// Runs the work, or adds it to the capture that is under way on the stream.
 void enqueue(Machine& machine, CUctx_st& context, CUstream stream, Work work);
+/// Runs what streams have enqueued and not run, a piece of each in turns, as a device does that has room for all of them.
+void run_late(Machine& machine);
 /// The stream was busy for that long, after whatever it had to wait for.
 void advance(Machine& machine, CUstream_st& stream, double ns);
 

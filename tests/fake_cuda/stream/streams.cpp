@@ -13,10 +13,15 @@ namespace fake_cuda {
 
 constexpr std::uintptr_t per_thread_handle = 2;
 
+static std::uint64_t thread_number() noexcept {
+  thread_local const std::uint64_t number = Capture::next_number();
+  return number;
+}
+
 CUstream_st& resolve(Machine& machine, CUctx_st& context, CUstream stream) {
   if (stream == nullptr) return *context.legacy_stream;
   if (reinterpret_cast<std::uintptr_t>(stream) == per_thread_handle)
-    return context.per_thread_streams.try_emplace(std::this_thread::get_id(), context, true).first->second;
+    return context.per_thread_streams.try_emplace(thread_number(), context, true).first->second;
   CUstream_st& found = machine.streams[stream];
   require(found.context == &context, CUDA_ERROR_INVALID_HANDLE);
   return found;
@@ -26,11 +31,34 @@ void enqueue(Machine& machine, CUctx_st& context, CUstream handle, Work work) {
   CUstream_st& stream = resolve(machine, context, handle);
   if (handle == nullptr) forbid_on_legacy_stream(machine, context);
   if (!stream.capture) {
-    work(machine, stream);
+    if (machine.settings.late != 0)
+      stream.late.push_back(std::move(work));
+    else
+      work(machine, stream);
     return;
   }
   require(!stream.capture->invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   stream.capture->nodes.push_back(std::move(work));
+}
+
+void run_late(Machine& machine) {
+  for (bool any = true; any;) {
+    any = false;
+    const auto run_one = [&](CUstream_st& stream) {
+      if (stream.late.empty()) return;
+      const Work work = std::move(stream.late.front());
+      stream.late.pop_front();
+      work(machine, stream);
+      any = true;
+    };
+    for (const auto& ended : machine.ended_streams) run_one(*ended);
+    machine.streams.for_each(run_one);
+    for (const auto& [device, context] : machine.contexts) {
+      run_one(*context->legacy_stream);
+      for (auto& [thread, stream] : context->per_thread_streams) run_one(stream);
+    }
+  }
+  machine.ended_streams.clear();
 }
 
 void advance(Machine& machine, CUstream_st& stream, double ns) {
@@ -51,14 +79,14 @@ void advance(Machine& machine, CUstream_st& stream, double ns) {
 CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     require((flags & ~CU_STREAM_NON_BLOCKING) == 0, CUDA_ERROR_INVALID_VALUE);
-    *stream = machine.streams.make(context, flags == CU_STREAM_DEFAULT);
+    *stream = machine.begin_stream(context, flags == CU_STREAM_DEFAULT);
   });
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
     require(!machine.streams[stream].capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    machine.streams.destroy(stream);
+    machine.end_stream(stream);
   });
 }
 
@@ -66,6 +94,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     if (stream == nullptr) fake_cuda::forbid_on_legacy_stream(machine, context);
     fake_cuda::forbid_if_capturing(machine, resolve(machine, context, stream));
+    fake_cuda::run_late(machine);
   });
 }
 
@@ -73,6 +102,17 @@ CUresult cuStreamSynchronize(CUstream stream) {
 CUresult cuStreamQuery(CUstream stream) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     fake_cuda::forbid_if_capturing(machine, resolve(machine, context, stream));
+  });
+}
+
+/// Asking for the number of a stream that captures ends the capture, as it does on an H200 (driver 580); so does asking for the legacy
+/// stream's beside a capture in order with it.
+CUresult cuStreamGetId(CUstream stream, unsigned long long* id) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    if (stream == nullptr) fake_cuda::forbid_on_legacy_stream(machine, context);
+    CUstream_st& found = resolve(machine, context, stream);
+    fake_cuda::forbid_if_capturing(machine, found);
+    *id = found.number;
   });
 }
 
@@ -84,6 +124,7 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
 
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    fake_cuda::run_late(machine);
     CUstream_st& stream = resolve(machine, context, handle);
     const CUevent_st& awaited = machine.events[event];
     if (const auto capture = awaited.capture.lock()) {
@@ -139,12 +180,15 @@ void require_outside_capture(Machine& machine, const CUevent_st& event) {
 }  // namespace
 
 CUresult cuEventSynchronize(CUevent event) {
-  return entry_in_context(
-      __func__, [&](Machine& machine, CUctx_st&) { require_outside_capture(machine, machine.events[event]); });
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
+    require_outside_capture(machine, machine.events[event]);
+    fake_cuda::run_late(machine);
+  });
 }
 
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent begin, CUevent end) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
+    fake_cuda::run_late(machine);
     const CUevent_st& from = machine.events[begin];
     const CUevent_st& to = machine.events[end];
     require(from.recorded && to.recorded && from.timing && to.timing, CUDA_ERROR_INVALID_HANDLE);
