@@ -8,8 +8,8 @@ namespace kiln::gpu_tests {
 namespace {
 
 /// attention_backward with inputs of its own, which sums dq in a workspace; a launch takes a millisecond.
-struct Call {
-  Call(Fixture& fixture, const Engine& engine, std::uint64_t seed)
+struct Gradients {
+  Gradients(Fixture& fixture, const Engine& engine, std::uint64_t seed)
       : op(engine.op("attention_backward")),
         problem(fixture.problem(fixture.op("attention_backward"), {{"batch", "1"},
                                                                    {"heads", "1"},
@@ -46,8 +46,8 @@ CUstream new_stream() {
   return stream;
 }
 
-struct TwoCalls {
-  TwoCalls() {
+struct TwoGradients {
+  TwoGradients() {
     one.launch(one.stream);
     MESSAGE("workspace ", one.op.plan(one.problem).workspace_bytes());
   }
@@ -61,13 +61,13 @@ struct TwoCalls {
   }
   Fixture fixture;
   Engine engine{options(MissPolicy::nearest, "")};
-  Call one{fixture, engine, 3}, other{fixture, engine, 4};
+  Gradients one{fixture, engine, 3}, other{fixture, engine, 4};
 };
 
 }  // namespace
 
 TEST_CASE("a stream that has the handle of a destroyed one, whose work runs, shares no workspace with it") {
-  TwoCalls calls;
+  TwoGradients calls;
   int given_again = 0;
   for (int round = 0; round < 60; ++round) {
     calls.poison();
@@ -84,10 +84,10 @@ TEST_CASE("a stream that has the handle of a destroyed one, whose work runs, sha
 }
 
 TEST_CASE("threads that end with work on their own default streams share no workspace") {
-  TwoCalls calls;
+  TwoGradients calls;
   for (int round = 0; round < 10; ++round) {
     calls.poison();
-    for (Call* call : {&calls.one, &calls.other})
+    for (Gradients* call : {&calls.one, &calls.other})
       std::thread([&] {
         const cuda::Context::Scope scope(calls.fixture.context);
         call->launch(reinterpret_cast<CUstream>(std::uintptr_t{2}));
@@ -97,7 +97,7 @@ TEST_CASE("threads that end with work on their own default streams share no work
 }
 
 TEST_CASE("graphs of one stream, which is gone, run at once and beside a stream that has its handle") {
-  TwoCalls calls;
+  TwoGradients calls;
   const CUstream captured = new_stream();
   const cuda::Stream first, second;
   const Graph one(captured, CU_STREAM_CAPTURE_MODE_GLOBAL, [&] { calls.one.launch(captured); });
@@ -118,7 +118,7 @@ TEST_CASE("graphs of one stream, which is gone, run at once and beside a stream 
 }
 
 TEST_CASE("device memory of bursts of streams is bounded, and trim gives it back") {
-  TwoCalls calls;
+  TwoGradients calls;
   static_cast<void>(calls.engine.trim());
   const std::int64_t each = calls.one.op.plan(calls.one.problem).workspace_bytes();
   static_cast<void>(calls.engine.trim());
