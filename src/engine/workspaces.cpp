@@ -13,6 +13,11 @@ namespace {
 
 /// Retired blocks are freed together, since cuMemFree waits for the device.
 constexpr std::int64_t freed_together = std::int64_t{64} << 20;
+/// Bytes that streams may hold however long they do not launch.
+constexpr std::int64_t held_anyway = std::int64_t{64} << 20;
+constexpr std::uint64_t checked_every = 16, most_idle_makes = 16384;  // makes
+/// A stream that returns within so many times idle_makes_ takes turns with others.
+constexpr std::uint64_t turns_within = 64;
 
 std::size_t hash_of(const cuda::StreamIdentity& stream) noexcept {
   const std::uint64_t mixed = (stream.stream ^ std::rotl(stream.capture, 32)) * 0x9e3779b97f4a7c15ULL;
@@ -190,11 +195,12 @@ void Workspaces::make(CUstream stream, const WorkspaceNeeds& needs) {
   cuda::StreamIdentity identity;
   cuda::check(cuda::identify(stream, identity), "identifying a stream");
   const std::lock_guard lock(mutex_);
-  makes_.fetch_add(1, std::memory_order_relaxed);
   retire_captures();
   retire_if_ended(stream, identity);
   const Entry* const before = current_->find(identity);
   if (before != nullptr && needs.within(before->bytes)) return;
+  makes_.fetch_add(1, std::memory_order_relaxed);
+  if (before == nullptr) retire_idle(identity);
   auto entry = std::make_unique<Entry>();
   entry->stream = identity;
   entry->handle = stream;
@@ -271,6 +277,20 @@ void Workspaces::retire_if_ended(CUstream stream, const cuda::StreamIdentity& id
   const auto known = by_handle_.find(stream);
   if (known == by_handle_.end() || known->second == identity) return;
   if (Entry* const entry = current_->find(known->second)) retire(*entry);
+}
+
+/// Retires the blocks of streams that did not launch while idle_makes_ others got theirs. Where such a stream soon launches again, the others are
+/// given twice as long, so that streams which take turns keep their blocks.
+void Workspaces::retire_idle(const cuda::StreamIdentity& stream) {
+  if (idle_.erase(stream.stream) > 0) idle_makes_ = std::min(2 * idle_makes_, most_idle_makes);
+  const std::uint64_t now = makes_.load(std::memory_order_relaxed);
+  if (held_ <= held_anyway || now % checked_every != 0) return;
+  std::erase_if(idle_, [&](const auto& each) { return each.second + turns_within * idle_makes_ < now; });
+  for (Entry* each : current_->entries()) {
+    if (each->stream.is_of_capture() || each->used.load(std::memory_order_relaxed) + idle_makes_ >= now) continue;
+    idle_[each->stream.stream] = now;
+    retire(*each);
+  }
 }
 
 void Workspaces::retire_captures() {

@@ -30,8 +30,9 @@ struct WorkspaceNeeds {
 ///
 /// A block is taken from the table before it is freed. release() then waits for the launches that may have found it, and cuMemFree for the
 /// device. A stream's blocks are taken when its handle comes with another identity, when its thread ends (the per-thread default stream), when
-/// a larger block replaces them, and when the limit is reached, those not used for the longest time first. Those of a capture are taken when
-/// the driver has destroyed all graphs that were made from it.
+/// a larger block replaces them, when the stream did not launch while many others got blocks, since most streams go without a sign, and when the
+/// limit is reached, those not used for the longest time first. Those of a capture are taken when the driver has destroyed all graphs that were
+/// made from it.
 class Workspaces {
  public:
   /// `limit`: bytes past which blocks of other streams are freed. A block that a launch needs is allocated all the same.
@@ -71,6 +72,7 @@ class Workspaces {
   void retire_if_ended(CUstream stream, const cuda::StreamIdentity& identity);
   void retire_captures();
   std::int64_t retire_streams(const cuda::StreamIdentity& but, std::int64_t at_least);
+  void retire_idle(const cuda::StreamIdentity& stream);
   Block allocate(std::int64_t bytes, bool zeroed, const cuda::StreamIdentity& stream);
   std::int64_t release();
 
@@ -83,6 +85,8 @@ class Workspaces {
   std::unique_ptr<Table> current_;
   std::unordered_map<CUstream, cuda::StreamIdentity> by_handle_;
   std::vector<Entry*> captures_;
+  std::uint64_t idle_makes_ = 64;  // makes_ without a launch after which a stream counts as gone
+  std::unordered_map<std::uint64_t, std::uint64_t> idle_;  // streams taken for gone, and makes_ then
   std::int64_t held_ = 0, retired_bytes_ = 0;  // of blocks that the table has, and of those that were retired
   std::vector<std::unique_ptr<Entry>> retired_;
   std::vector<std::unique_ptr<Table>> retired_tables_;

@@ -234,6 +234,32 @@ TEST_CASE("past the limit the streams that launched least recently lose their bl
   CHECK(workspaces.serves(third.handle(), large));
 }
 
+TEST_CASE("streams that go without a sign lose their blocks, and streams that take turns keep theirs" *
+          doctest::skip(without_driver)) {
+  const TwoStreams here;
+  Workspaces workspaces(no_limit);
+  constexpr WorkspaceNeeds needs{std::int64_t{1} << 20, 0};
+  std::vector<cuda::Stream> streams(600);  // all of which live, so that no handle is given again
+  made(workspaces, here.first.handle(), needs);
+  for (const cuda::Stream& each : streams) {
+    CHECK(workspaces.serves(here.first.handle(), needs));  // as a launch between them finds
+    workspaces.make(each.handle(), needs);
+  }
+  CHECK(workspaces.serves(here.first.handle(), needs));
+  CHECK_FALSE(workspaces.serves(streams.front().handle(), needs));
+  CHECK(workspaces.bytes() < std::int64_t{300} << 20);
+  int lost = 0;
+  for (int round = 0; round < 12; ++round) {
+    lost = 0;
+    for (const cuda::Stream& each : streams) {
+      if (workspaces.serves(each.handle(), needs)) continue;
+      ++lost;
+      workspaces.make(each.handle(), needs);
+    }
+  }
+  CHECK(lost == 0);
+}
+
 TEST_CASE("a capture has a block of its own, which its graph keeps" * doctest::skip(without_driver)) {
   const TwoStreams here;
   Workspaces workspaces(no_limit);

@@ -5,7 +5,7 @@ namespace kiln::faults {
 namespace {
 
 /// Clears the screen, sets the title, a control of one character, DEL, right to left, and an isolate.
-const std::string hostile =
+const std::string escaping =
     "a\x1b[2J\x1b]0;t\x07\r\b\xc2\x9b"
     "31m\x7f\xe2\x80\xae\xe2\x81\xa7z";
 
@@ -23,7 +23,7 @@ bool acts_on_a_terminal(std::string_view text) {
   return false;
 }
 
-/// Whatever its exit status: what it prints acts on no terminal. `shows`: it shows the hostile text, escaped.
+/// Whatever its exit status: what it prints acts on no terminal. `shows`: it shows the escaping text, escaped.
 std::string check_harmless(const std::string& line, bool shows) {
   const Outcome outcome = shell(line);
   CAPTURE(line);
@@ -38,9 +38,9 @@ std::string check_harmless(const std::string& line, bool shows) {
 void make_hostile(store::Record& record) {
   for (std::string* text :
        {&record.provenance.device_name, &record.provenance.strategy, &record.provenance.kiln_version})
-    *text = hostile;
-  for (store::Choice& choice : record.choices) choice.config += hostile;
-  for (store::Candidate& candidate : record.candidates) candidate.reason = hostile;
+    *text = escaping;
+  for (store::Choice& choice : record.choices) choice.config += escaping;
+  for (store::Candidate& candidate : record.candidates) candidate.reason = escaping;
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ TEST_CASE("fault 51: what a record says is shown escaped by every command that s
   const fs::path overlay = tuned_overlay(folder), base = tuned_overlay(folder, "base.kiln");
   change_record(overlay, make_hostile);
   store::Record another = records_of(overlay).front();
-  for (std::string* text : {&another.key, &another.op, &another.bucket, &another.device_class}) *text += hostile;
+  for (std::string* text : {&another.key, &another.op, &another.bucket, &another.device_class}) *text += escaping;
   store::File::open(overlay, store::Access::read_write)->put(another, nullptr);
   const std::string with = globals(folder);
   std::int64_t cases = 0;
@@ -76,7 +76,7 @@ TEST_CASE("fault 51: what a record says is shown escaped by every command that s
     CHECK(std::count_if(after.begin(), after.end(), [&](const store::Record& each) {
             return each.key == record.key && each.provenance.device_name == record.provenance.device_name;
           }) == 1);
-  tally(51, cases + 1, "commands over records of hostile text");
+  tally(51, cases + 1, "commands over records of escaping text");
 }
 
 TEST_CASE("fault 51: so are a manifest's texts, names of files, and words of the command line") {
@@ -84,20 +84,20 @@ TEST_CASE("fault 51: so are a manifest's texts, names of files, and words of the
   const CopiedOp op(folder);
   op.edit("op.toml", "\"y = (x + bias) * factor\"", "\"a\\u001b[2J\\u009b31m\\u007f\\u202ez\"");
   const std::string with = op.globals(folder / "overlay.kiln");
-  const std::string name = "'" + (folder / hostile.c_str()).string() + "'";
+  const std::string name = "'" + (folder / escaping.c_str()).string() + "'";
   for (const char* form : {"", " --json"}) {
     check_harmless("kiln ops" + with + form, true);
     check_harmless("kiln ops scale" + with + form, true);
     check_harmless("kiln cache ls " + name + ".kiln" + form, true);
-    check_harmless("kiln ops '" + hostile + "'" + form, true);
-    check_harmless("kiln '" + hostile + "'" + form, true);
+    check_harmless("kiln ops '" + escaping + "'" + form, true);
+    check_harmless("kiln '" + escaping + "'" + form, true);
     check_harmless("kiln cache stats --base " + name + form, true);
     check_harmless("kiln cache stats --overlay " + name + ".kiln" + form, true);
-    check_harmless("kiln tune scale 'rows=" + hostile + "' cols=128" + with + form, true);
+    check_harmless("kiln tune scale 'rows=" + escaping + "' cols=128" + with + form, true);
   }
   op.edit("tiled.toml", "threads = [64, 128, 256]", "threads = [\"\\u001b[2J\"]");
   check_harmless("kiln ops scale" + with, true);
-  tally(51, 17, "commands over hostile manifests and words");
+  tally(51, 17, "commands over escaping manifests and words");
 }
 
 }  // namespace kiln::faults
