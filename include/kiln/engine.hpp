@@ -149,8 +149,8 @@ class Op {
   /// at, so addresses may be null. All outputs stay as they are, also those that lack the axis of size 0: a product with k = 0 writes no
   /// zeros. For an op of a team, all ranks pass such a problem or none does.
   ///
-  /// Throws Error(bad_input) for a size out of range, a missing tensor, an address that no implementation takes, and a stream of another
-  /// device. Throws Error(bad_input) for a null length on the device, and for one of an axis that is not `on_device`. A miss throws as its
+  /// Throws Error(bad_input) for a size or a run-time value out of range, a missing tensor, an address that no implementation takes, and a
+  /// stream of another device. Throws Error(bad_input) for a null length on the device, and for one of an axis that is not `on_device`. A miss throws as its
   /// policy says: Error(not_tuned), Error(no_nvrtc), Error(compile_failed). A launch that the driver fails throws Error(driver_failed) or
   /// Error(out_of_memory).
   ///

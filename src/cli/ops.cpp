@@ -119,7 +119,10 @@ void print_arguments(const manifest::Op& op) {
                    : each.default_real  ? each.default_real->text()
                    : each.team_rank     ? "the team's rank"
                                         : "",
-                   each.minimum ? each.minimum->text() : "",
+                   each.minimum ? each.minimum->text()
+                   : each.above ? fmt::format("above {}{}", *each.above,
+                                              each.above_when ? " where " + each.above_when->text() : "")
+                                : "",
                    each.verify_integer ? each.verify_integer->text()
                    : each.verify_real  ? each.verify_real->text()
                                        : ""});

@@ -1,18 +1,21 @@
 // Names the run-time value that makes LaunchForm::fill return false.
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "jit/executable.hpp"
 
 namespace kiln::jit {
 namespace {
 
-enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, out_of_type, other_rank };
+enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, not_above, out_of_type, other_rank };
 
 Fault fill_one(const manifest::Runtime& runtime, bool given, std::int64_t bits, std::span<const std::int64_t> frame,
                std::int64_t& slot) noexcept {
   if (!runtime.is_integer()) {
     if (!given && !runtime.default_real) return Fault::missing;
     slot = given ? bits : bits_of(runtime.type, runtime.default_real->evaluate({}).value_or(0));
+    if (runtime.above && !bits_above(runtime.type, *runtime.above).contains(slot)) return Fault::not_above;
     return Fault::none;
   }
   if (given) {
@@ -45,6 +48,11 @@ int fill_slots(CallFrame& call, std::span<const manifest::Runtime> runtime, std:
   return -1;
 }
 
+double real_of(manifest::RuntimeType type, std::int64_t bits) noexcept {
+  if (type == manifest::RuntimeType::f64) return std::bit_cast<double>(bits);
+  return static_cast<double>(std::bit_cast<float>(static_cast<std::int32_t>(bits)));
+}
+
 }  // namespace
 
 std::string Executable::explain_frame(const Problem& problem, const Arguments& arguments) const {
@@ -59,6 +67,9 @@ std::string Executable::explain_frame(const Problem& problem, const Arguments& a
     case Fault::missing: return name + " was not given and has no default; set it in the call's Arguments";
     case Fault::under_minimum:
       return fmt::format("{} is {}, under its minimum ({})", name, value, runtime.minimum->text());
+    case Fault::not_above:
+      return fmt::format("{} is {}, expected a finite number above {}", name, real_of(runtime.type, value),
+                         *runtime.above);
     case Fault::out_of_type: return fmt::format("{} is {}, which its type cannot hold", name, value);
     case Fault::other_rank:
       return fmt::format("{} is {}, and the team's rank is {}; leave it out of the call's Arguments", name, value,

@@ -148,6 +148,7 @@ void Executable::load_runtime(const manifest::Op& op, std::span<const std::int64
     if (each.default_real)  // make_frame has checked that there is a value
       each.default_real = manifest::RealExpression::constant(each.default_real->evaluate(frame).value());
     if (each.minimum) each.minimum = each.minimum->specialise(frame, first_static_);
+    if (each.above_when && !each.above_when->evaluate(frame).truth()) each.above.reset();
   }
 }
 

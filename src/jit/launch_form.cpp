@@ -32,6 +32,12 @@ RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::
     const auto value = runtime.default_real ? runtime.default_real->evaluate({}) : std::nullopt;
     form.has_value = value.has_value();
     if (value) form.value = manifest::Formula(manifest::Expression::constant(bits_of(runtime.type, *value)));
+    if (!runtime.above) return form;
+    const manifest::Range taken = bits_above(runtime.type, *runtime.above);
+    form.lowest = taken.lowest;
+    form.highest = taken.highest;
+    form.given_holds = false;
+    form.value_holds = value && taken.contains(bits_of(runtime.type, *value));
     return form;
   }
   const manifest::Range limits = settled.single() ? settled : range_of(runtime.type);
@@ -249,6 +255,12 @@ manifest::Range range_of(manifest::RuntimeType type) noexcept {
 std::int64_t bits_of(manifest::RuntimeType type, double value) noexcept {
   if (type == manifest::RuntimeType::f32) return std::bit_cast<std::int32_t>(static_cast<float>(value));
   return std::bit_cast<std::int64_t>(value);
+}
+
+manifest::Range bits_above(manifest::RuntimeType type, double least) noexcept {
+  const double most = type == manifest::RuntimeType::f32 ? static_cast<double>(std::numeric_limits<float>::max())
+                                                         : std::numeric_limits<double>::max();
+  return {bits_of(type, least) + 1, bits_of(type, most)};
 }
 
 LaunchForm make_launch_form(const LaunchFormParts& parts) {

@@ -358,6 +358,8 @@ struct LaunchFormParts {
 manifest::Range range_of(manifest::RuntimeType type) noexcept;
 /// The bit pattern of a real run-time value, as the slots of a frame hold it.
 std::int64_t bits_of(manifest::RuntimeType type, double value) noexcept;
+/// The bits of the finite reals that are more than `least`, which is 0 or more: the bits of such numbers rise with them.
+manifest::Range bits_above(manifest::RuntimeType type, double least) noexcept;
 LaunchForm make_launch_form(const LaunchFormParts& parts);
 
 }  // namespace kiln::jit

@@ -42,6 +42,7 @@ struct Range {
   std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
   std::int64_t highest = std::numeric_limits<std::int64_t>::max();
   [[nodiscard]] bool single() const noexcept { return lowest == highest; }
+  [[nodiscard]] bool contains(std::int64_t value) const noexcept { return value >= lowest && value <= highest; }
   bool operator==(const Range&) const = default;
 };
 

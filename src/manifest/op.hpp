@@ -104,7 +104,10 @@ struct Runtime {
   std::optional<Expression> verify_integer;  // as default_integer
   std::optional<RealExpression> verify_real;
   std::optional<Expression> minimum;  // integers only
-  bool team_rank = false;             // an i32 that is this process's rank in the engine's team; no launch gives it
+  /// Reals only: a value must be finite and more than this, which is 0 or more.
+  std::optional<double> above;
+  std::optional<Expression> above_when;  // over types and choices: where it is 0, `above` does not hold
+  bool team_rank = false;                // an i32 that is this process's rank in the engine's team; no launch gives it
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };
 

@@ -102,6 +102,28 @@ void read_value(const ManifestReader& reader, const TomlValue* value, std::strin
     real = reader.real_expression(*value, what, op);
 }
 
+/// Reads `above` and `above_when`, once the defaults are read.
+void read_above(const ManifestReader& reader, const TomlEntry& entry, const Op& op, Runtime& runtime) {
+  const TomlValue* const above = entry.value.find("above");
+  const TomlValue* const when = entry.value.find("above_when");
+  if (above == nullptr) {
+    if (when != nullptr) reader.fail(when->line, fmt::format("'above_when' on '{}'", entry.key), "'above' beside it");
+    return;
+  }
+  if (runtime.is_integer())
+    reader.fail(above->line, fmt::format("'above' on '{}', which is an integer", entry.key), "'min'");
+  runtime.above = reader.real(*above, fmt::format("'above' of '{}'", entry.key));
+  if (*runtime.above < 0 || static_cast<float>(*runtime.above) != *runtime.above)
+    reader.fail(above->line, fmt::format("{} as 'above' of '{}'", *runtime.above, entry.key),
+                "a number of 0 or more that f32 holds");
+  if (when != nullptr)
+    runtime.above_when = read_condition(reader, *when, fmt::format("'above_when' of '{}'", entry.key), "", op);
+  for (const auto& value : {runtime.default_real, runtime.verify_real})
+    if (value && value->slots().empty() && value->evaluate({}).value_or(0) <= *runtime.above)
+      reader.fail(entry.value.line, fmt::format("'{}' = {} beside above = {}", entry.key, value->text(), *runtime.above),
+                  "default and verify above it");
+}
+
 // The value is { team = "rank" }.
 void read_team_value(const ManifestReader& reader, const TomlValue& value, const std::vector<Axis>& axes,
                      const std::vector<Runtime>& earlier, Runtime& runtime) {
@@ -168,7 +190,7 @@ std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue&
       read_team_value(reader, value, axes, values, runtime);
     } else if (value.kind == TomlValue::Kind::table) {
       const std::string where = fmt::format("run-time value '{}'", name);
-      reader.check_keys(value, where, {"type", "default", "min", "verify", "team"});
+      reader.check_keys(value, where, {"type", "default", "min", "above", "above_when", "verify", "team"});
       runtime.type = read_runtime_type(reader, reader.required(value, where, "type"));
     } else {
       runtime.type = read_runtime_type(reader, value);
@@ -193,6 +215,7 @@ void read_runtime_expressions(const ManifestReader& reader, const TomlValue& sec
       runtime.minimum =
           reader.expression(*value, fmt::format("the minimum of '{}'", entry.key), op.symbols, op, Known::every_rank);
     }
+    read_above(reader, entry, op, runtime);
     check_earlier(reader, entry, op, runtime.default_integer, slot);
     check_earlier(reader, entry, op, runtime.verify_integer, slot);
     check_earlier(reader, entry, op, runtime.minimum, slot);

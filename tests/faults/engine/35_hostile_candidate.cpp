@@ -7,7 +7,7 @@
 namespace kiln::faults {
 namespace {
 
-constexpr const char* hostile = "threads=128 vector=4";
+constexpr const char* hostile_config = "threads=128 vector=4";
 
 /// What the worker's driver is told to do; this process's driver is loaded already and does not read it.
 class WorkerFault {
@@ -38,12 +38,12 @@ TEST_CASE("fault 35: a candidate that reads an illegal address in the worker is 
   }
   CHECK(verdicts.good == 6);
   REQUIRE(verdicts.rejected.size() == 1);
-  CHECK(contains(verdicts.rejected[0], std::string(hostile) + " launch_failed"));
+  CHECK(contains(verdicts.rejected[0], std::string(hostile_config) + " launch_failed"));
   CHECK(contains(verdicts.rejected[0], "CUDA_ERROR_ILLEGAL_ADDRESS"));
-  CHECK(verdicts.winner != hostile);
+  CHECK(verdicts.winner != hostile_config);
   const store::Record record = records_of(folder / "overlay.kiln").at(0);
   const auto remembered = std::find_if(record.candidates.begin(), record.candidates.end(),
-                                       [](const store::Candidate& each) { return each.config == hostile; });
+                                       [](const store::Candidate& each) { return each.config == hostile_config; });
   REQUIRE(remembered != record.candidates.end());
   CHECK(remembered->verdict == store::Verdict::launch_failed);
   tally(35, 1, "candidates that read an illegal address, in the worker");
