@@ -37,7 +37,7 @@ FAULTS = {
     94: "coverage of very many missing buckets", 97: "a link-local address with its scope", 98: "memory that fails while a command reads its options",
     101: "overlay paths that are empty",
     82: "a file overwritten in place while it is opened",
-    83: "an index that lacks rows", 84: "an overlay with a spoilt page",
+    83: "an index that lacks rows", 84: "an overlay with a spoilt page", 85: "revocations of any name and form, or unreadable",
 }
 
 

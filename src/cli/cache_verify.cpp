@@ -40,7 +40,7 @@ bool is_signed(const std::vector<store::SignatureState>& signatures) {
   return std::ranges::any_of(signatures, [](const store::SignatureState& each) { return each.valid && each.trusted; });
 }
 
-Json json_of(const std::string& path, const store::Verification& found,
+Json json_of(const std::string& path, const store::Verification& found, const store::KeyRing& keys,
              const std::vector<store::SignatureState>& signatures) {
   Json json{{"file", path},
             {"sound", found.is_sound()},
@@ -51,6 +51,7 @@ Json json_of(const std::string& path, const store::Verification& found,
             {"sealed", !found.seal.manifest.empty()},
             {"signed", is_signed(signatures)},
             {"signatures", Json::array()},
+            {"unread_revocations", keys.unread_revocations()},
             {"notes", found.notes}};
   for (const store::TableCount& each : found.tables) json["rows"][each.table] = each.rows;
   for (const store::RowFlaw& flaw : found.first)
@@ -97,14 +98,18 @@ int run(const Globals& globals, const CacheVerifySettings& settings) {
   if (!std::filesystem::exists(settings.file))
     throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", settings.file));
   const store::Verification found = store::verify(settings.file, settings.limit);
-  const auto signatures = store::signature_states(found.seal, code_trust(globals).keys);
+  const store::KeyRing keys = code_trust(globals).keys;
+  const auto signatures = store::signature_states(found.seal, keys);
   if (globals.json)
-    print_json(json_of(settings.file, found, signatures));
+    print_json(json_of(settings.file, found, keys, signatures));
   else
     print_text(settings.file, found, signatures);
-  const bool lacks_signature = settings.require_signature && !is_signed(signatures);
+  const bool lacks_signature =
+      settings.require_signature && (!is_signed(signatures) || !keys.unread_revocations().empty());
   if (lacks_signature && !globals.json)
-    print("no signature of a trusted key holds, and --require-signature asks for one\n");
+    print(keys.unread_revocations().empty()
+              ? "no signature of a trusted key holds, and --require-signature asks for one\n"
+              : "a key may be revoked by what cannot be read, and --require-signature asks for one that is not\n");
   return found.is_sound() && !lacks_signature ? exit_good : exit_wrong;
 }
 
@@ -119,8 +124,9 @@ void add_cache_verify(CLI::App& cache, Chosen& chosen) {
       "not hold as absent, and an overlay deletes it at its next use.\n"
       "Examples:\n  kiln cache verify h200.kiln --trusted-keys keys/\n"
       "  kiln cache verify h200.kiln --trusted-keys keys/ --require-signature     in CI, before a release\n"
-      "Exit status: 0 sound; 1 some rows, the seal or a signature do not hold, or --require-signature finds no\n"
-      "signature of a trusted key; 4 the whole file is refused: not a .kiln file, truncated, of a newer format, or not readable.");
+      "Exit status: 0 sound; 1 some rows, the seal or a signature do not hold, or --require-signature finds no signature of a\n"
+      "trusted key, or a revocation that cannot be read; 4 the whole file is refused: not a .kiln file, truncated, of a newer\n"
+      "format, or not readable.");
 }
 
 }  // namespace kiln::cli

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include "kiln/error.hpp"
 #include "store/custody.hpp"
@@ -33,17 +35,59 @@ std::vector<fs::path> list_keys(const fs::path& folder, std::vector<std::string>
   return files;
 }
 
-void read_revoked(const fs::path& folder, std::vector<KnownKey>& revoked, std::vector<std::string>& warnings) {
-  std::error_code ignored;
-  if (!fs::exists(folder, ignored)) return;
-  for (const fs::path& file : list_keys(folder, warnings)) {
+/// Reads the folder `revoked` of a folder of keys: every file in it and below, through links too.
+class Revocations {
+ public:
+  Revocations(std::vector<KnownKey>& revoked, std::vector<std::string>& warnings)
+      : revoked_(revoked), warnings_(warnings) {}
+
+  /// Returns why a revocation could not be read, or an empty string.
+  std::string read(const fs::path& top) {
+    std::error_code failure;
+    if (fs::symlink_status(top, failure).type() != fs::file_type::not_found) walk(top);
+    if (unread_ > 1) why_ += fmt::format(", and {} more cannot be read", unread_ - 1);
+    return std::move(why_);
+  }
+
+ private:
+  void add_unread(const std::string& why) {
+    if (unread_++ == 0) why_ = why;
+  }
+
+  void walk(const fs::path& at) {
+    constexpr std::int64_t most_files = 100000;
+    std::error_code failure;
+    if (const auto type = fs::status(at, failure).type(); type != fs::file_type::directory) {
+      if (++files_ > most_files) return add_unread(fmt::format("there are more than {} files", most_files));
+      return read_file(at);
+    }
+    if (const Identity folder = identity_of(at); !seen_.emplace(folder.device, folder.inode).second) return;
+    std::vector<fs::path> entries;
+    for (fs::directory_iterator each(at, failure), end; !failure && each != end && files_ <= most_files;
+         each.increment(failure))
+      entries.push_back(each->path());
+    if (failure) add_unread(fmt::format("the folder '{}' cannot be read: {}", at.string(), failure.message()));
+    std::sort(entries.begin(), entries.end());
+    for (const fs::path& each : entries) walk(each);
+  }
+
+  void read_file(const fs::path& file) {
     try {
-      revoked.push_back({read_public_key(file), file.stem().string(), file});
+      const auto keys = read_every_key(file);
+      for (const PublicKey& key : keys) revoked_.push_back({key, file.stem().string(), file});
+      if (keys.empty())
+        warnings_.push_back(fmt::format("nothing is revoked by '{}': it holds no Ed25519 key", file.string()));
     } catch (const Error& error) {
-      warnings.push_back(fmt::format("nothing is revoked by '{}': {}", file.string(), error.what()));
+      add_unread(error.what());
     }
   }
-}
+
+  std::vector<KnownKey>& revoked_;
+  std::vector<std::string>& warnings_;
+  std::set<std::pair<dev_t, ino_t>> seen_;  // folders, since links may lead in circles
+  std::int64_t files_ = 0, unread_ = 0;
+  std::string why_;
+};
 
 void read_trusted(const fs::path& folder, std::vector<KnownKey>& keys, std::vector<std::string>& warnings) {
   const auto files = list_keys(folder, warnings);
@@ -98,8 +142,16 @@ fs::path users_key_folder() {
 KeyRing KeyRing::read(std::span<const fs::path> folders, std::vector<std::string>& warnings) {
   KeyRing ring;
   for (const fs::path& folder : folders) {
-    read_trusted(folder, ring.keys_, warnings);
-    read_revoked(folder / "revoked", ring.revoked_, warnings);
+    const auto unread = Revocations(ring.revoked_, warnings).read(folder / "revoked");
+    if (unread.empty()) {
+      read_trusted(folder, ring.keys_, warnings);
+      continue;
+    }
+    ring.unread_.push_back(fmt::format(
+        "the keys of '{}' are not trusted, because what '{}' revokes cannot be read: {}; give each file there keys in PEM or "
+        "DER, and move other files away",
+        folder.string(), (folder / "revoked").string(), unread));
+    warnings.push_back(ring.unread_.back());
   }
   return ring;
 }
@@ -114,8 +166,9 @@ std::vector<fs::path> key_folders(std::span<const fs::path> chosen) {
   std::vector<fs::path> folders(chosen.begin(), chosen.end());
   if (folders.empty()) folders = split(environment("KILN_TRUSTED_KEYS"));
   const auto add_if_there = [&](const fs::path& folder) {
-    std::error_code ignored;
-    if (fs::is_directory(folder, ignored)) folders.push_back(folder);
+    // A folder that cannot be looked at may hold revocations.
+    std::error_code failure;
+    if (!folder.empty() && fs::status(folder, failure).type() != fs::file_type::not_found) folders.push_back(folder);
   };
   if (folders.empty()) add_if_there(users_key_folder());
   add_if_there("/etc/kiln/trusted");

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 struct evp_pkey_st;
 
@@ -22,6 +23,10 @@ std::string fingerprint(const PublicKey& key);
 /// Reads a file that `openssl pkey -pubout` wrote. Throws Error(bad_input) for a file without an Ed25519 public key,
 /// and Error(no_permission) or Error(io) when the file cannot be read.
 PublicKey read_public_key(const std::filesystem::path& path);
+
+/// Reads the public half of every Ed25519 key in a file: PEM blocks or DER of public keys, certificates and unencrypted
+/// private keys. Skips keys of other types. Throws as read_public_key does, also when one part of the file is no key.
+std::vector<PublicKey> read_every_key(const std::filesystem::path& path);
 
 bool verifies(const PublicKey& key, std::span<const std::byte> message, const Signature& signature);
 
