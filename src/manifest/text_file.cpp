@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <istream>
@@ -22,6 +23,18 @@ std::string_view described(fs::file_type type) {
     case fs::file_type::character: return "a device";
     default: return "no file";
   }
+}
+
+/// Parsers take a NUL for the end of the text, so what follows one would be lost in silence.
+void refuse_nul(std::string_view text, const std::string& name, std::int64_t first_line) {
+  const auto at = text.find('\0');
+  if (at == std::string_view::npos) return;
+  const std::string_view before = text.substr(0, at);
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format("{}:{}: found a NUL byte, which no text holds; is this another kind of file, was it cut, or is "
+                  "it UTF-16?",
+                  name, first_line + std::ranges::count(before, '\n')));
 }
 
 }  // namespace
@@ -45,6 +58,7 @@ std::string read_text_file(const fs::path& path, std::size_t most) {
   if (text.size() > most)
     throw Error(ErrorKind::bad_input,
                 fmt::format("{}:1: the file has more than {} bytes, the most that is read", path.string(), most));
+  refuse_nul(text, path.string(), 1);
   return text;
 }
 
@@ -61,7 +75,9 @@ bool read_line(std::istream& from, std::string& line, std::size_t most, const st
     if (line.size() > most)
       throw Error(ErrorKind::bad_input,
                   fmt::format("{}:{}: the line has more than {} bytes, the most that is read", name, number, most));
-    if (!goes_on) return !from.fail();
+    if (goes_on) continue;
+    refuse_nul(line, name, number);
+    return !from.fail();
   }
 }
 
