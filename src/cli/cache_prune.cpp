@@ -47,6 +47,7 @@ void print_json_pruned(const CachePruneSettings& settings, const store::File& fi
               {"records", report.records},
               {"candidates", report.candidates},
               {"cubins", report.cubins},
+              {"counts", report.counts},
               {"bytes_freed", report.bytes},
               {"file_bytes_before", bytes.before},
               {"file_bytes", bytes.after}});
@@ -58,8 +59,9 @@ void print_pruned(const CachePruneSettings& settings, const store::File& file, c
   for (std::size_t i = 0; i < std::min(keys.size(), most); ++i) print(fmt::format("  {}\n", keys[i]));
   if (keys.size() > most)
     print(fmt::format("  ... {} more\n", format_count(static_cast<std::int64_t>(keys.size() - most))));
-  print(fmt::format("{}: {}, {} and {} {}, {}\n", file.path().string(), counted(report.records, "record"),
-                    counted(report.candidates, "candidate"), counted(report.cubins, "cubin"),
+  const std::string counts = report.counts > 0 ? fmt::format(", {} of launches", counted(report.counts, "count")) : "";
+  print(fmt::format("{}: {}, {}{} and {} {}, {}\n", file.path().string(), counted(report.records, "record"),
+                    counted(report.candidates, "candidate"), counts, counted(report.cubins, "cubin"),
                     settings.dry_run ? "would be deleted" : "deleted", format_bytes(report.bytes)));
   if (!settings.dry_run)
     print(fmt::format("the file takes {}, before {}\n", format_bytes(bytes.after), format_bytes(bytes.before)));
@@ -73,7 +75,7 @@ int run(const Globals& globals, const CachePruneSettings& settings) {
   const std::size_t signatures = signatures_of(file->path().string());
   const store::PruneReport report = file->prune(chosen->rule);
   const bool any = report.records + report.candidates + report.cubins > 0;
-  if (any && !settings.dry_run && !settings.no_compact) file->compact();
+  if ((any || report.counts > 0) && !settings.dry_run && !settings.no_compact) file->compact();
   bytes.after = file->stats().file_bytes;
   globals.json ? print_json_pruned(settings, *file, report, chosen->records, bytes)
                : print_pruned(settings, *file, report, chosen->records, bytes);
@@ -111,9 +113,10 @@ void add_cache_prune(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CachePruneSettings>(
       cache, chosen, "prune", "Delete rows that are unused, stale, for other devices, or past a size", declare, run);
   command->footer(
-      "A row is deleted when it meets every condition that is given. --max-size comes after them. It deletes candidates of records\n"
-      "first; then cubins, the fewest uses a byte first; then records, the least time saved a byte first. Rows that served often\n"
-      "and lately stay longer.\n"
+      "A row is deleted when it meets every condition that is given. --max-size comes after them. It deletes counts of launches past\n"
+      "a tenth of the size first; then candidates of records; then cubins, the fewest uses a byte first; then the other counts; then\n"
+      "records, the least time saved a byte first. Rows that served often and lately stay longer. A size that cannot be reached is\n"
+      "refused.\n"
       "--stale deletes a record if its op is loaded and its sources have changed, or the op no longer has the bucket,\n"
       "implementation or config. It deletes a cubin if its op is loaded and no implementation or reference of it has the\n"
       "cubin's sources. Rows without sources stay.\n"

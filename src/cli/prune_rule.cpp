@@ -136,6 +136,7 @@ std::unique_ptr<ChosenRows> choose_rows(const Globals& globals, const PruneWords
   store::PruneRule& rule = chosen->rule;
   rule.now = std::time(nullptr);
   if (!words.max_size.empty()) rule.max_bytes = parse_bytes(words.max_size, "--max-size");
+  rule.must_reach = true;
   std::vector<Condition> conditions;
   if (!words.unused.empty()) conditions.push_back(unused_for(parse_seconds(words.unused, "--unused"), rule.now, file));
   if (!words.op.empty()) conditions.push_back(of_op(globals, words.op, file));

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "kiln/error.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
@@ -48,6 +49,24 @@ std::vector<Deletable> rows_of(Connection& connection, std::string_view sql, std
   return rows;
 }
 
+/// A row of the histogram.
+struct Count {
+  std::string op, problem;
+  std::int64_t bytes = 0;
+};
+
+/// Returns the counts of launches, the smallest first.
+std::vector<Count> counts_of(Connection& connection) {
+  constexpr std::int64_t beside_text = 48;  // the digest, the number and the row's header
+  std::vector<Count> counts;
+  Query query = connection.query("SELECT op, problem FROM histogram ORDER BY launches, op, problem");
+  while (query.step()) {
+    Count& count = counts.emplace_back(Count{std::string(query.text(0)), std::string(query.text(1))});
+    count.bytes = static_cast<std::int64_t>(count.op.size() + count.problem.size()) + beside_text;
+  }
+  return counts;
+}
+
 /// Sorts the least valuable first; of equal rows, the older first. Drops rows newer than `newest`.
 std::vector<Deletable> by_value(std::vector<Deletable> rows, std::int64_t newest) {
   std::erase_if(rows, [&](const Deletable& row) { return row.id > newest; });
@@ -65,7 +84,14 @@ class Pruning {
     if (rule_.unused_seconds) remove_unused(*rule_.unused_seconds);
     if (rule_.max_bytes) shrink(*rule_.max_bytes);
     if (report_.records + report_.candidates + report_.cubins > 0) remove_traces();
-    report_.bytes = before - used_bytes(connection_);
+    const std::int64_t after = used_bytes(connection_);
+    if (rule_.max_bytes && rule_.must_reach && after > *rule_.max_bytes)
+      throw Error(
+          ErrorKind::bad_input,
+          fmt::format("the size of {} bytes cannot be reached, so nothing is deleted: without any record, machine code "
+                      "or count the file takes {} bytes",
+                      *rule_.max_bytes, after));
+    report_.bytes = before - after;
     return report_;
   }
 
@@ -112,11 +138,34 @@ class Pruning {
 
   void shrink(std::int64_t bytes) {
     if (used_bytes(connection_) <= bytes) return;
+    remove_usage_of_nothing();
     const auto records = by_value(rows_of(connection_, record_rows, rule_.now), rule_.newest_record);
     const auto cubins = by_value(rows_of(connection_, cubin_rows, rule_.now), rule_.newest_cubin);
+    remove_counts(bytes, bytes / 10);
     shrink(bytes, records, &Pruning::remove_candidates);
     shrink(bytes, cubins, &Pruning::remove_cubin);
-    if (connection_.number("SELECT count(*) FROM cubin") == 0) shrink(bytes, records, &Pruning::remove_record);
+    if (used_bytes(connection_) <= bytes || connection_.number("SELECT count(*) FROM cubin") > 0) return;
+    remove_counts(bytes, 0);
+    shrink(bytes, records, &Pruning::remove_record);
+  }
+
+  /// Removes counts until the file takes `bytes` or the counts `share`. A count may cost more bytes than a record and
+  /// saves no time.
+  void remove_counts(std::int64_t bytes, std::int64_t share) {
+    constexpr std::int64_t between_looks = 16;  // a page holds about as many
+    const auto counts = counts_of(connection_);
+    std::int64_t left = 0, removed = 0;
+    for (const Count& each : counts) left += each.bytes;
+    for (const Count& each : counts) {
+      if (left <= share || (removed % between_looks == 0 && used_bytes(connection_) <= bytes)) break;
+      connection_.query("DELETE FROM histogram WHERE op = ? AND problem = ?")
+          .bind(std::string_view(each.op))
+          .bind(std::string_view(each.problem))
+          .run();
+      left -= each.bytes;
+      ++removed;
+    }
+    report_.counts += removed;
   }
 
   void shrink(std::int64_t bytes, const std::vector<Deletable>& rows, void (Pruning::*remove)(std::int64_t)) {
@@ -127,9 +176,12 @@ class Pruning {
   }
 
   /// Counts of use of removed rows would only grow the file.
-  void remove_traces() {
+  void remove_usage_of_nothing() {
     connection_.execute("DELETE FROM usage WHERE source = 'record' AND key NOT IN (SELECT key FROM record)");
     connection_.execute("DELETE FROM usage WHERE source = 'cubin' AND key NOT IN (SELECT lower(hex(key)) FROM cubin)");
+  }
+  void remove_traces() {
+    remove_usage_of_nothing();
     remove_manifest(connection_);
   }
 

@@ -19,10 +19,13 @@ struct PruneRule {
   std::function<bool(const PackedCubin&)> cubin;  // without its image
   /// Removes rows whose last recorded use is longer ago than this.
   std::optional<std::int64_t> unused_seconds;
-  /// Then removes rows, least valuable first, until the used pages take at most this. First the candidates of each
-  /// record, then cubins by saved compile time per byte. When no cubin is left, records by saved kernel time per byte.
-  /// Frequent and recent use counts as more time saved.
+  /// Then removes rows, least valuable first, until the used pages take at most this. First the counts of launches, the
+  /// smallest first, until they take a tenth of this; then the candidates of each record, then cubins by saved compile
+  /// time per byte. When no cubin is left, the other counts, and then records by saved kernel time per byte. Frequent and
+  /// recent use counts as more time saved.
   std::optional<std::int64_t> max_bytes;
+  /// Throws Error(bad_input) instead of removing anything when max_bytes cannot be reached.
+  bool must_reach = false;
   /// The present time in Unix seconds. A later last use counts as now.
   std::int64_t now = 0;
   /// For max_bytes alone: keeps records and cubins with a larger id, which were just written.
@@ -34,7 +37,8 @@ struct PruneRule {
 
 struct PruneReport {
   std::int64_t records = 0, candidates = 0, cubins = 0;
-  std::int64_t bytes = 0;  // in pages that became free
+  std::int64_t counts = 0;  // of launches
+  std::int64_t bytes = 0;   // in pages that became free
 };
 
 }  // namespace kiln::store
