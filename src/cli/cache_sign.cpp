@@ -4,6 +4,7 @@
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
 #include "cli/units.hpp"
+#include "store/custody.hpp"
 #include "store/signing.hpp"
 
 namespace kiln::cli {
@@ -26,6 +27,8 @@ void declare(CLI::App& command, CacheSignSettings& settings) {
 
 int run(const Globals& globals, const CacheSignSettings& settings) {
   const store::PrivateKey key = store::PrivateKey::read(settings.key);
+  if (const auto objection = store::secret_objection(settings.key); !objection.empty() && !globals.quiet)
+    note(objection);
   const store::SigningReport report = store::sign(settings.file, key);
   if (globals.json) {
     print_json({{"event", "signed"},

@@ -52,6 +52,8 @@ manifest::Catalogue load_ops(const Globals& globals, std::string_view asked) {
   if (!globals.quiet)
     for (const manifest::RefusedOp& each : ops.refused())
       if (each.name != asked) note(fmt::format("the op {} is left out: {}", manifest::quote(each.name), each.why));
+  if (!globals.quiet)
+    for (const std::string& warning : store::ops_of_others(ops)) note(warning);
   return ops;
 }
 

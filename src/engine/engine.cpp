@@ -124,6 +124,7 @@ State::State(const Options& chosen)
       op_states_(ops.size()) {
   for (const manifest::RefusedOp& each : ops.refused())
     warn(fmt::format("the op {} is left out: {}", manifest::quote(each.name), each.why));
+  for (const std::string& each : store::ops_of_others(ops)) warn(each);
   if (options.stop_requested) layers.overlay().stop_waiting_when([this] { return wants_to_stop(options); });
   if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops.read_so_far(), layers.overlay());
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);

@@ -78,6 +78,33 @@ std::string folder_objection(const std::filesystem::path& folder) {
   return ownership_objection("its folder", folder, status);
 }
 
+std::string op_objection(const std::filesystem::path& folder) {
+  const auto objection = [](std::string_view what, const std::filesystem::path& path, mode_t passes) -> std::string {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0 || (status.st_mode & S_IWOTH) == 0 || (status.st_mode & passes) != 0)
+      return {};
+    return fmt::format("{} '{}' can be written by all users (mode {:04o}); run: chmod o-w '{}'", what, path.string(),
+                       status.st_mode & 07777U, path.string());
+  };
+  if (auto found = objection("its folder", folder, 0); !found.empty()) return found;
+  // In a folder such as /tmp nobody else can put another op in this one's place.
+  if (auto found = objection("the folder above it", folder.parent_path(), S_ISVTX); !found.empty()) return found;
+  std::error_code failure;
+  for (std::filesystem::directory_iterator each(folder, failure), end; !failure && each != end; each.increment(failure))
+    if (auto found = objection("its file", each->path(), 0); !found.empty()) return found;
+  return {};
+}
+
+std::string secret_objection(const std::filesystem::path& file) {
+  struct stat status {};
+  constexpr mode_t others = S_IRWXG | S_IRWXO;
+  if (stat(file.c_str(), &status) != 0 || (status.st_mode & others) == 0) return {};
+  return fmt::format(
+      "the private key '{}' can be read or written by others (mode {:04o}): they may sign in your name; run: "
+      "chmod go-rwx '{}', and make a new key if somebody else used this machine",
+      file.string(), status.st_mode & 07777U, file.string());
+}
+
 std::filesystem::path literal_path(const std::filesystem::path& path) {
   if (path.empty() || !path.has_filename())
     throw Error(ErrorKind::bad_input, fmt::format("'{}' does not name a file", path.string()));

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kiln/error.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::store {
 namespace {
@@ -43,6 +44,19 @@ TrustPolicy trust_policy(std::optional<TrustPolicy> chosen) {
   if (chosen) return *chosen;
   const char* word = std::getenv("KILN_TRUST");
   return word == nullptr || *word == '\0' ? TrustPolicy::owner : parse_trust_policy(word, "KILN_TRUST");
+}
+
+std::vector<std::string> ops_of_others(const manifest::Catalogue& ops) {
+  std::vector<std::string> warnings;
+  for (const manifest::Op& op : ops.read_so_far()) {
+    if (op.folder.empty() || op.folder == "built-in") continue;
+    std::error_code failure;
+    const auto folder = std::filesystem::canonical(op.folder, failure);
+    if (const auto objection = op_objection(folder); !failure && !objection.empty())
+      warnings.push_back(fmt::format("the op {} runs code that another user may have written: {}",
+                                     manifest::quote(op.name), objection));
+  }
+  return warnings;
 }
 
 Trust judge_code(const File& file, const CodeTrust& trust) {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "kiln/options.hpp"
+#include "manifest/catalogue.hpp"
 #include "store/custody.hpp"
 #include "store/file.hpp"
 #include "store/key_ring.hpp"
@@ -15,6 +18,10 @@ namespace kiln::store {
 TrustPolicy parse_trust_policy(std::string_view word, std::string_view from);
 /// Returns `chosen`, else $KILN_TRUST, else owner. Throws Error(bad_input) when $KILN_TRUST is neither word.
 TrustPolicy trust_policy(std::optional<TrustPolicy> chosen);
+
+/// Returns a warning for each op that was read from a folder that all users may write. Its code is
+/// compiled and run.
+std::vector<std::string> ops_of_others(const manifest::Catalogue& ops);
 
 struct CodeTrust {
   TrustPolicy policy = TrustPolicy::owner;
