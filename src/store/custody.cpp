@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "kiln/error.hpp"
+#include "store/file_system.hpp"
 
 namespace kiln::store {
 namespace {
@@ -57,6 +58,12 @@ std::string own_objection(const std::filesystem::path& path, struct stat& status
     return fmt::format("it has {} names (hard links); copy it to a file of its own", status.st_nlink);
   if ((status.st_mode & written_by_others) != 0) return ownership_objection("it", path, status);
   return {};
+}
+
+/// Returns the nearest existing folder above.
+std::filesystem::path nearest_above(std::filesystem::path folder) {
+  while (is_missing(folder) && folder.has_relative_path()) folder = folder.parent_path();
+  return folder;
 }
 
 /// Returns false, and sets errno, when the folder cannot be created. A new folder is synced, so it survives a loss of
@@ -170,9 +177,11 @@ void create_private_folders(const std::filesystem::path& folder) {
     create_private_folders(folder.parent_path());
     if (make_private_folder(folder)) return;
   }
-  const bool refused = errno == EACCES || errno == EPERM || errno == EROFS;
+  const int reason = errno;
+  const bool refused = reason == EACCES || reason == EPERM || reason == EROFS;
   throw Error(refused ? ErrorKind::no_permission : ErrorKind::io,
-              fmt::format("the folder '{}' cannot be made: {}", folder.string(), std::strerror(errno)));
+              fmt::format("the folder '{}' cannot be made: {}", folder.string(),
+                          error_in_words(reason, nearest_above(folder))));
 }
 
 FolderLock::FolderLock(const std::filesystem::path& folder)

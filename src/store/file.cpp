@@ -5,6 +5,16 @@
 
 namespace kiln::store {
 
+namespace {
+
+void ask_again_later(Session& session, const BusyFile& error) {
+  constexpr std::chrono::seconds between{1};  // so that no more than a fifth of a thread's time is spent waiting
+  session.locked = error.what();
+  session.not_before = std::chrono::steady_clock::now() + between;
+}
+
+}  // namespace
+
 namespace fs = std::filesystem;
 
 // A forked child must not even close the parent's connection.
@@ -17,8 +27,9 @@ SqliteFile::~SqliteFile() {
   Session* session = session_.load();
   if (session->owner != getpid()) return;
   try {
-    constexpr int timeout_ms = 100;  // counts of use are not worth a longer wait at the end of a process
-    if (session->connection.is_open()) session->connection.wait_at_most(timeout_ms);
+    constexpr std::chrono::milliseconds timeout{
+        100};  // counts of use are not worth a longer wait at the end of a process
+    if (session->connection.is_open()) session->connection.wait_at_most(timeout);
     if (on_disk()) flush_usage();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts of use are lost
   }
@@ -27,13 +38,25 @@ SqliteFile::~SqliteFile() {
 
 std::unique_ptr<Session> SqliteFile::open_first() {
   Seal seal;
-  auto session = open_session(creation_, access_ == Access::read_only ? &seal : nullptr);
+  auto session = open_or_ask_again(access_ == Access::read_only ? &seal : nullptr);
   for (const SealSignature& each : seal.signatures) signers_.push_back(each.key);
   signed_cubins_ = std::move(seal.cubins);
   return session;
 }
 
-std::unique_ptr<Session> SqliteFile::open_session(Creation creation, Seal* seal) const {
+/// An overlay is wanted for as long as the process lives, so a lock at its opening, or a want of descriptors, does not end that.
+std::unique_ptr<Session> SqliteFile::open_or_ask_again(Seal* seal) const {
+  try {
+    return open_session(creation_, seal);
+  } catch (const BusyFile& error) {
+    if (access_ == Access::read_only || creation_ != Creation::at_first_write) throw;
+    auto session = std::make_unique<Session>(Connection(), Identity{});
+    ask_again_later(*session, error);
+    return session;
+  }
+}
+
+std::unique_ptr<Session> SqliteFile::open_session(Creation creation, Seal* seal, std::chrono::milliseconds wait) const {
   const bool later = access_ == Access::read_write && creation == Creation::at_first_write;
   if (!on_disk()) return std::make_unique<Session>(later ? Connection() : open_in_memory(), Identity{});
   if (later && is_missing(path_)) {
@@ -46,7 +69,7 @@ std::unique_ptr<Session> SqliteFile::open_session(Creation creation, Seal* seal)
     refuse_what_others_write();  // another process may have created the folder meanwhile
   }
   const Identity identity = identity_of(path_);
-  return std::make_unique<Session>(open_existing(path_, access_, seal), identity);
+  return std::make_unique<Session>(open_existing(path_, access_, seal, present_format(), wait), identity);
 }
 
 void SqliteFile::refuse_what_others_write() const {
@@ -58,7 +81,7 @@ void SqliteFile::refuse_what_others_write() const {
 Session& SqliteFile::session() {
   Session* current = session_.load();
   if (current->owner == getpid()) return *current;
-  auto fresh = open_session(creation_);
+  auto fresh = open_or_ask_again();
   if (fresh->connection.is_open()) fresh->connection.stop_waiting_when(stop_waiting_);
   if (session_.compare_exchange_strong(current, fresh.get())) return *fresh.release();
   return *current;  // another thread of this child was first
@@ -67,6 +90,7 @@ Session& SqliteFile::session() {
 // An overlay may be deleted or replaced while it is open; rows written to the old file would be lost.
 void SqliteFile::reopen_if_replaced(Session& session) const {
   if (!on_disk() || access_ == Access::read_only || identity_of(path_) == session.identity) return;
+  if (!session.locked.empty() && std::chrono::steady_clock::now() < session.not_before) throw BusyFile(session.locked);
   reopen(session, creation_);
 }
 
@@ -75,11 +99,15 @@ void SqliteFile::reopen_for_writing(Session& session) const {
   if (!session.connection.is_open()) reopen(session, Creation::at_once);
 }
 
-void SqliteFile::reopen(Session& session, Creation creation) const {
-  const auto fresh = open_session(creation);
+void SqliteFile::reopen(Session& session, Creation creation) const try {
+  const auto fresh = open_session(creation, nullptr, session.locked.empty() ? usual_lock_wait : short_lock_wait);
+  session.locked.clear();
   session.connection = std::move(fresh->connection);
   if (session.connection.is_open()) session.connection.stop_waiting_when(stop_waiting_);
   session.identity = fresh->identity;
+} catch (const BusyFile& error) {
+  ask_again_later(session, error);
+  throw;
 }
 
 void SqliteFile::stop_waiting_when(std::function<bool()> stop) {

@@ -1,11 +1,15 @@
 #include "store/file_system.hpp"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 
 #include "kiln/error.hpp"
 #include "manifest/key.hpp"
@@ -62,6 +66,24 @@ fs::path local_stand_in(const fs::path& overlay) {
   const auto digest = manifest::Hasher().field(std::string_view(overlay.native())).finish();
   constexpr std::size_t enough = 16;  // hexadecimal digits
   return folder / fmt::format("overlay-{}.kiln", manifest::to_hex(digest).substr(0, enough));
+}
+
+std::string error_in_words(int error, const std::filesystem::path& folder) {
+  if (error == ENOSPC || error == EDQUOT)
+    if (auto full = full_in_words(folder); !full.empty()) return full;
+  return std::strerror(error);
+}
+
+std::string full_in_words(const std::filesystem::path& folder) {
+  struct statvfs status {};
+  // A file system that makes inodes as it needs them has a total of 0.
+  if (statvfs(folder.c_str(), &status) == 0 && status.f_files > 0 && status.f_favail == 0)
+    return "no inodes are left on its file system, so that no file can be made there; remove some files (df -i counts "
+           "them)";
+  const int made = open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (made >= 0) close(made);
+  if (made >= 0 || (errno != ENOSPC && errno != EDQUOT)) return {};
+  return "the disk is full, or this user's share of it; free some space there";
 }
 
 }  // namespace kiln::store

@@ -11,7 +11,7 @@
 namespace kiln::store {
 namespace {
 
-constexpr auto longest_wait = std::chrono::seconds(5);  // as busy_timeout_ms of sqlite.cpp
+constexpr auto longest_wait = std::chrono::seconds(5);  // as usual_lock_wait of sqlite.hpp
 
 thread_local int guards = 0;  // nested guards of this thread
 

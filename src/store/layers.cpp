@@ -24,10 +24,14 @@ Layer in_memory(const fs::path& path, std::string refused) {
   return {LayerKind::overlay, path, File::in_memory(), std::move(refused), true, "it is in this process's memory"};
 }
 
-Layer own(const fs::path& path, std::int64_t limit_bytes) {
+Layer own(const fs::path& path, std::int64_t limit_bytes, std::vector<std::string>& warnings) {
+  auto file = File::open(path, Access::read_write, limit_bytes, Creation::at_first_write);
+  if (const auto locked = file->why_not_open(); !locked.empty())
+    warnings.push_back(
+        fmt::format("{}; it is asked for again later, and what is found until then is kept in memory", locked));
   return {LayerKind::overlay,
           path,
-          File::open(path, Access::read_write, limit_bytes, Creation::at_first_write),
+          std::move(file),
           {},
           true,
           "the user's own overlay: it and its folder can be written by nobody else"};
@@ -41,10 +45,10 @@ Layer open_overlay_at(const fs::path& path, std::int64_t limit_bytes, std::vecto
   if (const auto objection = overlay_objection(path); !objection.empty())
     throw Error(ErrorKind::no_permission, fmt::format("'{}' is not used as overlay: {}", path.string(), objection));
   try {
-    return own(path, limit_bytes);
+    return own(path, limit_bytes, warnings);
   } catch (const DamagedFile& damage) {
     const fs::path aside = set_aside_if_damaged(path);
-    Layer layer = own(path, limit_bytes);
+    Layer layer = own(path, limit_bytes, warnings);
     if (!aside.empty()) warnings.push_back(layer.set_aside = set_aside_in_words(damage, aside));
     return layer;
   }
@@ -194,14 +198,31 @@ std::vector<Candidate> Layers::candidates_of(const Found<Record>& found) {
 
 File& Layers::overlay() { return *layers_.front().file; }
 
-File& Layers::degrade(const Error& error) {
+void Layers::keep_in_memory(const Error& error, const std::function<void(File&)>& work) {
   const std::lock_guard guard(memory_->mutex);
   if (!memory_->file) {
     memory_->file = File::in_memory();
-    memory_->why = fmt::format("{}; what is found from now on is kept in this process's memory only", error.what());
     memory_->opened = memory_->file.get();
   }
-  return *memory_->file;
+  if (memory_->why.empty())
+    memory_->why = fmt::format("{}; what is found from now on is kept in this process's memory only", error.what());
+  work(*memory_->file);
+}
+
+/// Moves the rows that could not be stored earlier into the overlay, in one transaction.
+void Layers::move_from_memory(File& to) {
+  if (memory() == nullptr) return;
+  const std::lock_guard guard(memory_->mutex);
+  if (memory_->lost_rows.empty()) return;
+  const auto records = memory_->file->records({}, true);
+  const auto cubins = memory_->file->cubins();
+  to.put_all(records, cubins);
+  memory_->lost_rows.clear();
+  memory_->why.clear();
+  PruneRule all;
+  all.record = [](const Record&) { return true; };
+  all.cubin = [](const PackedCubin&) { return true; };
+  memory_->file->prune(all);
 }
 
 /// An overlay that cannot be read here and there would be tuned into again and again, and keep nothing.
@@ -227,12 +248,16 @@ auto Layers::write(Work&& work) {
 
 void Layers::put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) {
   try {
-    return write([&](File& file) { file.put_all(records, cubins, existing); });
+    write([&](File& file) {
+      move_from_memory(file);
+      file.put_all(records, cubins, existing);
+    });
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bad_input) throw;
-    degrade(error).put_all(records, cubins, existing);
-    const std::lock_guard guard(memory_->mutex);
-    memory_->lost_rows = error.what();
+    keep_in_memory(error, [&](File& file) {
+      file.put_all(records, cubins, existing);
+      memory_->lost_rows = error.what();
+    });
   }
 }
 
@@ -261,7 +286,7 @@ bool Layers::acquire_lease(std::string_view key, std::string_view holder, std::i
   try {
     return write([&](File& file) { return file.acquire_lease(key, holder, term_seconds); });
   } catch (const Error& error) {
-    degrade(error);
+    keep_in_memory(error, [](File&) {});
     return true;
   }
 }
@@ -294,7 +319,12 @@ void Layers::release_what_is_left() noexcept {
 }
 
 Layers::~Layers() {
-  if (unreleased_) release_what_is_left();  // not when moved from
+  if (!unreleased_) return;  // moved from
+  release_what_is_left();
+  try {
+    write([&](File& file) { move_from_memory(file); });
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): not_kept() told so
+  }
 }
 
 std::vector<std::string> Layers::warnings() const {

@@ -47,7 +47,8 @@ struct Found {
 
 class Layers {
  public:
-  /// Renames a damaged overlay and creates a new one. Replaces an overlay that cannot be opened, or that others may
+  /// Renames a damaged overlay and creates a new one. Goes on without an overlay that another process keeps locked, or
+  /// for which no descriptor is left, and asks for it again later. Replaces an overlay that cannot be opened, or that others may
   /// write, by one in memory; if it is this user's own and readable, it serves as a base. Skips a base that cannot be
   /// opened. An absent overlay path means memory. warnings() tells each of these; an empty path also means memory,
   /// without a warning.
@@ -72,8 +73,8 @@ class Layers {
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
 
   /// Calls File::put_all on the overlay. An overlay that turns out to be damaged is renamed, and the rows go to a new
-  /// one. When the overlay cannot be written, as on a full disk, keeps the rows in memory for this process. warnings()
-  /// tells each of these once. Throws only Error(bad_input).
+  /// one. When the overlay cannot be written, as on a full disk, keeps the rows in memory; later calls and the destructor
+  /// try to move them into the overlay. warnings() tells each of these once. Throws only Error(bad_input).
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing = Existing::keep);
   /// Calls File::acquire_lease on the overlay. Returns true when the overlay cannot be written: each process then
   /// tunes.
@@ -115,7 +116,8 @@ class Layers {
   template <class Work>
   auto write(Work&& work);
   void begin_anew_if_damaged(const Error& error);
-  File& degrade(const Error& error);
+  void keep_in_memory(const Error& error, const std::function<void(File&)>& work);
+  void move_from_memory(File& to);
   [[nodiscard]] File* memory() const noexcept { return memory_->opened.load(); }
 
   std::vector<Layer> layers_;

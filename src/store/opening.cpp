@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "store/custody.hpp"
+#include "store/file_system.hpp"
 #include "store/format.hpp"
 #include "store/holder.hpp"
 #include "store/output_file.hpp"
@@ -224,6 +225,9 @@ Error to_error(const fs::path& path, std::string_view doing, const SqliteFailure
     return Error(ErrorKind::io, fmt::format("'{}' cannot be {}: {} by {}; try again when that is done", path.string(),
                                             doing, failure.what(), who.empty() ? "another process" : who));
   }
+  if (failure.cannot_open())
+    if (const auto full = full_in_words(path.parent_path()); !full.empty())
+      return Error(ErrorKind::io, fmt::format("'{}' cannot be {}: {}", path.string(), doing, full));
   return Error(failure.forbidden() ? ErrorKind::no_permission : ErrorKind::io,
                fmt::format("'{}' cannot be {}: {}", path.string(), doing, failure.in_words()));
 }
@@ -240,7 +244,8 @@ bool has_known_tables(std::string_view tables) {
   return manifest::to_hex(manifest::Hasher().field(tables).finish()) == known_tables;
 }
 
-Connection open_existing(const fs::path& path, Access access, Seal* seal, const Format& format) {
+Connection open_existing(const fs::path& path, Access access, Seal* seal, const Format& format,
+                         std::chrono::milliseconds wait) {
   const ForkGuard no_fork;
   if (struct stat status{}; lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
     refuse_file(path, "it is not a regular file");
@@ -248,6 +253,7 @@ Connection open_existing(const fs::path& path, Access access, Seal* seal, const 
   try {
     const bool writing = access == Access::read_write;
     Connection connection = Connection::open(path.native(), writing ? OpenMode::read_write : OpenMode::read_only);
+    connection.wait_at_most(wait);
     check_header(path, connection, format);
     check_side_file(path);
     if (writing && connection.is_read_only())
@@ -262,10 +268,13 @@ Connection open_existing(const fs::path& path, Access access, Seal* seal, const 
     if (version == schema_version) read_each_table(connection);
     if (seal != nullptr) *seal = check_seal(path, connection, version != format.version);
     transaction.commit();
+    connection.wait_at_most(usual_lock_wait);
     return migrated(std::move(connection), access, format, version);
   } catch (const SqliteFailure& failure) {
     if (failure.damaged()) damaged(path, failure.what());
-    throw to_error(path, "opened", failure);
+    const Error error = to_error(path, "opened", failure);
+    if (failure.is_temporary()) throw BusyFile(error.what());
+    throw error;
   }
 }
 
@@ -281,7 +290,8 @@ Connection create_in(const OutputFile& output, unsigned permissions) {
   if (descriptor < 0) {
     const bool refused = errno == EACCES || errno == EPERM || errno == EROFS;
     throw Error(refused ? ErrorKind::no_permission : ErrorKind::io,
-                fmt::format("'{}' cannot be made: {}", output.target().string(), std::strerror(errno)));
+                fmt::format("'{}' cannot be made: {}", output.target().string(),
+                            error_in_words(errno, output.target().parent_path())));
   }
   close(descriptor);
   try {

@@ -1,6 +1,7 @@
 // Creating .kiln files, and checking existing ones when they are opened. Paths come from literal_path().
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 
 #include "kiln/error.hpp"
@@ -19,11 +20,18 @@ class DamagedFile : public Error {
   explicit DamagedFile(const std::string& message) : Error(ErrorKind::bad_file, message) {}
 };
 
+/// The file may open a moment later: another process holds its lock for longer than the wait for it, or this process has
+/// too many files open.
+class BusyFile : public Error {
+ public:
+  explicit BusyFile(const std::string& message) : Error(ErrorKind::io, message) {}
+};
+
 /// Opens an existing file and checks its header, size and tables. If `seal` is given, also checks the seal and returns
 /// it there. Migrates a file of an earlier version of `format`: in place with read_write, else in a copy in memory.
-/// Throws as File::open does, and DamagedFile for a damaged .kiln file.
+/// Throws as File::open does, DamagedFile for a damaged .kiln file, and BusyFile after `wait` or for want of descriptors.
 Connection open_existing(const std::filesystem::path& path, Access access, Seal* seal = nullptr,
-                         const Format& format = present_format());
+                         const Format& format = present_format(), std::chrono::milliseconds wait = usual_lock_wait);
 Connection open_in_memory();
 
 /// Returns the definitions of the tables and indices in a fixed order.

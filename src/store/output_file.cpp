@@ -33,7 +33,8 @@ constexpr std::size_t random_bytes = 16;
                                   : errno == EBUSY ? "; it is mounted by itself: mount its folder instead"
                                                    : "";
   throw Error(refused ? ErrorKind::no_permission : ErrorKind::io,
-              fmt::format("'{}' cannot be written: {}{}", target.string(), std::strerror(errno), advice));
+              fmt::format("'{}' cannot be written: {}{}", target.string(), error_in_words(errno, target.parent_path()),
+                          advice));
 }
 
 struct Descriptor {

@@ -18,8 +18,6 @@
 namespace kiln::store {
 namespace {
 
-constexpr int busy_timeout_ms = 5000;
-
 /// SQLite reports a page that the disk failed to read (EIO, ENXIO, ERANGE) as SQLITE_CORRUPT, though the content may be
 /// intact. A file's last errno is never reset, so damage found after a disk failure counts as a disk failure too.
 bool disk_failed(sqlite3* database) {
@@ -33,14 +31,13 @@ bool disk_failed(sqlite3* database) {
 /// that late writers overtake early ones. This one sleeps a random time with constant bounds.
 int try_again(void* context, int tries) {
   constexpr int shortest_us = 500, longest_us = 4000;
-  constexpr std::chrono::milliseconds short_wait{200};  // a commit takes a few syncs
   thread_local std::minstd_rand random(std::random_device{}());
   auto& wait = *static_cast<LockWait*>(context);
   const auto now = LockWait::Clock::now();
   if (tries == 0) wait.begun = now;
-  const auto limit = wait.begun < wait.short_until ? std::min(wait.limit, short_wait) : wait.limit;
+  const auto limit = wait.begun < wait.short_until ? std::min(wait.limit, short_lock_wait) : wait.limit;
   const auto waited = now - wait.begun;
-  if (waited >= limit || (waited >= short_wait && wait.stop && wait.stop())) {
+  if (waited >= limit || (waited >= short_lock_wait && wait.stop && wait.stop())) {
     wait.short_until = now + wait.limit;
     return 0;
   }
@@ -81,11 +78,15 @@ bool SqliteFailure::too_big() const noexcept { return (code_ & 0xff) == SQLITE_T
 
 bool SqliteFailure::is_locked() const noexcept { return (code_ & 0xff) == SQLITE_BUSY; }
 
+bool SqliteFailure::is_temporary() const noexcept { return is_locked() || has_too_many_files(); }
+
 bool SqliteFailure::forbidden() const noexcept {
   const int primary = code_ & 0xff;
   return primary == SQLITE_READONLY || primary == SQLITE_PERM || primary == SQLITE_AUTH ||
          (primary == SQLITE_CANTOPEN && !is_disk_full() && !has_too_many_files());
 }
+
+bool SqliteFailure::cannot_open() const noexcept { return (code_ & 0xff) == SQLITE_CANTOPEN && !has_too_many_files(); }
 
 bool SqliteFailure::is_disk_full() const noexcept {
   return (code_ & 0xff) == SQLITE_FULL || system_error_ == ENOSPC || system_error_ == EDQUOT;
@@ -196,8 +197,8 @@ Connection Connection::copy_in_memory(Connection& from) {
   return copy;
 }
 
-void Connection::wait_at_most(int milliseconds) {
-  lock_wait_->limit = std::chrono::milliseconds(milliseconds);
+void Connection::wait_at_most(std::chrono::milliseconds limit) {
+  lock_wait_->limit = limit;
   sqlite3_busy_handler(database_.get(), try_again, lock_wait_.get());
 }
 
@@ -225,7 +226,7 @@ constexpr std::pair<int, int> limits[] = {
 void Connection::configure(OpenMode mode) {
   sqlite3* database = database_.get();
   sqlite3_extended_result_codes(database, 1);
-  wait_at_most(busy_timeout_ms);
+  wait_at_most(usual_lock_wait);
   sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);

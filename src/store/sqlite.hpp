@@ -32,8 +32,12 @@ class SqliteFailure : public std::runtime_error {
   [[nodiscard]] bool too_big() const noexcept;
   /// Another connection holds the lock.
   [[nodiscard]] bool is_locked() const noexcept;
+  /// The same call may succeed a moment later: another's lock, or too many open files.
+  [[nodiscard]] bool is_temporary() const noexcept;
   /// This process lacks a permission on the file, its folder or its journal.
   [[nodiscard]] bool forbidden() const noexcept;
+  /// A file, such as the journal, could not be opened or made. SQLite may give another reason than the first one.
+  [[nodiscard]] bool cannot_open() const noexcept;
   /// Returns what failed and what to do, for a message.
   [[nodiscard]] std::string in_words() const;
 
@@ -74,7 +78,9 @@ class Query {
   int bound_ = 0;
 };
 
-/// How long a connection waits for another's lock.
+/// How long a connection waits for another's lock at first, and after a wait without success.
+inline constexpr std::chrono::milliseconds usual_lock_wait{5000}, short_lock_wait{200};
+
 struct LockWait {
   using Clock = std::chrono::steady_clock;
   std::chrono::milliseconds limit{};
@@ -101,9 +107,9 @@ class Connection {
   /// Runs several statements without parameters or rows, such as a schema.
   void execute_script(std::string_view sql);
   [[nodiscard]] std::int64_t changes() const noexcept;
-  /// Sets how long to wait for another process's lock. After a wait in vain, waits in the next `milliseconds` take 200
-  /// ms at most, since the process that holds the lock may be stopped.
-  void wait_at_most(int milliseconds);
+  /// Sets how long to wait for another process's lock. After a wait without success, waits in the next `limit` take
+  /// short_lock_wait at most, since the process that holds the lock may be stopped.
+  void wait_at_most(std::chrono::milliseconds limit);
   /// See File::stop_waiting_when.
   void stop_waiting_when(std::function<bool()> stop);
   /// Builds the indexes anew and runs VACUUM. Precondition: no transaction is open.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <set>
 #include <type_traits>
@@ -23,6 +24,9 @@ struct Session {
   std::mutex mutex;
   Connection connection;  // not open until the file is created
   Identity identity;      // the file at the path when it was opened
+
+  std::string locked;                                // who keeps the file from being opened; else empty
+  std::chrono::steady_clock::time_point not_before;  // when to ask again
 
   using Use = std::pair<std::string, std::string>;  // source and key
   std::set<Use> noted;                              // rows that served this process
@@ -135,6 +139,11 @@ class SqliteFile final : public File {
   Counters counters() const override { return {quarantined_.load(), read_failures_.load(), write_failures_.load()}; }
   const std::vector<PublicKey>& signers() const noexcept override { return signers_; }
   const std::filesystem::path& path() const noexcept override { return path_; }
+  std::string why_not_open() override {
+    Session& session = this->session();
+    const std::lock_guard guard(session.mutex);
+    return session.locked;
+  }
 
  private:
   [[nodiscard]] bool on_disk() const noexcept { return !path_.empty(); }
@@ -143,7 +152,9 @@ class SqliteFile final : public File {
     return signers_.empty() ? nullptr : &signed_cubins_;
   }
   std::unique_ptr<Session> open_first();
-  std::unique_ptr<Session> open_session(Creation creation, Seal* seal = nullptr) const;
+  std::unique_ptr<Session> open_session(Creation creation, Seal* seal = nullptr,
+                                        std::chrono::milliseconds wait = usual_lock_wait) const;
+  std::unique_ptr<Session> open_or_ask_again(Seal* seal = nullptr) const;
   Session& session();
   void reopen(Session& session, Creation creation) const;
   void reopen_if_replaced(Session& session) const;

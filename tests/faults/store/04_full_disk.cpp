@@ -1,10 +1,7 @@
-#include <fcntl.h>
-#include <sched.h>
-#include <sys/mount.h>
-
 #include <fstream>
 
 #include "faults/skip.hpp"
+#include "faults/store/private_mounts.hpp"
 #include "faults/store/samples.hpp"
 #include "faults/tally.hpp"
 #include "store/layers.hpp"
@@ -14,27 +11,6 @@ namespace kiln::store {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int no_namespace = 9;  // a child's exit status
-
-void write_line(const char* path, const std::string& line) { std::ofstream(path) << line; }
-
-/// A mount namespace of this process alone, for which a user without rights needs a user namespace.
-bool enter_private_namespace() {
-  const auto user = geteuid();
-  const auto group = getegid();
-  if (unshare(CLONE_NEWNS) != 0) {
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
-    write_line("/proc/self/setgroups", "deny");
-    write_line("/proc/self/uid_map", "0 " + std::to_string(user) + " 1");
-    write_line("/proc/self/gid_map", "0 " + std::to_string(group) + " 1");
-  }
-  return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
-}
-
-bool mount_disk(const fs::path& folder, const char* size, unsigned long flags = 0) {
-  return mount("none", folder.c_str(), "tmpfs", flags, (std::string("mode=0700,size=") + size).c_str()) == 0;
-}
 
 bool has_row(File& file, int at, std::size_t cubin_bytes) {
   const auto record = file.find_record(sample_key(at), true);
