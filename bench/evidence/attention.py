@@ -6,6 +6,7 @@ from evidence.tuner import TWO_TUNES, two_tunes
 
 FOLDER = "attention-h100"
 PEERS = {"cudnn": "cuDNN / Kiln", "flash": "FlashAttention-2 / Kiln", "varlen": "torch `varlen_attn` / Kiln"}
+MODELS_PEERS = {"cudnn": PEERS["cudnn"], "flash4": "FlashAttention-4 / Kiln"}
 PACKED_PEERS = {"varlen": PEERS["varlen"], "padded": "padded, cuDNN / Kiln"}
 
 
@@ -19,21 +20,21 @@ def named(row):
     return [size["batch"], length, heads, dims, mask, size.get("layout", "dense")]
 
 
-def table_of(read, name):
+def table_of(read, name, of_peers=PEERS):
     peers = {(row["peer"], row["asked"]): row["ns"] for row in read(f"{FOLDER}/{name}_peers.json") if row.get("right") and "ns" in row}
-    body, columns = [], {peer: [] for peer in PEERS}
+    body, columns = [], {peer: [] for peer in of_peers}
     for row in read(f"{FOLDER}/{name}.json"):
         if "ns" not in row:  # why, its line says; the problem stands there in place of what was asked
-            body.append([*named({"asked": row["problem"]}), "no answer", *["-"] * (len(PEERS) + 1)])
+            body.append([*named({"asked": row["problem"]}), "no answer", *["-"] * (len(of_peers) + 1)])
             continue
-        ratios = {peer: peers[peer, row["asked"]] / row["ns"] for peer in PEERS if (peer, row["asked"]) in peers}
+        ratios = {peer: peers[peer, row["asked"]] / row["ns"] for peer in of_peers if (peer, row["asked"]) in peers}
         for peer, ratio in ratios.items():
             columns[peer].append(ratio)
-        body.append([*named(row), f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}", *(number(ratios.get(peer)) for peer in PEERS)])
+        body.append([*named(row), f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}", *(number(ratios.get(peer)) for peer in of_peers)])
     if not body:
         return ""
     body.append(["geometric mean", *[""] * 7, *(number(mean(ratios)) for ratios in columns.values())])
-    return markdown(["batch", "queries and keys", "heads", "dimension", "mask", "layout", "us", "TFLOP/s", *PEERS.values()], body)
+    return markdown(["batch", "queries and keys", "heads", "dimension", "mask", "layout", "us", "TFLOP/s", *of_peers.values()], body)
 
 
 def e4m3(read):
@@ -160,4 +161,4 @@ def splits_found(read):
 
 PLAIN = ("attention", "attention_backward", "attention_drawn_forward", "attention_drawn_backward")
 TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "e4m3_profile": e4m3_profile, "packed": packed, "packed_backward": packed_backward, "packed_sorted": packed_sorted, "serving": serving, "attention_splits": splits,
-          "splits_found": splits_found} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN}
+          "splits_found": splits_found} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN} | {"attention_models": lambda read: table_of(read, "attention_models", MODELS_PEERS)}

@@ -1,8 +1,8 @@
 """torch beside bench_throughput: attention_backward, from standard input, one problem a line.
 
-    python3 bench/peers/attention_backward.py [--peers cudnn,flash,varlen] [--check] < bench/problems/attention_backward.txt
+    python3 bench/peers/attention_backward.py [--peers cudnn,flash,flash4,varlen] [--check] < bench/problems/attention_backward.txt
 
-Peers are those of attention.py; the backward pass alone is timed, by torch.autograd.grad on a kept graph. Where a problem is deterministic,
+Peers are those of attention.py, and flash4, FlashAttention-4 by its own package (flash-attn-4); the backward pass alone is timed, by torch.autograd.grad on a kept graph. Where a problem is deterministic,
 flash alone is a peer, under torch.use_deterministic_algorithms. Each result is compared with float64, on a sample of queries and of keys,
 before it is timed. One JSON object a problem and peer: nanoseconds with L2 flushed, or the reason why there are none. --check compares
 and times nothing.

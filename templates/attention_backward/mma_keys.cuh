@@ -106,8 +106,8 @@ class KeyTile {
   __device__ __forceinline__ void multiply_tile(const QueryTiles& at, unsigned tile_q, const char* stage) {
     const unsigned tile_g = tile_q + Tiles::Query::bytes;
     const int own = split_ * Tiles::own_queries;  // of the tile's queries
-    const auto* const facts =
-        reinterpret_cast<const RowFacts*>(stage + Tiles::Query::bytes + Tiles::Gradient::bytes) + own;
+    const FactsByRow facts{reinterpret_cast<const RowFacts*>(stage + Tiles::Query::bytes + Tiles::Gradient::bytes) +
+                           own};
     const int key = work_.row + key_row_ + static_cast<int>(threadIdx.x) % 32 / 4;
     const auto terms =
         terms_of_keys<Form, held>(inputs_, to_scores_.rate, visible_, work_.of, at.head, key, at.row + own);

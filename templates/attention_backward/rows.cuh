@@ -51,15 +51,17 @@ inline constexpr int lanes_of_row = dim <= 8     ? 1
 
 }  // namespace kiln::attention
 
-/// grid (ceil_div(planes * queries, 256 / lanes_of_row<value_dim>), heads), block (256). Writes the facts of each row, and zeros to its
-/// sums of dq if `clears`. out and dout begin at multiples of 16 bytes, as do their rows.
+/// grid (ceil_div(planes * queries, 256 / lanes_of_row<value_dim>), heads), block (256). Writes the facts of each row, zeros to its sums of
+/// dq if `clears`, and zeros to `key_floats` (a multiple of 4) from `key_sums` on. out and dout begin at multiples of 16 bytes, as do their
+/// rows.
 template <typename T, int head_dim, int value_dim, kiln::attention::Layout layout, bool clears>
 __global__ void __launch_bounds__(256)
     attention_backward_rows(const T* out, const T* dout, const float* lse, const int* query_offsets,
                             const int* key_offsets, unsigned long long* query_report, unsigned long long* key_report,
-                            kiln::attention::RowFacts* facts, float* sums, int batch, int planes, int queries, int keys,
-                            int heads, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
-                            long long lse_batch_stride, long long lse_head_stride) {
+                            kiln::attention::RowFacts* facts, float* sums, float* key_sums, long long key_floats,
+                            int batch, int planes, int queries, int keys, int heads, long long out_batch_stride,
+                            long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
+                            long long lse_head_stride) {
   using namespace kiln;
   using namespace kiln::attention;
   constexpr int lanes = lanes_of_row<value_dim>;
@@ -83,6 +85,9 @@ __global__ void __launch_bounds__(256)
     OffsetReports{query_report, key_report, queries}.tell<layout>({query_offsets, key_offsets, batch, queries, keys},
                                                                   static_cast<int>(blockIdx.x * 256 + threadIdx.x),
                                                                   static_cast<int>(gridDim.x * 256));
+  for (long long i = ((static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x) * 256 + threadIdx.x) * 4;
+       i < key_floats; i += static_cast<long long>(gridDim.y) * gridDim.x * 1024)
+    *reinterpret_cast<float4*>(key_sums + i) = make_float4(0, 0, 0, 0);
   if (!is_in_tensor) return;
   const long long place = row_index(plane, head, row, heads, queries);
   if (lane == 0) {
@@ -94,25 +99,22 @@ __global__ void __launch_bounds__(256)
     *reinterpret_cast<float4*>(sums + place * head_dim + i) = make_float4(0, 0, 0, 0);
 }
 
-/// grid (ceil_div(planes * queries * head_dim / 8, 256), heads), block (256): dq of each row from its sums, which lie in
-/// order or as swizzle_sums says. Strides are dq's.
-template <typename T, int head_dim, kiln::attention::Layout layout, bool swizzled = false>
-__global__ void __launch_bounds__(256)
-    attention_backward_convert(const float* sums, T* dq, const int* query_offsets, int batch, int planes, int queries,
-                               int heads, long long q_batch_stride, long long q_row_stride, long long q_head_stride,
-                               float scale) {
-  using namespace kiln;
-  using namespace kiln::attention;
-  constexpr int chunks = head_dim / 8;
-  wait_for_predecessor();
-  launch_dependents();
+namespace kiln::attention {
+
+/// For the threads of a grid (at least ceil_div(planes * length * dim / 8, 256), ...) of blocks of 256: rows of `head`'s gradient from their
+/// sums by [planes, heads, length], which lie in order or as swizzle_sums says. Strides are the gradient's.
+template <typename T, int dim, Layout layout, bool swizzled>
+__device__ __forceinline__ void convert_rows(const float* sums, T* gradient, const int* offsets, int batch, int planes,
+                                             int length, int heads, int head, long long batch_stride,
+                                             long long row_stride, long long head_stride, float scale) {
+  constexpr int chunks = dim / 8;
   const unsigned long long thread = static_cast<unsigned long long>(blockIdx.x) * 256 + threadIdx.x;
   const auto number = static_cast<unsigned>(thread / chunks);
-  const int head = blockIdx.y, chunk = static_cast<int>(thread % chunks);
-  const int row = static_cast<int>(number % queries), plane = static_cast<int>(number / queries);
-  if (plane >= planes || !has_row<layout>(query_offsets, batch, row)) return;
+  const int chunk = static_cast<int>(thread % chunks);
+  const int row = static_cast<int>(number % length), plane = static_cast<int>(number / length);
+  if (plane >= planes || !has_row<layout>(offsets, batch, row)) return;
   const int place = swizzled ? static_cast<int>(swizzle_sums(chunk * 32, row)) / 32 : chunk;
-  const float* const from = sums + row_index(plane, head, row, heads, queries) * head_dim + place * 8;
+  const float* const from = sums + row_index(plane, head, row, heads, length) * dim + place * 8;
   const auto low = load<4>(from), high = load<4>(from + 4);
   vec<float, 8> row_of_eight;
 #pragma unroll
@@ -120,8 +122,47 @@ __global__ void __launch_bounds__(256)
     row_of_eight.at[i] = low.at[i] * scale;
     row_of_eight.at[i + 4] = high.at[i] * scale;
   }
-  store_packed<8>(dq + plane * q_batch_stride + row * q_row_stride + head * q_head_stride + chunk * 8,
+  store_packed<8>(gradient + plane * batch_stride + row * row_stride + head * head_stride + chunk * 8,
                   from_floats<T, 8>(row_of_eight));
+}
+
+}  // namespace kiln::attention
+
+/// grid (ceil_div(planes * queries * head_dim / 8, 256), heads), block (256): dq from its sums. Strides are dq's.
+template <typename T, int head_dim, kiln::attention::Layout layout, bool swizzled = false>
+__global__ void __launch_bounds__(256)
+    attention_backward_convert(const float* sums, T* dq, const int* query_offsets, int batch, int planes, int queries,
+                               int heads, long long q_batch_stride, long long q_row_stride, long long q_head_stride,
+                               float scale) {
+  using namespace kiln;
+  wait_for_predecessor();
+  launch_dependents();
+  attention::convert_rows<T, head_dim, layout, swizzled>(sums, dq, query_offsets, batch, planes, queries, heads,
+                                                         static_cast<int>(blockIdx.y), q_batch_stride, q_row_stride,
+                                                         q_head_stride, scale);
+}
+
+/// grid (ceil_div(planes * keys * max(head_dim, value_dim) / 8, 256), 2 * key_heads), block (256): dk, and dv, from sums, dk's and then
+/// dv's, under swizzle_sums.
+template <typename T, int head_dim, int value_dim, kiln::attention::Layout layout>
+__global__ void __launch_bounds__(256)
+    attention_backward_convert_keys(const float* sums, T* dk, T* dv, const int* key_offsets, int batch, int planes,
+                                    int keys, int key_heads, long long k_batch_stride, long long k_row_stride,
+                                    long long k_head_stride, long long v_batch_stride, long long v_row_stride,
+                                    long long v_head_stride) {
+  using namespace kiln;
+  using namespace kiln::attention;
+  wait_for_predecessor();
+  launch_dependents();
+  const int head = static_cast<int>(blockIdx.y);
+  if (head < key_heads) {
+    convert_rows<T, head_dim, layout, true>(sums, dk, key_offsets, batch, planes, keys, key_heads, head, k_batch_stride,
+                                            k_row_stride, k_head_stride, 1.0f);
+  } else {
+    convert_rows<T, value_dim, layout, true>(sums + row_index(planes, 0, 0, key_heads, keys) * head_dim, dv,
+                                             key_offsets, batch, planes, keys, key_heads, head - key_heads,
+                                             v_batch_stride, v_row_stride, v_head_stride, 1.0f);
+  }
 }
 
 /// grid (heads), block (threads): dsink = -sum over all rows of exp(sink - lse) * delta, always in the same order. dsink may be null.

@@ -55,13 +55,55 @@ __device__ __forceinline__ bool all_seen(const Visible<mask>& visible, int queri
   return last < queries && visible.end(query) >= key + width && visible.begin(last) <= key;
 }
 
-/// Of the queries of a tile, in shared memory: those of columns 8 * j + 2 * (lane % 4) and the next.
-struct TwoFacts {
-  RowFacts of[2];
+/// Of columns 8 * group + 2 * (lane % 4) and the next.
+struct OfTwo {
+  float of[2];
 };
-__device__ __forceinline__ TwoFacts two_facts(const RowFacts* tile, int group) {
-  return __builtin_bit_cast(TwoFacts,
-                            reinterpret_cast<const uint4*>(tile)[group * 4 + static_cast<int>(threadIdx.x) % 4]);
+
+/// Facts of a tile's queries in shared memory, row by row.
+struct FactsByRow {
+  const RowFacts* tile;
+
+  __device__ __forceinline__ OfTwo lse2(int group) const {
+    const TwoFacts two = at(group);
+    return {{two.of[0].lse2, two.of[1].lse2}};
+  }
+  __device__ __forceinline__ OfTwo delta(int group) const {
+    const TwoFacts two = at(group);
+    return {{two.of[0].delta, two.of[1].delta}};
+  }
+
+ private:
+  struct TwoFacts {
+    RowFacts of[2];
+  };
+  __device__ __forceinline__ TwoFacts at(int group) const {
+    return __builtin_bit_cast(TwoFacts,
+                              reinterpret_cast<const uint4*>(tile)[group * 4 + static_cast<int>(threadIdx.x) % 4]);
+  }
+};
+
+/// Facts of a tile's queries in shared memory, all lse2 before all deltas: each is read where the other is not used, in half of the accesses.
+struct FactsApart {
+  const float *lse2s, *deltas;
+
+  __device__ __forceinline__ OfTwo lse2(int group) const { return at(lse2s, group); }
+  __device__ __forceinline__ OfTwo delta(int group) const { return at(deltas, group); }
+
+ private:
+  static __device__ __forceinline__ OfTwo at(const float* values, int group) {
+    const float2 two = reinterpret_cast<const float2*>(values)[group * 4 + static_cast<int>(threadIdx.x) % 4];
+    return {{two.x, two.y}};
+  }
+};
+
+/// 2^x to one part in 9,800, and 0 from -126.5 down. Takes no exponential unit, of which a multiprocessor has 16.
+__device__ __forceinline__ float exp2_by_fma(float x) {
+  // 1.5 * 2^23: sums with it are rounded to whole numbers, which are their last bits.
+  constexpr float shift = 12582912.0f;
+  const float at_least = x < -127.0f ? -127.0f : x, whole = at_least + shift, rest = at_least - (whole - shift);
+  const float of_rest = fmaf(rest, fmaf(rest, fmaf(rest, 0.055009126f, 0.24221145f), 0.69328296f), 1.0f);
+  return of_rest * __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, whole) << 23) + 0x3f800000);
 }
 
 /// From products of keys and queries to weights, and from the products of values and gradients to the gradients of those products.
@@ -71,33 +113,39 @@ struct TileGradient {
   float slopes[soft_cap == SoftCap::tanh ? count
                                          : 1];  // what a change of a product changes in a logit, as a part of `scale`
 
-  /// `products` are used up. Queries are those of `tile`.
-  template <typename Terms>
+  /// Three of eight exponentials of wide tiles, which wait for the units: the best share of some that were timed.
+  static constexpr __device__ bool by_fma(int i) {
+    return count > 32 && is_same<T, bf16> && (i % 4 == 3 || i % 8 == 1);
+  }
+
+  /// `products` are used up. Queries are those of the facts.
+  template <typename Terms, typename Facts>
   __device__ __forceinline__ void take_weights(float (&products)[count], const Scores<soft_cap>& to_scores,
-                                               const Terms& terms, const RowFacts* tile) {
+                                               const Terms& terms, const Facts& facts) {
     to_scores.cap(products);
 #pragma unroll
     for (int i = 0; i < count; i += 4) {
-      const TwoFacts facts = two_facts(tile, i / 4);
+      const OfTwo lse2 = facts.lse2(i / 4);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         if constexpr (soft_cap == SoftCap::tanh) slopes[i + j] = fmaf(-products[i + j], products[i + j], 1.0f);
-        weights[i + j] = exp2_approx(fmaf(terms.add(products[i + j], i + j), to_scores.rate, -facts.of[j % 2].lse2));
+        const float power = fmaf(terms.add(products[i + j], i + j), to_scores.rate, -lse2.of[j % 2]);
+        weights[i + j] = by_fma(i + j) ? exp2_by_fma(power) : exp2_approx(power);
       }
     }
   }
   /// Turns the products of values and gradients into gradients of products of keys and queries, of which `scale` is left out. Those of
   /// weights that are `kept` are multiplied by `kept_scale`.
-  template <typename Kept>
+  template <typename Kept, typename Facts>
   __device__ __forceinline__ void take_gradients(float (&products)[count], const Kept& kept, float kept_scale,
-                                                 const RowFacts* tile) const {
+                                                 const Facts& facts) const {
 #pragma unroll
     for (int i = 0; i < count; i += 4) {
-      const TwoFacts facts = two_facts(tile, i / 4);
+      const OfTwo delta = facts.delta(i / 4);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        products[i + j] = weights[i + j] *
-                          fmaf(kept.keep(products[i + j], i + j), kept_scale / weight_scale<T>, -facts.of[j % 2].delta);
+        products[i + j] =
+            weights[i + j] * fmaf(kept.keep(products[i + j], i + j), kept_scale / weight_scale<T>, -delta.of[j % 2]);
         if constexpr (soft_cap == SoftCap::tanh) products[i + j] *= slopes[i + j];
       }
     }

@@ -2,7 +2,9 @@
 //
 // The passes are mma.cuh's. A block has a tile of keys; two warps of its first warpgroup copy, by TMA, these and the queries that see
 // them, and each other warpgroup multiplies. Their gradients of weights meet in shared memory for dq, whose part of each tile a third warp
-// adds to sums in global memory by bulk copies. Or dq has a pass of its own, whose blocks have tiles of queries.
+// adds to sums in global memory by bulk copies. Or dq has a pass of its own, whose blocks have tiles of queries. Where heads share a key
+// head, a block goes through all of them; or (`by_head`) it takes one and adds its part of dk and dv to sums, so that blocks are more and
+// end together.
 #pragma once
 
 #include "common/attention/sorted_tiles.cuh"
@@ -12,24 +14,22 @@
 #include "wgmma_keys.cuh"
 #include "wgmma_queries.cuh"
 
-/// grid (at least as many blocks as there are tiles of tile_n keys, by key_heads), block and dynamic shared memory as wgmma.toml says. The
-/// maps are of tensors as [planes, tokens, heads, columns], with boxes of one plane, tile_m or tile_n tokens, one head and the columns of
-/// BackwardWgmma's tiles. Else as attention_backward_keys_mma.
-template <typename Form, int tile_m, int tile_n, int stages, bool split, bool sums_dq>
+/// grid (at least as many blocks as there are tiles of tile_n keys, by key_heads or (`by_head`) heads), block and dynamic shared memory as
+/// wgmma.toml says. The maps are of tensors as [planes, tokens, heads, columns], with boxes of one plane, tile_m or tile_n tokens, one head
+/// and the columns of BackwardWgmma's tiles. Else as attention_backward_keys_mma.
+template <typename Form, int tile_m, int tile_n, int stages, bool split, bool sums_dq, bool by_head>
 __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, tile_n, stages, split, sums_dq>::threads,
                                   1)
-    attention_backward_keys_wgmma(const __grid_constant__ kiln::tensor_map q_map,
-                                  const __grid_constant__ kiln::tensor_map k_map,
-                                  const __grid_constant__ kiln::tensor_map v_map,
-                                  const __grid_constant__ kiln::tensor_map dout_map,
-                                  const kiln::attention::RowFacts* facts, const int* query_offsets,
-                                  const int* key_offsets, float* sums, typename Form::T* dk, typename Form::T* dv,
-                                  int batch, int queries, int keys, int heads, int key_heads, long long k_batch_stride,
-                                  long long k_row_stride, long long k_head_stride, long long v_batch_stride,
-                                  long long v_row_stride, long long v_head_stride, float scale, float cap, int from_end,
-                                  long long window_left, long long window_right, int section, const float* slopes,
-                                  const typename Form::T* bias, long long bias_batch_stride, long long bias_head_stride,
-                                  long long bias_row_stride, const long long* dropout_seed, float dropout_p) {
+    attention_backward_keys_wgmma(
+        const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
+        const __grid_constant__ kiln::tensor_map v_map, const __grid_constant__ kiln::tensor_map dout_map,
+        const kiln::attention::RowFacts* facts, const int* query_offsets, const int* key_offsets, float* sums,
+        float* key_sums, typename Form::T* dk, typename Form::T* dv, int batch, int queries, int keys, int heads,
+        int key_heads, long long k_batch_stride, long long k_row_stride, long long k_head_stride,
+        long long v_batch_stride, long long v_row_stride, long long v_head_stride, float scale, float cap, int from_end,
+        long long window_left, long long window_right, int section, const float* slopes, const typename Form::T* bias,
+        long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride,
+        const long long* dropout_seed, float dropout_p) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = BackwardWgmma<Form, tile_m, tile_n, stages, split, sums_dq>;
@@ -48,20 +48,22 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
   wait_for_predecessor();
   launch_dependents();
   const Work work = agreed(find_work<Form::layout, Form::mask, tile_n, Side::keys>(
-      {query_offsets, key_offsets, batch, queries, keys}, key_heads, section, static_cast<int>(blockIdx.x)));
+      {query_offsets, key_offsets, batch, queries, keys}, by_head ? heads : key_heads, section,
+      static_cast<int>(blockIdx.x)));
   if (work.exists == 0) return;
   const Visible<Form::mask> visible(work.of.queries, work.of.keys,
                                     {from_end != 0, small(window_left), small(window_right)});
-  const int group = heads / key_heads;
+  const int group = heads / key_heads, key_head = by_head ? work.head / group : work.head;
   const QueryTiles at(queries_of(visible, work.of.queries, work.row, min(work.row + tile_n, work.of.keys)), tile_m,
-                      work.head * group);
-  const int count = at.per_head() * group;
+                      by_head ? work.head : work.head * group);
+  const int count = by_head ? at.per_head() : at.per_head() * group;
 
   // Not of `warp`: ptxas would ignore setmaxnreg.
   const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
   take_registers<Tiles::consumers>(of_block == 0);
   if (of_block == 0) {
-    if (warp == 0 && elect_one()) copy_tiles<Tiles>(shared, {&q_map, &k_map, &v_map, &dout_map}, work, at, count);
+    if (warp == 0 && elect_one())
+      copy_tiles<Tiles>(shared, {&q_map, &k_map, &v_map, &dout_map}, work, key_head, at, count);
     if (warp == 1) copy_facts<Tiles>(shared, memory, facts, work, at, count, heads, queries);
     if constexpr (sums_dq)
       if (warp == 2 && elect_one())
@@ -75,8 +77,16 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
       {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride, dropout_seed, dropout_p});
   rows.run(at, count);
   const long long row = static_cast<long long>(work.of.first_key) + work.row;
-  rows.store(dk + work.of.plane * k_batch_stride + row * k_row_stride + work.head * k_head_stride, k_row_stride,
-             dv + work.of.plane * v_batch_stride + row * v_row_stride + work.head * v_head_stride, v_row_stride, scale);
+  if constexpr (by_head) {
+    if (count == 0) return;
+    const long long at_row = row_index(work.of.plane, key_head, row, key_heads, keys),
+                    all = row_index(Form::layout == attention::Layout::packed ? 1 : batch, 0, 0, key_heads, keys);
+    rows.add(key_sums + at_row * Form::head_dim, key_sums + all * Form::head_dim + at_row * Form::value_dim, scale);
+  } else {
+    rows.store(dk + work.of.plane * k_batch_stride + row * k_row_stride + key_head * k_head_stride, k_row_stride,
+               dv + work.of.plane * v_batch_stride + row * v_row_stride + key_head * v_head_stride, v_row_stride,
+               scale);
+  }
 }
 
 /// The same for dq, by tiles of tile_m queries: grid (at least as many blocks as there are tiles, by heads).

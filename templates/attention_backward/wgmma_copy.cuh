@@ -14,11 +14,11 @@ struct BackwardMaps {
 /// For one thread: the keys of a tile and their values, then the queries of tile after tile and the gradients of their results.
 template <typename Tiles>
 __device__ __forceinline__ void copy_tiles(const BackwardLayout<Tiles>& shared, const BackwardMaps& maps,
-                                           const Work& work, QueryTiles at, int count) {
+                                           const Work& work, int key_head, QueryTiles at, int count) {
   const Place keys = shared.keys();
   mbarrier_arrive_expect_tx(keys.full, Tiles::Key::bytes + Tiles::Value::bytes);
-  Tiles::Key::load(keys.data, maps.k, keys.full, work.head, work.of.first_key + work.row, work.of.plane);
-  Tiles::Value::load(keys.data + BackwardLayout<Tiles>::value, maps.v, keys.full, work.head,
+  Tiles::Key::load(keys.data, maps.k, keys.full, key_head, work.of.first_key + work.row, work.of.plane);
+  Tiles::Value::load(keys.data + BackwardLayout<Tiles>::value, maps.v, keys.full, key_head,
                      work.of.first_key + work.row, work.of.plane);
   RingPosition<Tiles::stages> stage;
 #pragma unroll 1
@@ -44,8 +44,8 @@ __device__ __forceinline__ void copy_facts(const BackwardLayout<Tiles>& shared, 
   for (int i = 0; i < count; ++i, at.advance(), stage.advance()) {
     const RowFacts* const from =
         facts + row_index(work.of.plane, at.head, work.of.first_query + at.row, heads, queries);
-    auto* const to = reinterpret_cast<RowFacts*>(memory + BackwardLayout<Tiles>::facts +
-                                                 stage.slot * BackwardLayout<Tiles>::facts_bytes);
+    auto* const to = reinterpret_cast<float*>(memory + BackwardLayout<Tiles>::facts +
+                                              stage.slot * BackwardLayout<Tiles>::facts_bytes);
     RowFacts own[Tiles::tile_m / 32];
 #pragma unroll
     for (int j = 0; j < Tiles::tile_m / 32; ++j) {
@@ -54,7 +54,10 @@ __device__ __forceinline__ void copy_facts(const BackwardLayout<Tiles>& shared, 
     }
     mbarrier_wait(shared.queries(stage.slot).empty, stage.parity ^ 1);
 #pragma unroll
-    for (int j = 0; j < Tiles::tile_m / 32; ++j) to[j * 32 + lane] = own[j];
+    for (int j = 0; j < Tiles::tile_m / 32; ++j) {
+      to[j * 32 + lane] = own[j].lse2;
+      to[Tiles::tile_m + j * 32 + lane] = own[j].delta;
+    }
     __syncwarp();
     if (lane == 0) mbarrier_arrive(shared.queries(stage.slot).full);
   }

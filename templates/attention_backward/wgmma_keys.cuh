@@ -1,6 +1,7 @@
 // A warpgroup of attention_backward_keys_wgmma that multiplies: its part of a tile of keys by tile after tile of queries.
 #pragma once
 
+#include "common/bulk_add.cuh"
 #include "common/stmatrix.cuh"
 #include "wgmma_copy.cuh"
 
@@ -68,6 +69,22 @@ class WarpgroupKeys {
     }
   }
 
+  /// Adds to sums of both, rows of floats under swizzle_sums, which begin at the tile's first key. All warpgroups that multiply call it.
+  __device__ __forceinline__ void add(float* dk, float* dv, float scale) {
+    constexpr int of_values = Tiles::tile_n * Form::head_dim * 4;
+    static_assert(of_values + Tiles::tile_n * Form::value_dim * 4 <= Layout::sum);
+    named_barrier_sync(1, Tiles::consumers * warpgroup);  // all have read what lies there
+    put_gradients<Form::head_dim>(dk_, 0, scale);
+    put_gradients<Form::value_dim>(dv_, of_values, kept_scale<Form>(inputs_) / weight_scale<T>);
+    meet();
+    if (consumer_ != 0 || threadIdx.x % warpgroup != 0) return;
+    const int rows = min(Tiles::tile_n, work_.of.keys - work_.row);
+    bulk_add(dk, shared_.base, rows * Form::head_dim * 4);
+    bulk_add(dv, shared_.base + of_values, rows * Form::value_dim * 4);
+    tma_store_commit();
+    tma_store_wait_read<0>();
+  }
+
  private:
   static constexpr int held = Tiles::own_queries / 2, steps = Tiles::tile_m / 16, own_steps = Tiles::own_queries / 16;
   /// Where registers are few, weights are held as they are rounded, and become floats again once their gradients are there.
@@ -89,8 +106,7 @@ class WarpgroupKeys {
                                                 const RingPosition<Tiles::stages>& stage, int buffer,
                                                 StartNext start_next) {
     const Place queries = shared_.queries(stage.slot), gradients = shared_.gradients(stage.slot);
-    const auto* const facts =
-        reinterpret_cast<const RowFacts*>(memory_ + Layout::facts + stage.slot * Layout::facts_bytes) + own_query_;
+    const FactsApart facts = shared_.facts_of(memory_, stage.slot, own_query_);
     mbarrier_wait(gradients.full, stage.parity);
     if constexpr (Form::layout == attention::Layout::packed) {
       if (work_.of.queries - at.row < Tiles::tile_m) {  // others' rows may hold NaN
@@ -172,7 +188,7 @@ class WarpgroupKeys {
   template <typename Kept>
   __device__ __forceinline__ void take_gradients(Products& changes,
                                                  const TileGradient<T, Form::soft_cap, held>& gradient,
-                                                 const Kept& kept, const RowFacts* facts, bool whole, int row) {
+                                                 const Kept& kept, const FactsApart& facts, bool whole, int row) {
     gradient.take_gradients(changes, kept, kept_scale<Form>(inputs_), facts);
     if (!whole) limits_.apply(changes, row + own_query_);
   }
@@ -204,14 +220,14 @@ class WarpgroupKeys {
   /// Puts what lies as scores do where wgmma reads it: keys along rows.
   __device__ __forceinline__ void put(int offset, int buffer, const unsigned (&values)[own_steps][4]) {
     using Weights = typename Tiles::Weights;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int row = key_row_ + thread_row_ / 16 * 16 + lane % 16;
+    constexpr unsigned chunks = Weights::swizzle / 16;  // of a box's row
+    const unsigned lane = threadIdx.x % 32, row = key_row_ + threadIdx.x % warpgroup / 32 * 16 + lane % 16,
+                   own = (lane / 16 ^ row % chunks) * 16;  // of the two chunks of a step
     const unsigned tile = shared_.base + offset + buffer * Weights::bytes + row * Weights::swizzle;
 #pragma unroll
     for (int step = 0; step < own_steps; ++step) {
-      constexpr int chunks = Weights::swizzle / 16;  // of a box's row
-      const int chunk = own_query_ / 8 + step * 2 + lane / 16;
-      stmatrix_x4(tile + chunk / chunks * Weights::box_bytes + (chunk % chunks ^ row % chunks) * 16, values[step]);
+      const unsigned chunk = (Tiles::split ? static_cast<unsigned>(own_query_) / 8 : 0) + step * 2;
+      stmatrix_x4(tile + chunk / chunks * Weights::box_bytes + (chunk % chunks * 16 ^ own), values[step]);
     }
   }
   /// All warpgroups that multiply have put theirs, and may read those of others.
@@ -283,19 +299,35 @@ class WarpgroupKeys {
   __device__ __forceinline__ void put_sums(const float (&dq)[Tiles::dq_columns / 2], int buffer) {
     const Place part = shared_.sums();
     const int row = query_block() * warpgroup_rows + thread_row_;
-    const unsigned own =
-        Layout::sum + (row * Form::head_dim + query_part() * Tiles::dq_columns) * 4 + threadIdx.x % 4 * 8;
     mbarrier_wait(part.empty, buffer ^ 1);
-#pragma unroll
-    for (int i = 0; i < Tiles::dq_columns / 2; i += 4) {
-      char* const to =
-          memory_ + swizzle_sums(own + i * 8, work_.of.first_query + row);  // tiles begin at multiples of 4
-      *reinterpret_cast<float2*>(to) = make_float2(dq[i], dq[i + 1]);
-      *reinterpret_cast<float2*>(to + 8 * Form::head_dim * 4) = make_float2(dq[i + 2], dq[i + 3]);
-    }
+    put_floats<Form::head_dim>(dq, Layout::sum + (row * Form::head_dim + query_part() * Tiles::dq_columns) * 4,
+                               work_.of.first_query + row);
     fence_proxy_async();
     __syncwarp();
     if (threadIdx.x % 32 == 0) mbarrier_arrive(part.full);
+  }
+
+  /// This warpgroup's part of dk or dv, at `offset`.
+  template <int dim, int n>
+  __device__ __forceinline__ void put_gradients(float (&values)[n], int offset, float scale) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) values[i] *= scale;
+    const int row = key_row_ + thread_row_, part = Tiles::split ? consumer_ : 0;
+    put_floats<dim>(values, offset + (row * dim + part * n * 2) * 4, work_.of.first_key + row);
+  }
+  /// Puts a thread's part of rows of `dim` floats under swizzle_sums, the first of them at `offset`. `row` is its number in the tensor, less
+  /// multiples of 4: tiles begin at these.
+  template <int dim, int n>
+  __device__ __forceinline__ void put_floats(const float (&values)[n], unsigned offset, int row) {
+    const unsigned own = offset + threadIdx.x % 4 * 8;
+#pragma unroll
+    for (int i = 0; i < n; i += 4) {
+      // The same where a part of a row is whole lines of shared memory, by four addresses.
+      char* const to = memory_ + (n * 8 % 128 == 0 ? own + i / 16 * 128 + swizzle_sums(i % 16 * 8, row)
+                                                   : swizzle_sums(own + i * 8, row));
+      *reinterpret_cast<float2*>(to) = make_float2(values[i], values[i + 1]);
+      *reinterpret_cast<float2*>(to + 8 * dim * 4) = make_float2(values[i + 2], values[i + 3]);
+    }
   }
 
   Layout shared_;

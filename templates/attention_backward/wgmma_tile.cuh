@@ -48,6 +48,11 @@ struct BackwardLayout {
   __device__ __forceinline__ Place gradients(int slot) const {
     return place(stage + slot * stage_bytes + Tiles::Query::bytes, 1 + Tiles::stages + slot);
   }
+  /// Of a slot's queries from `first` on.
+  __device__ __forceinline__ FactsApart facts_of(const char* memory, int slot, int first) const {
+    const auto* const lse2s = reinterpret_cast<const float*>(memory + facts + slot * facts_bytes) + first;
+    return {lse2s, lse2s + Tiles::tile_m};
+  }
   /// What a tile adds to dq: rows of floats under swizzle_sums.
   __device__ __forceinline__ Place sums() const { return place(sum, 1 + 2 * Tiles::stages); }
 

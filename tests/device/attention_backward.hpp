@@ -22,7 +22,10 @@ class AttentionBackward : public Attention<Form> {
         dv(like(this->v)),
         dsink(1, of.heads, of.heads),
         facts(static_cast<std::size_t>(planes() * of.heads * this->rows(true)), {NAN, NAN}),
-        sums(facts.size() * Form::head_dim, NAN) {
+        sums(facts.size() * Form::head_dim, NAN),
+        key_sums(
+            static_cast<std::size_t>(planes() * of.key_heads * this->rows(false)) * (Form::head_dim + Form::value_dim),
+            NAN) {
     for_each_row([&](int sequence, int query, int head) {
       const AttentionRow right = this->right_row(sequence, query, head);
       for (int i = 0; i < Form::value_dim; ++i)
@@ -35,7 +38,7 @@ class AttentionBackward : public Attention<Form> {
   Matrix<T> dout, dq, dk, dv;
   Matrix<float> dsink;
   std::vector<kiln::attention::RowFacts> facts;  // workspaces, whose contents are those of earlier launches
-  std::vector<float> sums;
+  std::vector<float> sums, key_sums;
 
   [[nodiscard]] int planes() const { return Base::packed ? 1 : this->count(); }
 
@@ -135,7 +138,8 @@ class AttentionBackward : public Attention<Form> {
   }
 };
 
-template <typename Form, bool clears>
+/// `clears` sums of dq and `clears_keys` those of dk and dv.
+template <typename Form, bool clears, bool clears_keys = false>
 void launch_rows(AttentionBackward<Form>& of, std::uint32_t seed) {
   const int heads = of.problem.heads, queries = of.rows(true);
   constexpr int rows_of_block = 256 / kiln::attention::lanes_of_row<Form::value_dim>;
@@ -143,9 +147,9 @@ void launch_rows(AttentionBackward<Form>& of, std::uint32_t seed) {
   emulator::launch({.grid = {blocks, static_cast<unsigned>(heads)}, .block = {256}, .seed = seed}, [&] {
     attention_backward_rows<typename Form::T, Form::head_dim, Form::value_dim, Form::layout, clears>(
         of.out.data(), of.dout.data(), of.lse.data(), of.told_query_offsets.data(), of.told_key_offsets.data(),
-        &of.reports[0], &of.reports[1], of.facts.data(), of.sums.data(), of.count(), of.planes(), queries,
-        of.rows(false), heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(),
-        of.lse.stride());
+        &of.reports[0], &of.reports[1], of.facts.data(), of.sums.data(), of.key_sums.data(),
+        clears_keys ? static_cast<long long>(of.key_sums.size()) : 0, of.count(), of.planes(), queries, of.rows(false),
+        heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride());
   });
 }
 
@@ -167,13 +171,32 @@ void launch_end(AttentionBackward<Form>& of, bool converts, std::uint32_t seed) 
     });
 }
 
-/// Tiles of `size` rows that a grid has to have.
+/// dk and dv from sums.
 template <typename Form>
-unsigned tiles_of(const AttentionBackward<Form>& of, bool of_queries, int size) {
+void launch_convert_keys(AttentionBackward<Form>& of, std::uint32_t seed) {
+  const auto threads =
+      static_cast<unsigned>(of.planes() * of.rows(false) * std::max(Form::head_dim, Form::value_dim) / 8);
+  emulator::launch(
+      {.grid = {(threads + 255) / 256, static_cast<unsigned>(2 * of.problem.key_heads)}, .block = {256}, .seed = seed},
+      [&] {
+        attention_backward_convert_keys<typename Form::T, Form::head_dim, Form::value_dim, Form::layout>(
+            of.key_sums.data(), of.dk.data(), of.dv.data(), of.told_key_offsets.data(), of.count(), of.planes(),
+            of.rows(false), of.problem.key_heads, of.batch_stride(of.dk, false), of.dk.stride(), Form::head_dim,
+            of.batch_stride(of.dv, false), of.dv.stride(), Form::value_dim);
+      });
+}
+
+/// Tiles of `size` rows that a grid has to have, where so many heads have tiles.
+template <typename Form>
+unsigned tiles_of(const AttentionBackward<Form>& of, bool of_queries, int size, int heads) {
   int all = 0;
   for (const auto& [queries, keys] : of.problem.lengths)
-    all += ((of_queries ? queries : keys) + size - 1) / size * (of_queries ? of.problem.heads : of.problem.key_heads);
+    all += ((of_queries ? queries : keys) + size - 1) / size * heads;
   return static_cast<unsigned>(all + 1);
+}
+template <typename Form>
+unsigned tiles_of(const AttentionBackward<Form>& of, bool of_queries, int size) {
+  return tiles_of(of, of_queries, size, of_queries ? of.problem.heads : of.problem.key_heads);
 }
 
 }  // namespace test

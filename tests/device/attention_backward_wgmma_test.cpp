@@ -29,7 +29,7 @@ kiln::tensor_map map_of(const AttentionBackward<Form>& of, Matrix<typename Form:
 
 struct Tile {
   int m = 64, n = 128, stages = 2;
-  bool split = false, sums_dq = true;
+  bool split = false, sums_dq = true, by_head = false;
 };
 
 template <typename Form, int tile_m>
@@ -64,23 +64,24 @@ void launch_wgmma(AttentionBackward<Form>& of, std::uint32_t seed, int section) 
   const auto k = map_of<typename Tiles::Key>(of, of.k, false, problem.key_heads, tile.n);
   const auto v = map_of<typename Tiles::Value>(of, of.v, false, problem.key_heads, tile.n);
   const auto dout = map_of<typename Tiles::Gradient>(of, of.dout, true, problem.heads, tile.m);
-  launch_rows<Form, tile.sums_dq>(of, seed);
-  emulator::launch({.grid = {tiles_of(of, false, tile.n)},
-                    .block = {Tiles::threads},
-                    .shared_bytes = kiln::attention::BackwardLayout<Tiles>::bytes,
-                    .seed = seed},
-                   [&] {
-                     attention_backward_keys_wgmma<Form, tile.m, tile.n, tile.stages, tile.split, tile.sums_dq>(
-                         q, k, v, dout, of.facts.data(), of.told_query_offsets.data(), of.told_key_offsets.data(),
-                         of.sums.data(), of.dk.data(), of.dv.data(), of.count(), of.rows(true), of.rows(false),
-                         problem.heads, problem.key_heads, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
-                         of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, problem.scale, problem.cap,
-                         problem.from_end, problem.left, problem.right, section, of.slopes.data(), of.bias.data(),
-                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
-                         problem.p);
-                   });
+  launch_rows<Form, tile.sums_dq, tile.by_head>(of, seed);
+  emulator::launch(
+      {.grid = {tiles_of(of, false, tile.n, tile.by_head ? problem.heads : problem.key_heads)},
+       .block = {Tiles::threads},
+       .shared_bytes = kiln::attention::BackwardLayout<Tiles>::bytes,
+       .seed = seed},
+      [&] {
+        attention_backward_keys_wgmma<Form, tile.m, tile.n, tile.stages, tile.split, tile.sums_dq, tile.by_head>(
+            q, k, v, dout, of.facts.data(), of.told_query_offsets.data(), of.told_key_offsets.data(), of.sums.data(),
+            of.key_sums.data(), of.dk.data(), of.dv.data(), of.count(), of.rows(true), of.rows(false), problem.heads,
+            problem.key_heads, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
+            of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, problem.scale, problem.cap, problem.from_end,
+            problem.left, problem.right, section, of.slopes.data(), of.bias.data(), of.bias_batch_stride(),
+            of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(), problem.p);
+      });
   if (!tile.sums_dq) launch_queries<Form, tile.m>(of, seed, section);
   launch_end<true>(of, tile.sums_dq, seed);
+  if (tile.by_head) launch_convert_keys(of, seed);
 }
 
 template <typename Form, Tile tile = Tile{}>
@@ -141,6 +142,34 @@ TEST_CASE("attention_backward_wgmma's causal mask ends at either diagonal, and h
     CHECK(wgmma_error<Form, recomputed>({.lengths = {{270, 100}}, .heads = 2, .from_end = from_end}) < close);
     CHECK(wgmma_error<Form>({.lengths = {{100, 270}}, .heads = 4, .key_heads = 2, .from_end = from_end}) < close);
   }
+}
+
+TEST_CASE("attention_backward_wgmma adds up dk and dv of heads that share a key head, a block each") {
+  using Causal = AttentionForm<Layout::dense, Mask::causal, 64>;
+  constexpr Tile by_head = {.by_head = true}, alone = {.sums_dq = false, .by_head = true};
+  const AttentionProblem grouped = {.lengths = {{270, 140}, {270, 140}}, .heads = 4, .key_heads = 2};
+  for (const std::uint32_t seed : {0u, 1u}) {
+    CHECK(wgmma_error<Causal, by_head>(grouped, seed) < close);
+    CHECK(wgmma_error<Causal, by_head>(grouped, seed, 8) < close);
+    CHECK(wgmma_error<Causal, Tile{.m = 128, .by_head = true}>(grouped, seed) < close);
+  }
+  const AttentionProblem small = {.lengths = {{70, 90}}, .heads = 4, .key_heads = 1, .scale = 0.2f};
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 128>, by_head>(small) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 96>, alone>(small) < close);
+  CHECK(
+      wgmma_error<AttentionForm<Layout::dense, Mask::causal, 192, 128>, Tile{.n = 64, .split = true, .by_head = true}>(
+          small) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 64, 64, SoftCap::none, Sinks::none, kiln::f16>, by_head>(
+            small) < close);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::causal>, by_head>(
+            {.lengths = {{140, 131}, {140, 131}}, .heads = 2, .key_heads = 1}) < close / 0.7);
+  CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::window, 64>, by_head>(
+            {.lengths = {{10, 200}, {0, 200}, {100, 1000}}, .heads = 2, .from_end = false, .left = 40, .right = 3}) <
+        close);
+  AttentionProblem packed = {.lengths = {{135, 140}, {0, 7}, {1, 1}, {20, 0}, {64, 64}}, .heads = 4, .key_heads = 2};
+  CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::causal, 64>, by_head>(packed, 0, 0) < close);
+  for (int i = 0; i < 40; ++i) packed.lengths.emplace_back(i % 3, i % 5);
+  CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::causal, 64>, by_head>(packed, 1) < close);
 }
 
 TEST_CASE("attention_backward_wgmma's window sees so many keys left and right of the diagonal") {
