@@ -147,12 +147,9 @@ TEST_CASE("attention_backward_wgmma's causal mask ends at either diagonal, and h
 TEST_CASE("attention_backward_wgmma adds up dk and dv of heads that share a key head, a block each") {
   using Causal = AttentionForm<Layout::dense, Mask::causal, 64>;
   constexpr Tile by_head = {.by_head = true}, alone = {.sums_dq = false, .by_head = true};
-  const AttentionProblem grouped = {.lengths = {{270, 140}, {270, 140}}, .heads = 4, .key_heads = 2};
-  for (const std::uint32_t seed : {0u, 1u}) {
-    CHECK(wgmma_error<Causal, by_head>(grouped, seed) < close);
-    CHECK(wgmma_error<Causal, by_head>(grouped, seed, 8) < close);
-    CHECK(wgmma_error<Causal, Tile{.m = 128, .by_head = true}>(grouped, seed) < close);
-  }
+  const AttentionProblem grouped = {.lengths = {{200, 140}, {200, 140}}, .heads = 4, .key_heads = 2};
+  CHECK(wgmma_error<Causal, by_head>(grouped, 0) < close);
+  CHECK(wgmma_error<Causal, Tile{.m = 128, .by_head = true}>(grouped, 1, 8) < close);
   const AttentionProblem small = {.lengths = {{70, 90}}, .heads = 4, .key_heads = 1, .scale = 0.2f};
   CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 128>, by_head>(small) < close);
   CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 96>, alone>(small) < close);
