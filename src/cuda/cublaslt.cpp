@@ -34,10 +34,10 @@ std::string version_text(std::size_t version) {
          std::to_string(version % 100);
 }
 
-const OpenedOnce<CublasLt>& opened() noexcept {
+OpenedOnce<CublasLt>& opened() noexcept {
   // Never destroyed: plans may live until the process ends.
   // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): no memory for a table: the process cannot go on
-  static const auto& once = *new OpenedOnce<CublasLt>("KILN_CUBLASLT_LIBRARY");
+  static auto& once = *new OpenedOnce<CublasLt>("KILN_CUBLASLT_LIBRARY");
   return once;
 }
 

@@ -42,10 +42,10 @@ void initialise(const Driver& driver) {
                                         "); check that the kernel module is loaded and matches libcuda (nvidia-smi).");
 }
 
-const OpenedOnce<Driver>& opened() noexcept {
+OpenedOnce<Driver>& opened() noexcept {
   // Never destroyed: objects that use the driver may live until the process ends.
   // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): no memory for a table: the process cannot go on
-  static const auto& once = *new OpenedOnce<Driver>("KILN_CUDA_LIBRARY");
+  static auto& once = *new OpenedOnce<Driver>("KILN_CUDA_LIBRARY");
   return once;
 }
 

@@ -4,11 +4,13 @@
 #include <elf.h>
 #include <link.h>
 
-#include <cstdlib>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+
+#include "manifest/shortage.hpp"
 
 namespace kiln::cuda {
 namespace {
@@ -91,9 +93,12 @@ std::string Library::build_id() const {
   return "size-" + std::to_string(failure ? 0 : size);
 }
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
+std::string passing_shortage(std::string_view text) {
+  int error = manifest::descriptor_shortage();
+  for (const int each : {EMFILE, ENFILE, ENOMEM})
+    if (text.find(std::strerror(each)) != std::string_view::npos) error = each;
+  if (text.find("CUDA_ERROR_OUT_OF_MEMORY") != std::string_view::npos) error = ENOMEM;
+  return error == 0 ? std::string() : "It is tried again at the next use. " + manifest::refusal_text(error);
 }
 
 }  // namespace kiln::cuda

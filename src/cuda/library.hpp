@@ -1,10 +1,17 @@
 // Shared libraries that are opened at first use and stay loaded until the process ends.
 #pragma once
 
+#include <atomic>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+
+#include "kiln/error.hpp"
+#include "manifest/environment.hpp"
 
 namespace kiln::cuda {
 
@@ -29,28 +36,56 @@ class Library {
   void* handle_;
 };
 
-/// Returns the value of an environment variable, empty when it is unset.
-std::string environment(const char* name);
+using manifest::environment;
 
-/// Calls Table::open(value of `variable`) once and keeps the table, or the error, which get() throws each time.
+/// Returns why a failure, told by `text`, may pass: a shortage of descriptors or memory, with its limit. An empty string where it is for good.
+std::string passing_shortage(std::string_view text);
+
+/// Opens a library by Table::open(PATH), at first use: the path that was chosen, else the value of `variable`. Keeps the table, or the error, which
+/// get() throws each time; after a shortage of descriptors or memory it tries again. Thread-safe.
 template <typename Table>
 class OpenedOnce {
  public:
-  explicit OpenedOnce(const char* variable) noexcept {
+  explicit OpenedOnce(const char* variable) noexcept : variable_(variable) {}
+  const Table& get() {
+    if (const Table* table = table_.load(std::memory_order_acquire)) return *table;
+    return open();
+  }
+  const Table* find() noexcept {
     try {
-      table_ = Table::open(environment(variable));
+      return &get();
     } catch (...) {
-      failure_ = std::current_exception();
+      return nullptr;
     }
   }
-  const Table& get() const {
-    if (failure_) std::rethrow_exception(failure_);
-    return *table_;
+  /// Takes precedence over the variable. Precondition: nothing was opened so far.
+  void choose(std::string path) {
+    const std::lock_guard lock(mutex_);
+    chosen_ = std::move(path);
   }
-  const Table* find() const noexcept { return table_ ? &*table_ : nullptr; }
 
  private:
-  std::optional<Table> table_;
+  const Table& open() {
+    const std::lock_guard lock(mutex_);
+    if (made_) return *made_;
+    if (failure_) std::rethrow_exception(failure_);
+    try {
+      made_.emplace(Table::open(chosen_.empty() ? environment(variable_) : chosen_));
+    } catch (const Error& error) {
+      const std::string shortage = passing_shortage(error.what());
+      if (!shortage.empty()) throw Error(error.kind(), std::string(error.what()) + "\n" + shortage);
+      failure_ = std::current_exception();
+      throw;
+    }
+    table_.store(&*made_, std::memory_order_release);
+    return *made_;
+  }
+
+  const char* variable_;
+  std::atomic<const Table*> table_{nullptr};
+  std::mutex mutex_;  // guards the members below
+  std::string chosen_;
+  std::optional<Table> made_;
   std::exception_ptr failure_;
 };
 

@@ -28,9 +28,9 @@ void resolve(const Library& library, const char* symbol, Function& function) {
   }
 }
 
-const OpenedOnce<Nccl>& opened() noexcept {
+OpenedOnce<Nccl>& opened() noexcept {
   // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): no memory for a table: the process cannot go on
-  static const auto& once = *new OpenedOnce<Nccl>("KILN_NCCL_LIBRARY");
+  static auto& once = *new OpenedOnce<Nccl>("KILN_NCCL_LIBRARY");
   return once;
 }
 

@@ -24,11 +24,13 @@ std::vector<std::string> candidates() {
 }
 
 /// NVRTC opens its builtins library by bare name at its first compile. Loading it here from NVRTC's own folder makes
-/// that succeed without a run path.
+/// that succeed without a run path. Throws Error(no_nvrtc) for a shortage that may pass.
 void open_builtins(const Nvrtc& nvrtc) {
   const std::string name = "libnvrtc-builtins.so." + std::to_string(nvrtc.major) + "." + std::to_string(nvrtc.minor);
-  std::string ignored;
-  Library::open(existing_files({std::filesystem::path(nvrtc.path).parent_path()}, {name}), ignored);
+  const auto files = existing_files({std::filesystem::path(nvrtc.path).parent_path()}, {name});
+  std::string tried;
+  if (files.empty() || Library::open(files, tried) || passing_shortage(tried).empty()) return;
+  throw Error(ErrorKind::no_nvrtc, "A compile is needed and NVRTC's builtins could not be opened. Tried:" + tried);
 }
 
 template <typename Function>
@@ -40,10 +42,10 @@ void resolve(const Library& library, const char* symbol, Function& function) {
   }
 }
 
-const OpenedOnce<Nvrtc>& opened() noexcept {
+OpenedOnce<Nvrtc>& opened() noexcept {
   // Never destroyed: owners of handles may live as long as the process.
   // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for a table there is nothing to report to
-  static const auto& once = *new OpenedOnce<Nvrtc>("KILN_NVRTC_LIBRARY");
+  static auto& once = *new OpenedOnce<Nvrtc>("KILN_NVRTC_LIBRARY");
   return once;
 }
 
@@ -81,5 +83,6 @@ Nvrtc Nvrtc::open(const std::string& library_path) {
 
 const Nvrtc& Nvrtc::get() { return opened().get(); }
 const Nvrtc* Nvrtc::find() noexcept { return opened().find(); }
+void Nvrtc::choose(const std::string& library) { opened().choose(library); }
 
 }  // namespace kiln::cuda

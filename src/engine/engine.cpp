@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cuda/nvrtc_api.hpp"
 #include "cuda/stream_owner.hpp"
 #include "engine/coverage.hpp"
 #include "engine/explain.hpp"
@@ -172,7 +173,12 @@ void State::for_each_op(const std::function<void(OpState&)>& visit) {
 }
 
 const std::string& State::arch() const {
-  std::call_once(arch_once_, [this] { arch_ = jit::default_arch(context.info().facts.sm()); });
+  const std::int64_t sm = context.info().facts.sm();
+  if (cuda::Nvrtc::find() == nullptr) {  // which may be opened later
+    std::call_once(target_once_, [&] { target_ = jit::target_arch(sm); });
+    return target_;
+  }
+  std::call_once(arch_once_, [&] { arch_ = jit::default_arch(sm); });
   return arch_;
 }
 

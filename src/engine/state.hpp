@@ -74,8 +74,9 @@ struct State {
   std::unique_ptr<Background> background;
 
  private:
-  mutable std::once_flag arch_once_;
-  mutable std::string arch_;
+  mutable std::once_flag arch_once_, target_once_;
+  mutable std::string arch_;    // by NVRTC
+  mutable std::string target_;  // without NVRTC
   struct OpSlot {
     std::once_flag made;             // threads that ask for another op do not wait
     std::unique_ptr<OpState> state;  // null until it is asked for

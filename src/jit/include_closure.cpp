@@ -1,6 +1,7 @@
 #include "jit/include_closure.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "cuda/search_path.hpp"
 #include "jit/include_scan.hpp"
 #include "kiln/error.hpp"
+#include "manifest/shortage.hpp"
 
 namespace kiln::jit {
 namespace {
@@ -29,6 +31,9 @@ std::optional<std::string> read_text(const path& file) {
   std::error_code failure;
   if (!std::filesystem::is_regular_file(file, failure)) return std::nullopt;
   std::ifstream stream(file, std::ios::binary);
+  if (!stream && manifest::is_shortage(errno))
+    throw Error(ErrorKind::io,
+                "the toolkit header " + file.string() + " cannot be read: " + manifest::refusal_text(errno));
   if (!stream) return std::nullopt;
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }

@@ -1,7 +1,6 @@
 #include "jit/serve_compiles.hpp"
 
-#include <cstdlib>
-
+#include "cuda/nvrtc_api.hpp"
 #include "jit/compile_messages.hpp"
 #include "kiln/error.hpp"
 
@@ -32,8 +31,7 @@ nlohmann::json CompileService::answer(const nlohmann::json& message) {
     process::forbid_core_files();
     if (request.low_priority) process::take_low_priority();
     if (request.memory_bytes > 0) memory_.emplace(request.memory_bytes);
-    // Set before NVRTC is opened, and before other threads may read the environment.
-    setenv("KILN_NVRTC_LIBRARY", request.nvrtc.c_str(), 1);
+    cuda::Nvrtc::choose(request.nvrtc);
     bounded_ = true;
   }
   std::jthread watch;

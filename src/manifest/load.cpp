@@ -2,12 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "kiln/error.hpp"
 #include "manifest/catalogue.hpp"
 #include "manifest/embedded.hpp"
+#include "manifest/environment.hpp"
 #include "manifest/limits.hpp"
+#include "manifest/shortage.hpp"
 #include "manifest/text.hpp"
 #include "manifest/text_file.hpp"
 
@@ -56,6 +57,7 @@ struct LoadedOps {
     try {
       ops.push_back(load_op(folder));
     } catch (const Error& error) {
+      if (descriptor_shortage() != 0) throw;  // it passes, and the op is sound
       refused.push_back({name, error.what()});
     }
   }
@@ -80,9 +82,9 @@ void check_own_file(const fs::path& path, const fs::path& folder) {
 }
 
 std::vector<fs::path> environment_paths() {
-  const char* variable = std::getenv("KILN_TEMPLATE_PATH");
+  const std::string variable = environment("KILN_TEMPLATE_PATH");
   std::vector<fs::path> paths;
-  for (std::string_view rest = variable == nullptr ? "" : variable; !rest.empty();) {
+  for (std::string_view rest = variable; !rest.empty();) {
     const std::string_view path = rest.substr(0, rest.find(':'));
     rest.remove_prefix(std::min(rest.size(), path.size() + 1));
     if (!path.empty()) paths.emplace_back(path);

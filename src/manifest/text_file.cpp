@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fstream>
 #include <istream>
 #include <string_view>
 
 #include "kiln/error.hpp"
+#include "manifest/shortage.hpp"
 
 namespace kiln::manifest {
 namespace {
@@ -50,11 +52,13 @@ void check_regular_file(const fs::path& path) {
 std::string read_text_file(const fs::path& path, std::size_t most) {
   check_regular_file(path);
   std::ifstream file(path, std::ios::binary);
+  const std::string why = file.is_open() ? std::string() : ": " + refusal_text(errno);
   std::string text;
   std::array<char, 1 << 14> part;
   while (text.size() <= most && (file.read(part.data(), part.size()), file.gcount() > 0))
     text.append(part.data(), static_cast<std::size_t>(file.gcount()));
-  if (!file.is_open() || file.bad()) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read", path.string()));
+  if (!file.is_open() || file.bad())
+    throw Error(ErrorKind::io, fmt::format("'{}' cannot be read{}", path.string(), file.is_open() ? "" : why));
   if (text.size() > most)
     throw Error(ErrorKind::bad_input,
                 fmt::format("{}:1: the file has more than {} bytes, the most that is read", path.string(), most));

@@ -18,9 +18,9 @@ std::optional<KeyedCubin> in_library(const jit::Specialisation& specialisation) 
 }  // namespace
 
 const std::string& Cubins::own_compiler() {
-  std::call_once(once_, [this] {
-    if (cuda::Nvrtc::find() != nullptr) compiler_ = jit::compiler_identity();
-  });
+  static const std::string none;
+  if (cuda::Nvrtc::find() == nullptr) return none;  // for now: what could not be opened may be later
+  std::call_once(once_, [this] { compiler_ = jit::compiler_identity(); });
   return compiler_;
 }
 
