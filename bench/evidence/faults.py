@@ -29,6 +29,7 @@ FAULTS = {
     60: "outputs whose name says another kind of file", 61: "callbacks of a tune that ask for a tune", 62: "callbacks that throw",
     63: "the last handle of an engine let go in a callback", 64: "limits and times that make no sense", 65: "traces with a byte order mark; draws that never end",
     68: "threads and processes that the system refuses", 88: "engines made in a child of fork", 91: "device times that are no times",
+    75: "libraries without a descriptor", 86: "the environment of programs with raised rights", 87: "a worker that another user planted",
     92: "workers that lie", 93: "workers that do not read", 96: "descriptors that a worker might inherit", 100: "workers that are killed",
     69: "indices in device memory outside of their tables", 70: "scales that are 0, negative, NaN or infinite",
     80: "gradients of a few keys with logits far under 0", 81: "sizes of 0 on the host",

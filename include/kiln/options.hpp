@@ -121,7 +121,8 @@ struct Options {
   Isolation isolation = Isolation::automatic;
   /// The program kiln-worker, of this library's version, in which compiles and candidates run. Empty: $KILN_WORKER ("none": no worker),
   /// else beside the running program, else beside libkiln or in ../bin or ../../bin from there, else where Kiln was installed. A program
-  /// that embeds Kiln ships kiln-worker beside itself, or names it here.
+  /// that embeds Kiln ships kiln-worker beside itself, or names it here. One that is found, not named, is passed over with a warning where another
+  /// user than root or the library's owner has it or its folder, or others may write them.
   std::filesystem::path worker;
   /// A compile in a worker that takes longer, or more memory, is stopped and fails alone. 0 bytes: no limit.
   std::chrono::milliseconds compile_limit{120'000};

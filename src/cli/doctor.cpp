@@ -87,13 +87,15 @@ Finding headers() {
 }
 
 Finding worker() {
-  const auto program = process::find_worker({});
-  if (program.empty())
-    return {"worker", State::absent, "kiln-worker was not found beside this program, nor where KILN_WORKER says",
+  const process::FoundWorker found = process::look_for_worker({});
+  if (found.program.empty())
+    return {"worker", State::absent,
+            found.refused.empty() ? "kiln-worker was not found beside this program, nor where KILN_WORKER says"
+                                  : fmt::format("{}", fmt::join(found.refused, "; ")),
             "candidates run in the tuning process: a fault ends the tune"};
   return finding("worker", ErrorKind::no_device, "nothing can be compiled or tuned until this is fixed", [&] {
-    const process::Child begun(program);
-    return Finding{"worker", State::ok, program.lexically_normal().string(),
+    const process::Child begun(found.program);
+    return Finding{"worker", State::ok, found.program.lexically_normal().string(),
                    "candidates run in their own process: one that faults or hangs is rejected and the tune continues"};
   });
 }

@@ -17,6 +17,7 @@
 
 #include "cli/exit_code.hpp"
 #include "kiln/error.hpp"
+#include "manifest/environment.hpp"
 #include "manifest/text.hpp"
 #include "process/setup.hpp"
 #include "store/custody.hpp"
@@ -103,8 +104,8 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 bool is_terminal() {
-  const char* kind = std::getenv("TERM");
-  return ::isatty(STDERR_FILENO) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
+  const std::string kind = manifest::environment("TERM");
+  return ::isatty(STDERR_FILENO) == 1 && !kind.empty() && kind != "dumb";
 }
 
 std::size_t terminal_width() {

@@ -153,7 +153,8 @@ Tuner make_tuner(const Globals& globals, const std::string& devices, Options opt
     const team::Patience patience(rendezvous);  // rank 0 may open many devices
     team::on_all_ranks(rendezvous, "opening its files", open);
   }
-  say_warnings(globals, engine::state_of(*tuner).first().layers);
+  if (!globals.quiet)
+    for (const std::string& warning : tuner->warnings()) note(warning);
   return *std::move(tuner);
 }
 

@@ -101,12 +101,14 @@ jit::CompileSettings compile_settings(const Options& options) {
 
 std::unique_ptr<tune::Worker> worker_for(const Options& options) {
   if (options.isolation == Isolation::in_process) return nullptr;
-  const auto program = process::find_worker(options.worker);
+  const auto [program, refused] = process::look_for_worker(options.worker);
   if (!program.empty()) return std::make_unique<tune::Worker>(program, tune::WorkerTimeouts{options.candidate_limit});
   if (options.isolation == Isolation::automatic) return nullptr;
   throw Error(
       ErrorKind::bad_input,
-      "a worker process was asked for and kiln-worker was not found; name it in Options::worker or KILN_WORKER");
+      refused.empty()
+          ? "a worker process was asked for and kiln-worker was not found; name it in Options::worker or KILN_WORKER"
+          : fmt::format("a worker process was asked for, and {}", refused.front()));
 }
 
 State::State(const Options& chosen)
@@ -123,6 +125,8 @@ State::State(const Options& chosen)
       team(options.team == nullptr ? nullptr : &*team::state_of(*options.team).member),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))),
       op_states_(ops.size()) {
+  if (options.isolation != Isolation::in_process)
+    for (const std::string& each : process::look_for_worker(options.worker).refused) warn(each);
   for (const manifest::RefusedOp& each : ops.refused())
     warn(fmt::format("the op {} is left out: {}", manifest::quote(each.name), each.why));
   for (const std::string& each : store::ops_of_others(ops)) warn(each);

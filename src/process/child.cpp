@@ -6,9 +6,11 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -17,6 +19,8 @@
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "manifest/environment.hpp"
+#include "manifest/ownership.hpp"
 #include "manifest/shortage.hpp"
 #include "process/message.hpp"
 #include "process/setup.hpp"
@@ -51,7 +55,8 @@ pid_t spawn(const fs::path& program, int socket) {
   std::string name = program.string();
   char* arguments[] = {name.data(), nullptr};
   pid_t child = 0;
-  const int code = posix_spawn(&child, name.c_str(), &actions, &attributes, arguments, environ);
+  std::vector<char*> environment = worker_environment(environ, manifest::has_raised_rights());
+  const int code = posix_spawn(&child, name.c_str(), &actions, &attributes, arguments, environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (manifest::is_shortage(code))
@@ -61,10 +66,21 @@ pid_t spawn(const fs::path& program, int socket) {
   return child;
 }
 
-fs::path folder_of_this_library() {
+/// The shared library, or the program that holds it: the loader has the first word of a program's command line as its name, which need not be a
+/// path.
+fs::path file_of_this_library() {
   static const int here = 0;
+  std::error_code ignored;
   Dl_info info{};
-  return dladdr(&here, &info) != 0 && info.dli_fname != nullptr ? fs::path(info.dli_fname).parent_path() : fs::path();
+  const bool is_known = dladdr(&here, &info) != 0 && info.dli_fname != nullptr;
+  if (is_known && std::string_view(info.dli_fname).find('/') != std::string_view::npos)
+    return fs::absolute(info.dli_fname, ignored);
+  return fs::read_symlink("/proc/self/exe", ignored);
+}
+
+uid_t owner_of(const fs::path& file) {
+  struct stat status {};
+  return stat(file.c_str(), &status) == 0 ? status.st_uid : 0;
 }
 
 bool is_from_outside(int signal) {
@@ -80,18 +96,40 @@ std::string describe_end(int status) {
 
 }  // namespace
 
-fs::path find_worker(const fs::path& chosen) {
-  if (!chosen.empty()) return chosen;
-  if (const char* named = std::getenv("KILN_WORKER"); named != nullptr && *named != '\0')
-    return std::string_view(named) == "none" ? fs::path() : fs::path(named);
+FoundWorker look_for_worker(const fs::path& chosen) {
+  if (!chosen.empty()) return {chosen, {}};
+  if (const std::string named = manifest::environment("KILN_WORKER"); !named.empty())
+    return {named == "none" ? fs::path() : fs::path(named), {}};
   std::error_code ignored;
-  const fs::path library = folder_of_this_library();
-  for (const fs::path& folder : {fs::read_symlink("/proc/self/exe", ignored).parent_path(), library, library / "../bin",
-                                 library / "../../bin", fs::path(KILN_INSTALLED_PROGRAMS)}) {
+  const fs::path library = file_of_this_library(), folder_of_library = library.parent_path();
+  FoundWorker found;
+  for (const fs::path& folder :
+       {fs::read_symlink("/proc/self/exe", ignored).parent_path(), folder_of_library, folder_of_library / "../bin",
+        folder_of_library / "../../bin", fs::path(KILN_INSTALLED_PROGRAMS)}) {
     fs::path program = folder / "kiln-worker";
-    if (!folder.empty() && access(program.c_str(), X_OK) == 0) return program;
+    if (!folder.is_absolute() || access(program.c_str(), X_OK) != 0) continue;
+    const std::string objection = manifest::program_objection(program, owner_of(library));
+    if (objection.empty()) {
+      found.program = std::move(program);
+      return found;
+    }
+    std::string warning =
+        fmt::format("'{}' is not run: {}; or name it in KILN_WORKER or Options::worker", program.string(), objection);
+    if (std::ranges::find(found.refused, warning) == found.refused.end()) found.refused.push_back(std::move(warning));
   }
-  return {};
+  return found;
+}
+
+std::vector<char*> worker_environment(char** all, bool has_raised_rights) {
+  std::vector<char*> kept;
+  for (; *all != nullptr; ++all) {
+    const std::string_view variable = *all;
+    if (!has_raised_rights || variable.starts_with("CUDA_VISIBLE_DEVICES=") ||
+        variable.starts_with("CUDA_DEVICE_ORDER="))
+      kept.push_back(*all);
+  }
+  kept.push_back(nullptr);
+  return kept;
 }
 
 Child::Child(const fs::path& program) : owner_(getpid()) {

@@ -8,15 +8,28 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kiln/error.hpp"
 #include "process/channel.hpp"
 
 namespace kiln::process {
 
+struct FoundWorker {
+  std::filesystem::path program;     // empty when there is none
+  std::vector<std::string> refused;  // those that were found before it and are not run, with the reason
+};
 /// Returns the first of: `chosen`; $KILN_WORKER ("none": no worker); kiln-worker beside the running program or the
-/// shared library; kiln-worker where Kiln was installed. Empty when there is none.
-std::filesystem::path find_worker(const std::filesystem::path& chosen);
+/// shared library; kiln-worker where Kiln was installed. One that was not named is run only if it, its folder and the folder that a link leads to
+/// belong to this user, root or the owner of this library, and nobody else may write them.
+FoundWorker look_for_worker(const std::filesystem::path& chosen);
+inline std::filesystem::path find_worker(const std::filesystem::path& chosen) {
+  return look_for_worker(chosen).program;
+}
+
+/// Returns the variables of `all` that a worker gets: each, but with raised rights (manifest::has_raised_rights) only those that say which GPUs
+/// there are. The worker itself has no raised rights, and would obey the others.
+std::vector<char*> worker_environment(char** all, bool has_raised_rights);
 
 /// The system has no process or descriptor for a worker now. Its text names the limit.
 class Refused : public Error {

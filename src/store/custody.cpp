@@ -12,27 +12,15 @@
 #include <thread>
 
 #include "kiln/error.hpp"
+#include "manifest/ownership.hpp"
 #include "store/file_system.hpp"
 
 namespace kiln::store {
 namespace {
 
-constexpr mode_t written_by_others = S_IWGRP | S_IWOTH;
+using manifest::ownership_objection;
 
-/// Returns why a file or folder is not trusted, or an empty string. `owner` is trusted beside this user and root.
-std::string ownership_objection(std::string_view what, const std::filesystem::path& path, const struct stat& status,
-                                uid_t owner = 0) {
-  if (status.st_uid != geteuid() && status.st_uid != 0 && status.st_uid != owner)
-    return fmt::format(
-        "{} '{}' belongs to user {}, not to this user or root; copy what it holds to a place of your own", what,
-        path.string(), status.st_uid);
-  if ((status.st_mode & written_by_others) == 0) return {};
-  const bool is_shared_on_purpose = (status.st_mode & S_ISVTX) != 0;  // such as /tmp
-  const auto what_to_do =
-      is_shared_on_purpose ? "use a folder of your own" : fmt::format("run: chmod go-w '{}'", path.string());
-  return fmt::format("{} '{}' can be written by others (mode {:04o}); {}", what, path.string(), status.st_mode & 07777U,
-                     what_to_do);
-}
+constexpr mode_t written_by_others = S_IWGRP | S_IWOTH;
 
 /// Whoever may write the folder could create a journal there. A journal may also be older than the folder's present
 /// mode.

@@ -3,18 +3,19 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "manifest/environment.hpp"
 #include "store/custody.hpp"
 
 namespace kiln::store {
 namespace {
 
 namespace fs = std::filesystem;
+using manifest::environment;
 
 constexpr std::size_t most_keys = 1024;  // in one folder
 
@@ -113,11 +114,6 @@ void read_trusted(const fs::path& folder, std::vector<KnownKey>& keys, std::vect
 const KnownKey* find(const std::vector<KnownKey>& keys, const PublicKey& key) noexcept {
   const auto at = std::find_if(keys.begin(), keys.end(), [&](const KnownKey& each) { return each.key == key; });
   return at == keys.end() ? nullptr : &*at;
-}
-
-std::string_view environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
 }
 
 std::vector<fs::path> split(std::string_view paths) {

@@ -2,10 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <cstdlib>
 #include <set>
 
 #include "kiln/error.hpp"
+#include "manifest/environment.hpp"
 #include "store/custody.hpp"
 #include "store/file_system.hpp"
 #include "store/opening.hpp"
@@ -19,6 +19,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* no_place =
     "there is no overlay: none of KILN_CACHE, XDG_CACHE_HOME and HOME names a place for one";
+
+constexpr const char* no_choice =
+    "there is no overlay: the program has rights that its user has not (setuid, setgid or file capabilities), so the environment does not name a "
+    "place for one; name it in Options::overlay or --overlay";
 
 Layer in_memory(const fs::path& path, std::string refused) {
   return {LayerKind::overlay, path, File::in_memory(), std::move(refused), true, "it is in this process's memory"};
@@ -72,8 +76,9 @@ Layer open_stand_in(const fs::path& path, std::string_view kind, std::int64_t li
 Layer open_overlay(const LayerSettings& settings, std::vector<std::string>& warnings) {
   constexpr const char* in_memory_only = "records of this process are kept in memory only";
   if (!settings.overlay) {
-    warnings.push_back(fmt::format("{}; {}", no_place, in_memory_only));
-    return in_memory({}, no_place);
+    const char* why = manifest::has_raised_rights() ? no_choice : no_place;
+    warnings.push_back(fmt::format("{}; {}", why, in_memory_only));
+    return in_memory({}, why);
   }
   const fs::path& path = *settings.overlay;
   if (path.empty()) return in_memory(path, {});
@@ -341,10 +346,7 @@ std::vector<std::string> Layers::warnings() const {
 }
 
 std::optional<fs::path> default_overlay() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr ? fs::path(value) : fs::path();
-  };
+  const auto variable = [](const char* name) { return fs::path(manifest::environment(name)); };
   if (auto named = variable("KILN_CACHE"); !named.empty()) return named;
   // The XDG specification says to ignore relative paths.
   if (const auto cache = variable("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "kiln" / "overlay.kiln";

@@ -2,9 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <cstdlib>
-
 #include "kiln/error.hpp"
+#include "manifest/environment.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::store {
@@ -42,8 +41,8 @@ TrustPolicy parse_trust_policy(std::string_view word, std::string_view from) {
 
 TrustPolicy trust_policy(std::optional<TrustPolicy> chosen) {
   if (chosen) return *chosen;
-  const char* word = std::getenv("KILN_TRUST");
-  return word == nullptr || *word == '\0' ? TrustPolicy::owner : parse_trust_policy(word, "KILN_TRUST");
+  const std::string word = manifest::environment("KILN_TRUST");
+  return word.empty() ? TrustPolicy::owner : parse_trust_policy(word, "KILN_TRUST");
 }
 
 std::vector<std::string> ops_of_others(const manifest::Catalogue& ops) {

@@ -4,9 +4,9 @@
 
 #include <array>
 #include <charconv>
-#include <cstdlib>
 
 #include "kiln/error.hpp"
+#include "manifest/environment.hpp"
 
 namespace kiln::team {
 namespace {
@@ -115,8 +115,8 @@ void check_membership(const Membership& membership) {
 }
 
 std::optional<std::string> process_variable(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr || *value == '\0') return std::nullopt;
+  std::string value = manifest::environment(name);
+  if (value.empty()) return std::nullopt;
   return value;
 }
 
