@@ -34,6 +34,7 @@ namespace fs = std::filesystem;
 
 /// A worker greets within milliseconds; only a very busy machine needs longer.
 constexpr std::chrono::seconds greeting_limit{20};
+constexpr int most_starts = 3;           // of a worker that somebody kills
 constexpr std::size_t most_shown = 200;  // bytes of a greeting
 constexpr const char* remedy =
     "name the kiln-worker that belongs to this Kiln in KILN_WORKER or Options::worker, or set KILN_WORKER=none to do "
@@ -133,6 +134,13 @@ std::vector<char*> worker_environment(char** all, bool has_raised_rights) {
 }
 
 Child::Child(const fs::path& program) : owner_(getpid()) {
+  for (int left = most_starts; left > 0; --left) {
+    begin(program);
+    if (greet(program, left > 1)) return;
+  }
+}
+
+void Child::begin(const fs::path& program) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     throw Refused(fmt::format("there is no socket for a worker: {}", manifest::refusal_text(errno)));
@@ -141,16 +149,16 @@ Child::Child(const fs::path& program) : owner_(getpid()) {
     const Channel theirs(ends[1]);
     process_ = spawn(program, theirs.descriptor());
   }
-  greet(program);
 }
 
 Child::~Child() { stop(); }
 
-void Child::greet(const fs::path& program) {
+bool Child::greet(const fs::path& program, bool may_try_again) {
   nlohmann::json said;
   const auto state = channel_->receive(said, greeting_limit);
-  if (state == Channel::State::received && said == greeting()) return;
+  if (state == Channel::State::received && said == greeting()) return true;
   const std::string how = stop();
+  if (may_try_again && std::exchange(was_killed_, false)) return false;
   const std::string asked = fmt::format("the program {} was to be run as a worker, but it ", program.string());
   if (state == Channel::State::closed) throw Error(ErrorKind::io, fmt::format("{}{}; {}", asked, how, remedy));
   if (state == Channel::State::unreadable)

@@ -60,7 +60,9 @@ class Child {
   [[nodiscard]] bool was_killed() const noexcept { return was_killed_; }
 
  private:
-  void greet(const std::filesystem::path& program);
+  void begin(const std::filesystem::path& program);
+  /// Returns false where the process was killed from outside before it greeted, and another may be begun.
+  bool greet(const std::filesystem::path& program, bool may_try_again);
 
   pid_t owner_;
   pid_t process_ = 0;

@@ -61,7 +61,7 @@ class Variable {
 
 TEST_CASE("a hidden driver is an error that names the variable, at every ask") {
   const Variable hidden("KILN_CUDA_LIBRARY", "none");
-  const cuda::OpenedOnce<cuda::Driver> driver("KILN_CUDA_LIBRARY");
+  cuda::OpenedOnce<cuda::Driver> driver("KILN_CUDA_LIBRARY");
   for (int ask = 0; ask < 2; ++ask) {
     const Error error = thrown_by([&] { driver.get(); });
     CHECK(error.kind() == ErrorKind::no_driver);

@@ -11,6 +11,8 @@ using namespace kiln::faults;
 TEST_CASE("fault 100: a candidate whose worker is killed is tried again, a few times") {
   const Liar liar;
   TrialBed bed(liar.program());
+  liar.die_at(Asked::greeting, 2);
+  bed.bench();
   liar.die_at(Asked::begin, 1);
   const auto bench = bed.bench();
   const std::vector<tune::Point> both = {{.candidate = 0, .length = 0}, {.candidate = 1, .length = 0}};

@@ -7,7 +7,7 @@
 namespace kiln::faults {
 
 /// The messages of a worker.
-enum class Asked { begin, lengths, admit, sample, compile };
+enum class Asked { begin, lengths, admit, sample, compile, greeting };
 
 Asked kind_of(const nlohmann::json& message);
 nlohmann::json honest(Asked asked, const nlohmann::json& message);

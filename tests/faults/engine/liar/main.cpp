@@ -19,23 +19,30 @@ void put(const std::vector<unsigned char>& bytes) {
   }
 }
 
+/// Returns what the program is to do for this message, once.
+Order order_for(const std::string& program, Asked asked) {
+  Order order = read_order(program);
+  if (order.asked != asked) return {};
+  if (order.what == Order::What::die && order.number > 0) {
+    --order.number;
+    write_order(program, order);
+    raise(SIGKILL);
+  }
+  return order;
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
   const std::string program = arguments[0];
   std::signal(SIGPIPE, SIG_IGN);
   const kiln::process::Channel channel(STDIN_FILENO);
+  order_for(program, Asked::greeting);
   channel.send(kiln::process::greeting());
   nlohmann::json message;
   while (channel.receive(message) == kiln::process::Channel::State::received) {
     const Asked asked = kind_of(message);
-    Order order = read_order(program);
-    if (order.asked != asked) order.what = Order::What::nothing;
-    if (order.what == Order::What::die && order.number > 0) {
-      --order.number;
-      write_order(program, order);
-      raise(SIGKILL);
-    }
+    const Order order = order_for(program, asked);
     if (order.what != Order::What::lie) {
       channel.send(honest(asked, message));
       continue;
