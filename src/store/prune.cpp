@@ -42,9 +42,11 @@ std::vector<Deletable> rows_of(Connection& connection, std::string_view sql, std
   std::vector<Deletable> rows;
   Query query = connection.query(sql);
   while (query.step()) {
-    const double saved = weight(query.integer(1), query.integer(2), now) * query.real(3);
+    // No digest covers these numbers when they are read here, so a time before 1970 counts as never.
+    const std::int64_t last_use = std::max<std::int64_t>(query.integer(2), 0);
+    const double saved = weight(query.integer(1), last_use, now) * query.real(3);
     rows.push_back(
-        {query.integer(0), query.integer(2), saved / static_cast<double>(std::max<std::int64_t>(query.integer(4), 1))});
+        {query.integer(0), last_use, saved / static_cast<double>(std::max<std::int64_t>(query.integer(4), 1))});
   }
   return rows;
 }

@@ -205,11 +205,15 @@ void Connection::wait_at_most(std::chrono::milliseconds limit) {
 void Connection::stop_waiting_when(std::function<bool()> stop) { lock_wait_->stop = std::move(stop); }
 
 void Connection::compact() {
+  {
+    Transaction transaction(*this, Transaction::Kind::write);
+    execute("REINDEX");  // VACUUM copies an index as it is
+    transaction.commit();
+  }
   sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 1);  // VACUUM attaches its temporary file
   const ForkGuard no_fork;
   const SizeLimitGuard size_limit;
-  // VACUUM copies an index as it is.
-  const int code = sqlite3_exec(database_.get(), "REINDEX; VACUUM", nullptr, nullptr, nullptr);
+  const int code = sqlite3_exec(database_.get(), "VACUUM", nullptr, nullptr, nullptr);
   sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 0);
   check(database_.get(), code);
 }

@@ -16,7 +16,7 @@ TEST_CASE("lines of any length up to the most are read as they are") {
   for (const int length : {0, 1, 4094, 4095, 4096, 8190, 8191, 10000, 0, 3}) {
     const auto size = static_cast<std::size_t>(length);
     lines.emplace_back(size, 'x');
-    if (size > 2) lines.back()[1] = '\0';
+    if (size > 2) lines.back()[1] = '\x01';
     text += lines.back() + "\n";
   }
   for (const char* end : {"", "last"}) {
@@ -29,6 +29,17 @@ TEST_CASE("lines of any length up to the most are read as they are") {
     CHECK(read_line(from, line, 10000, "a", 1) == (*end != '\0'));
     CHECK(line == end);
     CHECK(!read_line(from, line, 10000, "a", 1));
+  }
+}
+
+TEST_CASE("a line with a NUL is refused by name and number") {
+  for (const std::size_t before : {std::size_t{0}, std::size_t{3}, std::size_t{4095}, std::size_t{9000}}) {
+    std::istringstream from(std::string(before, 'x') + '\0' + "rest\n");
+    std::string line;
+    CHECK_THROWS_WITH_AS(
+        read_line(from, line, 10000, "a.jsonl", 7),
+        "a.jsonl:7: found a NUL byte, which no text holds; is this another kind of file, was it cut, or is it UTF-16?",
+        Error);
   }
 }
 

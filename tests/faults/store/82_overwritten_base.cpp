@@ -166,5 +166,20 @@ TEST_CASE("fault 82: a journal that brings another header is refused, and the ca
   faults::tally(82, std::size(cases), "journals that bring another header");
 }
 
+TEST_CASE(
+    "fault 82: a last use at the end of the integers is a last use, and prune takes no difference that overflows") {
+  const Folder folder;
+  const auto path = sample_file(folder / "overlay.kiln");
+  for (const char* time : {"-9223372036854775807 - 1", "9223372036854775807"}) {
+    run_sql(path, std::string("UPDATE usage SET last_use = ") + time);
+    PruneRule rule;
+    rule.unused_seconds = 60;
+    rule.now = 1790000000;
+    rule.dry_run = true;
+    CHECK(File::open(path, Access::read_write)->prune(rule).records == (time[0] == '-' ? 3 : 0));
+  }
+  faults::tally(82, 2, "last uses at the end of the integers");
+}
+
 }  // namespace
 }  // namespace kiln::store
