@@ -120,7 +120,8 @@ void read_above(const ManifestReader& reader, const TomlEntry& entry, const Op& 
     runtime.above_when = read_condition(reader, *when, fmt::format("'above_when' of '{}'", entry.key), "", op);
   for (const auto& value : {runtime.default_real, runtime.verify_real})
     if (value && value->slots().empty() && value->evaluate({}).value_or(0) <= *runtime.above)
-      reader.fail(entry.value.line, fmt::format("'{}' = {} beside above = {}", entry.key, value->text(), *runtime.above),
+      reader.fail(entry.value.line,
+                  fmt::format("'{}' = {} beside above = {}", entry.key, value->text(), *runtime.above),
                   "default and verify above it");
 }
 
