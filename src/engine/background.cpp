@@ -104,7 +104,7 @@ void Background::delete_at_end(State& state) {
 
 void Background::serve_and_delete(const std::stop_token& stop) {
   serve(stop);
-  if (deleted_at_end_ != nullptr) delete deleted_at_end_;  // and this with it
+  delete deleted_at_end_;  // null, or the engine and this with it
 }
 
 std::int64_t Background::waiting() const {
