@@ -89,11 +89,14 @@ struct Options {
   /// The ranks that compute ops with a team axis together, on this engine's device, which is Team::device(). Nothing: launches of these ops throw Error(bad_input). A
   /// plan of such an op is made by all ranks at once, in the same order on each (see docs/teams.md). Its candidates run in this process.
   std::shared_ptr<Team> team;
-  /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache folder. An empty path
-  /// keeps records in memory. A read-only file of the user is asked as the first base, and records are kept in memory.
+  /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache folder. An empty path, here
+  /// or in $KILN_CACHE, keeps records in memory. A read-only file of the user is asked as the first base, and records are kept in memory.
   std::optional<std::filesystem::path> overlay;
   /// Shipped files, .kiln or .jsonl (text, without machine code), asked in order after the overlay. Never written.
   std::vector<std::filesystem::path> bases;
+  /// Refuses to start, with Error(bad_file), where a base is missing or refused, or may not supply the machine code that it holds. Otherwise
+  /// Engine::warnings() says so, and the program goes on without.
+  bool require_bases = false;
   /// Folders that hold op folders, searched before $KILN_TEMPLATE_PATH and the built-in ops.
   std::vector<std::filesystem::path> template_paths;
   /// Nothing: $KILN_TRUST, which is "owner" or "signed", else owner.

@@ -46,7 +46,9 @@ void require_kept(const engine::TunerState& tuner, const TuneReport& report) {
 void require_tunes_kept(const Engine& engine) {
   const std::int64_t tunes = engine.stats().tunes;
   if (tunes == 0) return;
-  require_kept(engine::state_of(Tuner(engine)).first().layers, counted(tunes, "tuned bucket"));
+  const store::Layers& layers = engine::state_of(Tuner(engine)).first().layers;
+  if (const store::Layer& overlay = layers.layers().front(); overlay.path.empty() && overlay.refused.empty()) return;
+  require_kept(layers, counted(tunes, "tuned bucket"));
 }
 
 }  // namespace kiln::cli

@@ -22,7 +22,7 @@ void require_place(std::string_view what, std::string_view why_not);
 void require_kept(const store::Layers& layers, std::string_view what);
 /// Throws so unless the overlay's file holds every tuned bucket of the report.
 void require_kept(const engine::TunerState& tuner, const TuneReport& report);
-/// Throws so unless it holds every bucket that the engine's launches tuned.
+/// Throws so unless it holds every bucket that the engine's launches tuned, or is in memory because its path is empty.
 void require_tunes_kept(const Engine& engine);
 
 }  // namespace kiln::cli

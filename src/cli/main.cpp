@@ -45,7 +45,8 @@ void declare_globals(CLI::App& app, Globals& globals) {
   app.add_option("--device", globals.device, "The GPU to use")
       ->check(CLI::Validator(CLI::Range(0, 1023)).description(""))
       ->type_name("N");
-  app.add_option("--overlay", globals.overlay, "Your own file of records; created when missing")->type_name("FILE");
+  app.add_option("--overlay", globals.overlay, "Your own file of records; created when missing. \"\": in memory")
+      ->type_name("FILE");
   app.add_option("--base", globals.bases, "A shipped file of records, .kiln or .jsonl; may be repeated")
       ->allow_extra_args(false)
       ->type_name("FILE");

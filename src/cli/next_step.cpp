@@ -59,7 +59,7 @@ std::string class_option(const Target& target) {
 std::string how_to_tune(Globals globals, const Target& target, const std::string& command, int ranks,
                         const std::string& sign) {
   const bool writes = command.find(" -o ") != std::string::npos;
-  const bool needs_overlay = !writes && globals.overlay && globals.overlay->empty();
+  const bool needs_overlay = !writes && wants_no_overlay(globals);
   if (needs_overlay) globals.overlay = "FILE.kiln";
   const std::string ordinal = globals.device == 0 ? "" : fmt::format(" --device {}", globals.device);
   const std::string then = writes || needs_overlay

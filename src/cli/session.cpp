@@ -63,6 +63,11 @@ store::LayerSettings layer_settings(const Globals& globals) {
           Options{}.overlay_limit_bytes};
 }
 
+bool wants_no_overlay(const Globals& globals) {
+  const auto overlay = layer_settings(globals).overlay;
+  return overlay && overlay->empty();
+}
+
 store::CodeTrust code_trust(const Globals& globals) {
   std::vector<std::string> warnings;
   store::CodeTrust trust{policy_of(globals),

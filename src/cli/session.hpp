@@ -35,6 +35,8 @@ Options engine_options(const Globals& globals);
 /// Notes each refused op but `asked`, which find_op refuses.
 manifest::Catalogue load_ops(const Globals& globals, std::string_view asked = {});
 store::LayerSettings layer_settings(const Globals& globals);
+/// True when the overlay is in memory because its path is empty: --overlay "" or KILN_CACHE="".
+bool wants_no_overlay(const Globals& globals);
 /// Returns the trust that decides whether another file's machine code is copied.
 store::CodeTrust code_trust(const Globals& globals);
 /// Throws as require_bases does. Notes on the standard error tell what else could not be opened.

@@ -38,8 +38,12 @@ namespace {
 constexpr std::chrono::hours longest_limit{24 * 20};  // poll(2) takes an int of milliseconds
 
 store::LayerSettings layer_settings(const Options& options) {
-  return {options.overlay ? options.overlay : store::default_overlay(), options.bases,
-          store::trust_policy(options.trust), store::key_folders(options.trusted_keys), options.overlay_limit_bytes};
+  return {options.overlay ? options.overlay : store::default_overlay(),
+          options.bases,
+          store::trust_policy(options.trust),
+          store::key_folders(options.trusted_keys),
+          options.overlay_limit_bytes,
+          options.require_bases};
 }
 
 /// For SQLite's busy handler, which no exception may pass through. One ends the wait, and the tune meets it again at its next call.

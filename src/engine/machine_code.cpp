@@ -25,16 +25,6 @@ std::optional<CodeAt> search(store::Layers& layers, const jit::Specialisation& c
   return std::nullopt;
 }
 
-std::optional<std::size_t> untrusted_layer_with(const store::Layers& layers, const jit::Specialisation& code) {
-  for (std::size_t at = 0; at < layers.layers().size(); ++at) {
-    const store::Layer& layer = layers.layers()[at];
-    if (!layer.file || layer.trusted_for_code) continue;
-    for (const std::string& compiler : layer.file->compilers())
-      if (layer.file->find_cubin(jit::cubin_key(code, compiler))) return at;
-  }
-  return std::nullopt;
-}
-
 /// The compilers whose code a launch here takes, in the order in which it asks for them.
 std::vector<std::string> compilers_served(const Answer& answer, tune::Cubins& cubins) {
   std::vector<std::string> compilers;
@@ -52,7 +42,7 @@ std::string why_none(const jit::Specialisation& code, tune::Cubins& cubins) {
   if (const auto other = search(layers, code, layers.compilers()))
     return fmt::format("{} has it by {}, which is not the NVRTC here", name_of(layers.layers()[other->layer]),
                        other->compiler);
-  if (const auto at = untrusted_layer_with(layers, code)) {
+  if (const auto at = tune::untrusted_layer_with(layers, code)) {
     const store::Layer& layer = layers.layers()[*at];
     return fmt::format("{} has it and may not supply it ({})", name_of(layer), layer.trust);
   }
@@ -73,7 +63,7 @@ std::optional<std::size_t> untrusted_layer_with_code(const manifest::Op& op, con
                                                      const manifest::DeviceFacts& device, const std::string& arch,
                                                      const store::Layers& layers) {
   if (!answer.implementation->has_kernels()) return std::nullopt;
-  return untrusted_layer_with(layers, code_of(op, answer, device, arch));
+  return tune::untrusted_layer_with(layers, code_of(op, answer, device, arch));
 }
 
 MachineCode machine_code_of(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,

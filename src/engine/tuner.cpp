@@ -273,7 +273,8 @@ TunerDevice::TunerDevice(std::shared_ptr<State> engine, bool shared)
 TunerState::TunerState(const Options& options, std::span<const int> ordinals) {
   const auto refuse = [](const std::string& message) { throw Error(ErrorKind::bad_input, message); };
   if (ordinals.empty()) refuse("a Tuner was asked for on no device; name one, or leave the list out");
-  if (ordinals.size() > 1 && options.overlay && options.overlay->empty())
+  const auto overlay = options.overlay ? options.overlay : store::default_overlay();
+  if (ordinals.size() > 1 && overlay && overlay->empty())
     refuse("several devices fill one overlay, so it must be a file: an empty path keeps it in memory");
   cuda::require_not_forked();  // before the driver is called, by whose locks a child may hang
   const cuda::RelaxedCapture relaxed;

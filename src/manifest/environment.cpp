@@ -11,6 +11,8 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
+bool has_variable(const char* name) noexcept { return secure_getenv(name) != nullptr; }
+
 bool has_raised_rights() noexcept { return getauxval(AT_SECURE) != 0; }
 
 }  // namespace kiln::manifest

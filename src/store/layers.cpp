@@ -105,6 +105,10 @@ Layer open_base(const fs::path& path, const CodeTrust& trust, std::vector<std::s
     const auto [trusted, why] = judge_code(*layer.file, trust);
     layer.trusted_for_code = trusted;
     layer.trust = trusted ? why : fmt::format("configurations only: {}", why);
+    if (!trusted && !layer.file->compilers().empty())
+      warnings.push_back(
+          fmt::format("the machine code of the base '{}' is not used, and what its records need is compiled: {}",
+                      path.string(), why));
   } catch (const Error& error) {
     layer.refused = error.what();
     layer.trust = "nothing: it is refused";
@@ -144,7 +148,12 @@ Layers::Layers(const LayerSettings& settings)
     warnings_[said - 1] += "; what it holds is read as a base's";
     layers_.push_back(*std::move(base));
   }
-  for (const fs::path& base : settings.bases) layers_.push_back(open_base(base, trust, warnings_));
+  for (const fs::path& base : settings.bases) {
+    const std::size_t before = warnings_.size();
+    layers_.push_back(open_base(base, trust, warnings_));
+    if (settings.require_bases && warnings_.size() > before)
+      throw Error(ErrorKind::bad_file, fmt::format("every base is required to serve whole, and {}", warnings_.back()));
+  }
 }
 
 std::optional<Found<Record>> Layers::find_record(std::string_view key,
@@ -347,7 +356,7 @@ std::vector<std::string> Layers::warnings() const {
 
 std::optional<fs::path> default_overlay() {
   const auto variable = [](const char* name) { return fs::path(manifest::environment(name)); };
-  if (auto named = variable("KILN_CACHE"); !named.empty()) return named;
+  if (manifest::has_variable("KILN_CACHE")) return variable("KILN_CACHE");
   // The XDG specification says to ignore relative paths.
   if (const auto cache = variable("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "kiln" / "overlay.kiln";
   if (const auto home = variable("HOME"); home.is_absolute()) return home / ".cache" / "kiln" / "overlay.kiln";

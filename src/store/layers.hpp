@@ -37,6 +37,7 @@ struct LayerSettings {
   TrustPolicy trust = TrustPolicy::owner;
   std::vector<std::filesystem::path> key_folders = {};  // see key_ring.hpp
   std::int64_t overlay_limit_bytes = 0;                 // 0: no limit
+  bool require_bases = false;                           // as Options::require_bases
 };
 
 template <class T>
@@ -50,8 +51,9 @@ class Layers {
   /// Renames a damaged overlay and creates a new one. Goes on without an overlay that another process keeps locked, or
   /// for which no descriptor is left, and asks for it again later. Replaces an overlay that cannot be opened, or that others may
   /// write, by one in memory; if it is this user's own and readable, it serves as a base. Skips a base that cannot be
-  /// opened. An absent overlay path means memory. warnings() tells each of these; an empty path also means memory,
-  /// without a warning.
+  /// opened, and the machine code of one that may not supply it. An absent overlay path means memory. warnings() tells
+  /// each of these; an empty path also means memory, without a warning. Throws Error(bad_file) as
+  /// LayerSettings::require_bases says.
   explicit Layers(const LayerSettings& settings);
   ~Layers();
   Layers(Layers&&) noexcept = default;
@@ -126,8 +128,8 @@ class Layers {
   std::unique_ptr<Unreleased> unreleased_;
 };
 
-/// Returns $KILN_CACHE, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln; nothing when none
-/// of the variables is set.
+/// Returns $KILN_CACHE, which may be empty, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln;
+/// nothing when none of the variables is set.
 std::optional<std::filesystem::path> default_overlay();
 
 }  // namespace kiln::store

@@ -1,5 +1,7 @@
 #include "tune/cubins.hpp"
 
+#include <fmt/format.h>
+
 #include "cuda/nvrtc_api.hpp"
 #include "jit/library.hpp"
 #include "kiln/error.hpp"
@@ -15,7 +17,38 @@ std::optional<KeyedCubin> in_library(const jit::Specialisation& specialisation) 
   return KeyedCubin{{}, std::move(identity), {}, false};
 }
 
+/// Says why no file supplies this machine code.
+std::string why_in_no_file(const store::Layers& layers, const jit::Specialisation& specialisation) {
+  if (const auto at = untrusted_layer_with(layers, specialisation))
+    return fmt::format("{} has the machine code and may not supply it ({})", name_of(layers.layers()[*at]),
+                       layers.layers()[*at].trust);
+  for (const store::Layer& layer : layers.layers())
+    if (!layer.file) return fmt::format("no file has the machine code, and a base is left out: {}", layer.refused);
+  return "no file has the machine code";
+}
+
 }  // namespace
+
+std::optional<std::size_t> untrusted_layer_with(const store::Layers& layers,
+                                                const jit::Specialisation& specialisation) {
+  for (std::size_t at = 0; at < layers.layers().size(); ++at) {
+    const store::Layer& layer = layers.layers()[at];
+    if (!layer.file || layer.trusted_for_code) continue;
+    for (const std::string& compiler : layer.file->compilers())
+      if (layer.file->find_cubin(jit::cubin_key(specialisation, compiler))) return at;
+  }
+  return std::nullopt;
+}
+
+std::string Cubins::compiler_for(const jit::Specialisation& specialisation) {
+  try {
+    return jit::compiler_identity();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::no_nvrtc) throw;
+    throw Error(error.kind(),
+                fmt::format("{}: {}. {}", specialisation.label, why_in_no_file(layers_, specialisation), error.what()));
+  }
+}
 
 const std::string& Cubins::own_compiler() {
   static const std::string none;
@@ -60,7 +93,7 @@ KeyedCubin Cubins::compile(const jit::Specialisation& specialisation) {
   if (!specialisation.has_kernels())
     throw Error(specialisation.library == "nccl" ? ErrorKind::no_nccl : ErrorKind::no_cublaslt,
                 specialisation.label + ": the library " + specialisation.library + " is not here");
-  const std::string compiler = jit::compiler_identity();  // throws no_nvrtc with what to do
+  const std::string compiler = compiler_for(specialisation);
   const manifest::Digest key = jit::cubin_key(specialisation, compiler);
   return {key, compiler, pool_.submit(key, specialisation).get(), false};
 }

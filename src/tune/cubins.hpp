@@ -57,6 +57,8 @@ class Cubins {
 
  private:
   KeyedCubin compile(const jit::Specialisation& specialisation);
+  /// Returns jit::compiler_identity(). Throws Error(no_nvrtc) that says why no file supplies the machine code.
+  std::string compiler_for(const jit::Specialisation& specialisation);
   /// Returns jit::compiler_identity(), or an empty string without NVRTC.
   const std::string& own_compiler();
 
@@ -65,6 +67,9 @@ class Cubins {
   std::once_flag once_;
   std::string compiler_;
 };
+
+/// Returns the first layer that has this machine code and may not supply it.
+std::optional<std::size_t> untrusted_layer_with(const store::Layers& layers, const jit::Specialisation& specialisation);
 
 store::CubinRow to_row(const jit::Specialisation& specialisation, const KeyedCubin& cubin);
 
