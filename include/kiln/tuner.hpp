@@ -86,6 +86,9 @@ struct TunedBucket {
   double cost_ns = 0;          // median device time at the upper edge
   double baseline_ns = 0;      // the default's median device time there; 0 where it is not legal
   std::string reason;          // of a failure
+  /// Of a tune: implementations that gave a wrong result with every config that ran, a sentence each. They are left out; their kernels need
+  /// mending.
+  std::vector<std::string> wrong;
 };
 
 struct TuneReport {

@@ -78,7 +78,10 @@ Json json_of(const manifest::Op& op, const TunedBucket& bucket) {
                {"baseline_ns", bucket.baseline_ns},
                {"bytes_per_second", rates.bytes_per_second},
                {"flops_per_second", rates.flops_per_second}});
-  if (bucket.outcome == TunedBucket::Outcome::tuned) json["kept"] = bucket.kept;
+  if (bucket.outcome == TunedBucket::Outcome::tuned) {
+    json["kept"] = bucket.kept;
+    json["wrong"] = bucket.wrong;
+  }
   return json;
 }
 
@@ -187,6 +190,10 @@ void print_tuned(const Globals& globals, const Tuner& tuner, const TuneReport& r
     note(fmt::format(
         "{} of these records are stale: they serve, but were tuned from other sources than the present ones; kiln tune --stale tunes them again",
         stale));
+  for (const TunedBucket& bucket : report.buckets)
+    for (const std::string& each : bucket.wrong)
+      print(fmt::format("{} {}: {}\n", bucket.op,
+                        manifest::display_text(engine::op_named(state, bucket.op), bucket.bucket), each));
 }
 
 }  // namespace kiln::cli

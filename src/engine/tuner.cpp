@@ -30,8 +30,7 @@ double tuning_ns(const OpBucket& bucket, State& state) {
     if (!manifest::why_not_eligible(*bucket.op, each, bucket.bucket, facts))
       candidates += static_cast<double>(manifest::searched_space(*bucket.op, each, bucket.bucket, facts).size());
   constexpr double compile_ns = 50e6, launches = 300;
-  return candidates *
-         (compile_ns + launches * expected_ns(*bucket.op, bucket.bucket, facts, state.options.regime, state.layers));
+  return candidates * (compile_ns + launches * times.of(*bucket.op, bucket.bucket));
 }
 
 /// Indices of the buckets of ops of a team, or of the others, in the order of the buckets.
@@ -46,6 +45,8 @@ std::vector<std::size_t> indices_of(std::span<const OpBucket> buckets, bool of_t
 std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState& tuner, bool as_they_come) {
   std::vector<std::size_t> order = indices_of(buckets, false);
   if (as_they_come || tuner.devices.size() == 1) return order;
+  State& state = tuner.first();
+  ExpectedTimes expected(state.context.info().facts, state.options.regime, state.layers);
   std::vector<double> times;
   for (const OpBucket& each : buckets) times.push_back(tuning_ns(each, tuner.first()));
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return times[i]; });
@@ -58,7 +59,7 @@ void adopt(State& state, std::string_view op, const Resolution& resolution) {
   if (own.plans.hot.find(resolution.bucket) != nullptr) adopt(own, resolution);
 }
 
-TunedBucket described(const TuneOutcome& outcome) {
+TunedBucket described(const TuneOutcome& outcome, store::Layers& layers) {
   if (!outcome.resolution.is_hit() || outcome.resolution.answers.empty())
     throw Error(ErrorKind::not_tuned, "its new record cannot be read back: " + outcome.resolution.unusable);
   const store::Found<store::Record>& found = *outcome.resolution.record;
@@ -75,6 +76,7 @@ TunedBucket described(const TuneOutcome& outcome) {
   tuned.configs = static_cast<std::int64_t>(configs.size());
   tuned.cost_ns = edge.cost_ns;
   tuned.baseline_ns = found.value.baseline_ns;
+  if (tuned.outcome == TunedBucket::Outcome::tuned) tuned.wrong = wrong_throughout(layers.candidates_of(found));
   return tuned;
 }
 
@@ -200,7 +202,8 @@ class Job {
         asked.adopt = [&](const Resolution& found) { adopt(state, bucket.op->name, found); };
       tuned = described(
           is_of_team ? agree_on_record(state.op_state(index_of(state, bucket.op->name)), bucket.bucket, true, asked)
-                     : tune_once(state, *bucket.op, bucket.bucket, asked));
+                     : tune_once(state, *bucket.op, bucket.bucket, asked),
+          state.layers);
     } catch (const Error& error) {
       if (!is_of_one_bucket(error.kind())) throw;
       tuned.reason = error.what();

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "engine/lease.hpp"
@@ -75,6 +77,29 @@ void Tuning::refuse_within(const State& state, const std::string& asked) {
           asked));
 }
 
+std::vector<std::string> wrong_throughout(std::span<const store::Candidate> candidates) {
+  struct Tried {
+    std::set<std::string_view> right, wrong;  // configs
+    const store::Candidate* first = nullptr;  // that was wrong
+  };
+  std::map<std::string_view, Tried> tried;
+  for (const store::Candidate& each : candidates) {
+    Tried& of = tried[each.implementation];
+    if (each.verdict == store::Verdict::ok) of.right.insert(each.config);
+    if (each.verdict != store::Verdict::wrong_result) continue;
+    of.wrong.insert(each.config);
+    if (of.first == nullptr) of.first = &each;
+  }
+  std::vector<std::string> sentences;
+  for (const auto& [implementation, of] : tried)
+    if (of.right.empty() && of.first != nullptr)
+      sentences.push_back(
+          fmt::format("'{}' is left out: {} that ran gave wrong results, such as {}: {}", implementation,
+                      of.wrong.size() == 1 ? "the only config" : fmt::format("all {} configs", of.wrong.size()),
+                      of.first->config, of.first->reason));
+  return sentences;
+}
+
 bool is_enough(const Resolution& resolution, Retune retune) {
   return resolution.is_hit() && retune != Retune::all && !(retune == Retune::stale && resolution.is_stale());
 }
@@ -133,6 +158,9 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
   tune::Cubins& cubins = cubins_of(state, asked);
   tune::publish(request, tune::tune_bucket(request, cubins), cubins);
   outcome = {TuneOutcome::End::tuned, stored()};
+  if (outcome.resolution.record)
+    for (const std::string& each : wrong_throughout(state.layers.candidates_of(*outcome.resolution.record)))
+      state.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, bucket), each));
   if (asked.adopt && outcome.resolution.is_hit()) asked.adopt(outcome.resolution);
   state.counters.count_tune();
   return outcome;

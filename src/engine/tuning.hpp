@@ -3,6 +3,9 @@
 
 #include <chrono>
 #include <functional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "engine/resolver.hpp"
 #include "kiln/tuner.hpp"
@@ -52,6 +55,9 @@ class Tuning {
   const State& state_;
   const Tuning* const around_;  // the thread's tune of another engine, in whose callback this one began; or null
 };
+
+/// Returns a sentence for each implementation of which no candidate was right and some gave a wrong result.
+std::vector<std::string> wrong_throughout(std::span<const store::Candidate> candidates);
 
 /// Whether the bucket has a usable record that `retune` spares.
 bool is_enough(const Resolution& resolution, Retune retune);
