@@ -63,11 +63,24 @@ Finding driver() {
                  });
 }
 
+/// Broken where NVRTC is not whole, or newer than the driver.
+Finding compile_here(const cuda::Nvrtc& nvrtc) {
+  if (const std::string why = cuda::why_newer_than_driver(nvrtc); !why.empty())
+    return {"NVRTC", State::broken, why, "what is compiled here may not load"};
+  try {
+    jit::compile_probe();
+    return {"NVRTC", State::ok, {}, {}};
+  } catch (const Error& error) {
+    return {"NVRTC", State::broken, error.what(), "nothing can be compiled or tuned until this is fixed"};
+  }
+}
+
 Finding nvrtc() {
   return finding("NVRTC", ErrorKind::no_nvrtc,
                  "nothing can be compiled or tuned: only what the files hold machine code for can be launched", [] {
                    const cuda::Nvrtc& opened = cuda::Nvrtc::get();
                    const auto archs = jit::supported_archs();
+                   if (Finding broken = compile_here(opened); broken.state == State::broken) return broken;
                    return Finding{"NVRTC", State::ok,
                                   fmt::format("{}.{}, {}, {}", opened.major, opened.minor,
                                               archs.empty() ? "no architecture" : archs.front() + " to " + archs.back(),
@@ -123,14 +136,30 @@ Finding cublaslt() {
                  });
 }
 
+/// Throws where the device's mode keeps this process out.
+std::string mode_text(const cuda::DeviceInfo& device) {
+  if (device.mode == cuda::ComputeMode::shared) return {};
+  const cuda::Context opened(device.ordinal);
+  return fmt::format(
+      "; it is in exclusive-process mode: one process at a time may use it, and candidates run in the tuning process "
+      "(nvidia-smi -i {} -c DEFAULT)",
+      device.ordinal);
+}
+
 std::vector<Finding> devices() {
   std::vector<Finding> findings;
   try {
-    for (const cuda::DeviceInfo& device : cuda::devices())
-      findings.push_back(
-          {fmt::format("device {}", device.ordinal), State::ok,
-           fmt::format("{}, {}, {}", device.name, format_bytes(device.memory_bytes), device.facts.device_class()),
-           fmt::format("kernels are compiled for {}", jit::default_arch(device.facts.sm()))});
+    for (const cuda::DeviceInfo& device : cuda::devices()) {
+      const std::string what = fmt::format("device {}", device.ordinal);
+      try {
+        findings.push_back(
+            {what, State::ok,
+             fmt::format("{}, {}, {}", device.name, format_bytes(device.memory_bytes), device.facts.device_class()),
+             fmt::format("kernels are compiled for {}{}", jit::default_arch(device.facts.sm()), mode_text(device))});
+      } catch (const Error& error) {
+        findings.push_back({what, State::broken, error.what(), "nothing can be launched on it"});
+      }
+    }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::no_driver && error.kind() != ErrorKind::no_device)
       findings.push_back({"devices", State::broken, error.what(), "nothing can be launched"});

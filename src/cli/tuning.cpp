@@ -185,15 +185,15 @@ void print_tuned(const Globals& globals, const Tuner& tuner, const TuneReport& r
   }
   if (globals.json) return;
   print(table.text());
+  for (const TunedBucket& bucket : report.buckets)
+    for (const std::string& each : bucket.wrong)
+      print(fmt::format("{} {}: {}\n", bucket.op,
+                        manifest::display_text(engine::op_named(state, bucket.op), bucket.bucket), each));
   const auto stale = std::ranges::count_if(report.buckets, &TunedBucket::stale);
   if (stale > 0 && !globals.quiet)
     note(fmt::format(
         "{} of these records are stale: they serve, but were tuned from other sources than the present ones; kiln tune --stale tunes them again",
         stale));
-  for (const TunedBucket& bucket : report.buckets)
-    for (const std::string& each : bucket.wrong)
-      print(fmt::format("{} {}: {}\n", bucket.op,
-                        manifest::display_text(engine::op_named(state, bucket.op), bucket.bucket), each));
 }
 
 }  // namespace kiln::cli

@@ -39,6 +39,36 @@ manifest::DeviceFacts facts_of(CUdevice device) {
   return facts;
 }
 
+/// Where processes share a device by MPS, its mode holds for MPS alone. Drivers before CUDA 12 do not know that attribute.
+ComputeMode mode_of(CUdevice device) {
+  constexpr int exclusive_process = 3, prohibited = 2;
+  int by_mps = 0;
+  const int mode = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+  if (mode == prohibited) return ComputeMode::prohibited;
+  if (mode != exclusive_process) return ComputeMode::shared;
+  const CUresult known = Driver::get().cuDeviceGetAttribute(&by_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device);
+  return known == CUDA_SUCCESS && by_mps != 0 ? ComputeMode::shared : ComputeMode::exclusive;
+}
+
+/// Retains a device's primary context.
+CUcontext retained(const DeviceInfo& info, CUdevice device) {
+  CUcontext context = nullptr;
+  const CUresult result = Driver::get().cuDevicePrimaryCtxRetain(&context, device);
+  const std::string remedy = "set the mode by nvidia-smi -i " + std::to_string(info.ordinal) + " -c DEFAULT";
+  std::string what = "retaining a device's primary context";
+  if (result == CUDA_ERROR_DEVICE_UNAVAILABLE && info.mode == ComputeMode::prohibited)
+    what = "GPU " + std::to_string(info.ordinal) +
+           " is in the compute mode 'prohibited', which refuses every process; " + remedy;
+  else if (result == CUDA_ERROR_DEVICE_UNAVAILABLE)
+    what = "GPU " + std::to_string(info.ordinal) +
+           (info.mode == ComputeMode::exclusive
+                ? " is in exclusive-process mode and another process has it; end that process, or "
+                : " is not available, as where another process has it in exclusive-process mode; ") +
+           remedy;
+  check(result, what.c_str());
+  return context;
+}
+
 int device_count() {
   int count = 0;
   check(Driver::get().cuDeviceGetCount(&count), "counting devices");
@@ -69,6 +99,12 @@ void require_not_forked() {
         "the start method 'spawn' of Python's multiprocessing).");
 }
 
+int driver_version() noexcept {
+  int version = 0;
+  const Driver* driver = Driver::find();
+  return driver != nullptr && driver->cuDriverGetVersion(&version) == CUDA_SUCCESS ? version : 0;
+}
+
 DeviceInfo device_info(int ordinal) {
   require_not_forked();
   const Driver& driver = Driver::get();
@@ -88,6 +124,7 @@ DeviceInfo device_info(int ordinal) {
   info.memory_bytes = static_cast<std::int64_t>(bytes);
   check(driver.cuDriverGetVersion(&info.driver_version), "reading the driver's version");
   info.facts = facts_of(device);
+  info.mode = mode_of(device);
   return info;
 }
 
@@ -100,7 +137,7 @@ std::vector<DeviceInfo> devices() {
 
 Context::Context(int ordinal, manifest::TeamLink link) : info_(info_for_context(ordinal)) {
   info_.facts.link = link;
-  check(Driver::get().cuDevicePrimaryCtxRetain(&context_, device_at(ordinal)), "retaining a device's primary context");
+  context_ = retained(info_, device_at(ordinal));
 }
 
 Context::~Context() {

@@ -25,12 +25,23 @@ std::string describe(CUresult result);
 /// Throws Error(driver_failed) if is_forked().
 void require_not_forked();
 
+/// Returns 13000 for CUDA 13.0, or 0 without a driver.
+int driver_version() noexcept;
+
+/// Who may have a context on a device.
+enum class ComputeMode : std::uint8_t {
+  shared,
+  exclusive,   // one process at a time
+  prohibited,  // none
+};
+
 struct DeviceInfo {
   int ordinal = 0;
   std::string name;  // for messages, never for keys
   manifest::DeviceFacts facts;
   std::int64_t memory_bytes = 0;
   int driver_version = 0;  // 13000 for 13.0
+  ComputeMode mode = ComputeMode::shared;
 };
 /// Both throw Error(no_driver), Error(no_device) for an `ordinal` that the driver does not have, and Error(driver_failed) in a forked child
 /// (is_forked).
@@ -38,7 +49,7 @@ std::vector<DeviceInfo> devices();
 DeviceInfo device_info(int ordinal);
 
 /// The device's primary context, retained. Throws Error(no_driver) or Error(no_device), and Error(driver_failed) in a
-/// forked child (is_forked).
+/// forked child (is_forked), and where the device's ComputeMode refuses this process.
 class Context {
  public:
   /// `link`: of the team that the context serves, for its facts.

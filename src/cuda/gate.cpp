@@ -1,19 +1,26 @@
 #include "cuda/gate.hpp"
 
+#include <string>
 #include <system_error>
 
 #include "cuda/device.hpp"
+#include "cuda/library.hpp"
 
 namespace kiln::cuda {
 namespace {
 
 constexpr unsigned mapped = 2;  // CU_MEMHOSTALLOC_DEVICEMAP, which cuda.h has as a macro
 
+bool launches_block() {
+  const std::string chosen = environment("CUDA_LAUNCH_BLOCKING");
+  return !chosen.empty() && chosen != "0";
+}
+
 }  // namespace
 
 void Gate::allocate() {
   const Driver& driver = Driver::get();
-  if (driver.cuStreamWaitValue32_v2 == nullptr) return;
+  if (driver.cuStreamWaitValue32_v2 == nullptr || launches_block()) return;
   void* memory = nullptr;
   check(driver.cuMemHostAlloc(&memory, sizeof *word_, mapped), "allocating host memory");
   word_ = static_cast<std::uint32_t*>(memory);

@@ -13,7 +13,7 @@
 namespace kiln::cuda {
 
 /// A word of host memory that streams wait on (cuStreamWaitValue32). Does nothing where the driver does not support
-/// that.
+/// that, nor where CUDA_LAUNCH_BLOCKING makes each launch wait for its kernel: behind a closed gate that never ends.
 class Gate {
  public:
   /// `longest`: how long hold() keeps a stream waiting at most. Throws Error(driver_failed) or Error(out_of_memory).

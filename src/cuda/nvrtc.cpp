@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <vector>
 
+#include "cuda/device.hpp"
 #include "cuda/library.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "cuda/search_path.hpp"
@@ -10,16 +12,26 @@
 namespace kiln::cuda {
 namespace {
 
+/// The NVRTC of the driver's major version first, wherever it is: a driver may refuse the code of a newer one. Without a driver, the newest.
+std::vector<std::string> names_by_preference() {
+  std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
+  const int major = driver_version() / 1000;
+  std::ranges::stable_partition(names,
+                                [&](const std::string& name) { return name.ends_with("." + std::to_string(major)); });
+  return names;
+}
+
 std::vector<std::string> candidates() {
-  const std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
+  const std::vector<std::string> names = names_by_preference();
+  std::vector<std::filesystem::path> folders;
+  for (const auto& folder : toolkit_folders()) folders.insert(folders.end(), {folder / "lib64", folder / "lib"});
+  for (const auto& folder : wheel_folders({"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"})) folders.push_back(folder);
   std::vector<std::string> all;
-  const auto append = [&](const std::vector<std::filesystem::path>& folders) {
-    for (std::string& file : existing_files(folders, names)) all.push_back(std::move(file));
-  };
-  if (const std::string folder = environment("KILN_NVRTC_DIR"); !folder.empty()) append({folder});
-  all.insert(all.end(), names.begin(), names.end());
-  for (const auto& folder : toolkit_folders()) append({folder / "lib64", folder / "lib"});
-  append(wheel_folders({"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}));
+  if (const std::string folder = environment("KILN_NVRTC_DIR"); !folder.empty()) all = existing_files({folder}, names);
+  for (const std::string& name : names) {
+    all.push_back(name);
+    for (std::string& file : existing_files(folders, {name})) all.push_back(std::move(file));
+  }
   return all;
 }
 
@@ -84,5 +96,14 @@ Nvrtc Nvrtc::open(const std::string& library_path) {
 const Nvrtc& Nvrtc::get() { return opened().get(); }
 const Nvrtc* Nvrtc::find() noexcept { return opened().find(); }
 void Nvrtc::choose(const std::string& library) { opened().choose(library); }
+
+std::string why_newer_than_driver(const Nvrtc& nvrtc) {
+  const int driver = driver_version();
+  const auto version = [](int major, int minor) { return std::to_string(major) + "." + std::to_string(minor); };
+  if (driver == 0 || nvrtc.major <= driver / 1000) return {};
+  return "NVRTC " + version(nvrtc.major, nvrtc.minor) + " (" + nvrtc.path + ") is newer than the driver, of CUDA " +
+         version(driver / 1000, driver % 1000 / 10) + ", which may refuse its code; install NVRTC " +
+         std::to_string(driver / 1000) + ", as the Python package nvidia-cuda-nvrtc has it, or a newer driver";
+}
 
 }  // namespace kiln::cuda

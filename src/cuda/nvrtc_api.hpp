@@ -45,8 +45,9 @@ struct Nvrtc {
   std::string build_id;  // Library::build_id
 
   /// Opens $KILN_NVRTC_LIBRARY (a path; "none" hides NVRTC) once a process. Where that is unset, opens the first
-  /// library in: folder $KILN_NVRTC_DIR, the loader's path, a toolkit's lib64 and lib, the Python wheels. Throws
-  /// Error(no_nvrtc) naming what was tried and what to install.
+  /// library in: folder $KILN_NVRTC_DIR, the loader's path, a toolkit's lib64 and lib, the Python wheels. One of the
+  /// driver's major version comes before others, wherever it is. Throws Error(no_nvrtc) naming what was tried and what
+  /// to install.
   static const Nvrtc& get();
   /// Returns get(), or null where get() throws.
   static const Nvrtc* find() noexcept;
@@ -55,5 +56,9 @@ struct Nvrtc {
   /// Opens `library`, as get() opens the value of $KILN_NVRTC_LIBRARY, on each call. Throws Error(no_nvrtc).
   static Nvrtc open(const std::string& library);
 };
+
+/// Returns that the NVRTC is of a newer major version than the driver, with both versions and the remedy. Empty where it
+/// is not, and without a driver.
+std::string why_newer_than_driver(const Nvrtc& nvrtc);
 
 }  // namespace kiln::cuda

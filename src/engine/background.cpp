@@ -62,8 +62,11 @@ void Background::want(OpState& op, const Problem& bucket, const PlanState* fallb
   if (given_up_) return;
   if (!has_worker_) {
     given_up_ = true;
+    const std::string why = why_no_worker(engine_.options, engine_.context.info());
     engine_.warn(
-        "nothing is tuned in the background: candidates run in a worker process only, and there is none; name kiln-worker in Options::worker or KILN_WORKER, and leave Options::isolation automatic");
+        !why.empty()
+            ? "nothing is tuned in the background: " + why
+            : "nothing is tuned in the background: candidates run in a worker process only, and there is none; name kiln-worker in Options::worker or KILN_WORKER, and leave Options::isolation automatic");
     return;
   }
   if (seen_[&op].insert(bucket).second) queue_.push_back({&op, bucket, fallback, ns, {}});

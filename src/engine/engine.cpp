@@ -103,9 +103,23 @@ jit::CompileSettings compile_settings(const Options& options) {
   return settings;
 }
 
-std::unique_ptr<tune::Worker> worker_for(const Options& options) {
+std::string why_no_worker(const Options& options, const cuda::DeviceInfo& device) {
+  if (device.mode != cuda::ComputeMode::exclusive || options.isolation == Isolation::in_process ||
+      process::find_worker(options.worker).empty())
+    return {};
+  return fmt::format(
+      "GPU {} is in exclusive-process mode, so candidates run in this process: one that faults or hangs ends the tune; "
+      "nvidia-smi -i {} -c DEFAULT, or MPS, lets kiln-worker run them",
+      device.ordinal, device.ordinal);
+}
+
+std::unique_ptr<tune::Worker> worker_for(const Options& options, const cuda::DeviceInfo& device) {
   if (options.isolation == Isolation::in_process) return nullptr;
   const auto [program, refused] = process::look_for_worker(options.worker);
+  if (const std::string why = why_no_worker(options, device); !why.empty()) {
+    if (options.isolation == Isolation::automatic) return nullptr;
+    throw Error(ErrorKind::bad_input, "a worker process was asked for, and " + why);
+  }
   if (!program.empty()) return std::make_unique<tune::Worker>(program, tune::WorkerTimeouts{options.candidate_limit});
   if (options.isolation == Isolation::automatic) return nullptr;
   throw Error(
@@ -122,7 +136,7 @@ State::State(const Options& chosen)
       layers(layer_settings(chosen)),
       pool(compile_settings(options)),
       cubins(layers, pool),
-      worker(worker_for(options)),
+      worker(worker_for(options, context.info())),
       length_reports(context, ops.size()),
       workspaces(std::make_unique<Workspaces>(options.workspace_limit_bytes > 0 ? options.workspace_limit_bytes
                                                                                 : context.info().memory_bytes / 8)),
@@ -134,6 +148,7 @@ State::State(const Options& chosen)
   for (const manifest::RefusedOp& each : ops.refused())
     warn(fmt::format("the op {} is left out: {}", manifest::quote(each.name), each.why));
   for (const std::string& each : store::ops_of_others(ops)) warn(each);
+  if (const std::string why = why_no_worker(options, context.info()); !why.empty()) warn(why);
   if (options.stop_requested) layers.overlay().stop_waiting_when([this] { return wants_to_stop(options); });
   if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops.read_so_far(), layers.overlay());
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);

@@ -32,8 +32,11 @@
 
 namespace kiln::engine {
 
-/// The worker process for candidates; null: they run in this process. Throws Error(bad_input) where Isolation::worker finds no kiln-worker.
-std::unique_ptr<tune::Worker> worker_for(const Options& options);
+/// Why candidates run in this process though kiln-worker is here; empty where they do not.
+std::string why_no_worker(const Options& options, const cuda::DeviceInfo& device);
+/// The worker process for candidates; null: they run in this process. Throws Error(bad_input) where Isolation::worker finds no kiln-worker,
+/// or a GPU that one process at a time may use.
+std::unique_ptr<tune::Worker> worker_for(const Options& options, const cuda::DeviceInfo& device);
 jit::CompileSettings compile_settings(const Options& options);
 
 struct State {

@@ -147,7 +147,7 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
   if (is_enough(outcome.resolution, asked.retune)) return outcome;
   const std::lock_guard lock(state.tune_mutex);
   stop_if_asked();
-  if (!state.worker && asked.team == nullptr) state.worker = worker_for(state.options);
+  if (!state.worker && asked.team == nullptr) state.worker = worker_for(state.options, state.context.info());
   if (!state.worker && asked.only_in_worker && asked.team == nullptr)
     throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
   tune::TuneRequest request = request_of(state, op, bucket, asked);

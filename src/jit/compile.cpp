@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -165,6 +167,12 @@ void compile_program(Program& program, const Specialisation& specialisation, con
   if (result == NVRTC_SUCCESS) return;
   const std::string asked = "Compiling " + specialisation.label + " for " + specialisation.arch + " failed";
   const std::string log = program.log();
+  if (log.find("libnvrtc-builtins") != std::string::npos)
+    throw Error(
+        ErrorKind::no_nvrtc,
+        fmt::format("{}: NVRTC at {} lacks its library libnvrtc-builtins.so.{}.{}; install that beside it, or name "
+                    "another NVRTC in KILN_NVRTC_LIBRARY. NVRTC says: {}",
+                    asked, Nvrtc::get().path, Nvrtc::get().major, Nvrtc::get().minor, log));
   if (const std::string why = why_not_for(specialisation.arch, log); !why.empty())
     throw Error(ErrorKind::compile_failed, asked + ": " + why);
   throw Error(result == NVRTC_ERROR_OUT_OF_MEMORY ? ErrorKind::out_of_memory : ErrorKind::compile_failed,
@@ -205,6 +213,17 @@ Cubin compile(const Specialisation& specialisation) {
   }
   cubin.compile_time = std::chrono::steady_clock::now() - begin;
   return cubin;
+}
+
+void compile_probe() {
+  Specialisation probe;
+  probe.label = "an empty kernel";
+  probe.entry = "probe.cuh";
+  probe.files = std::vector<manifest::SourceFile>{{"probe.cuh", "template <int> __global__ void probe() {}\n"}};
+  probe.name_expressions = {"probe<0>"};
+  const std::vector<std::string> archs = supported_archs();
+  probe.arch = archs.empty() ? "sm_90" : archs.back();
+  static_cast<void>(compile(probe));
 }
 
 }  // namespace kiln::jit

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cuda/device.hpp"
+#include "cuda/nvrtc_api.hpp"
 #include "jit/parameters.hpp"
 #include "kiln/error.hpp"
 
@@ -20,8 +21,14 @@ CUmodule load(std::span<const std::byte> image) {
   CUmodule module = nullptr;
   const CUresult result = Driver::get().cuModuleLoadDataEx(
       &module, image.data(), static_cast<unsigned int>(options.size()), options.data(), values.data());
+  // Versions that do not fit each other show as these.
+  const bool is_of_version = result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_NO_BINARY_FOR_GPU ||
+                             result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  const cuda::Nvrtc* const nvrtc = is_of_version ? cuda::Nvrtc::find() : nullptr;
+  const std::string newer = nvrtc != nullptr ? cuda::why_newer_than_driver(*nvrtc) : std::string();
+  const std::string versions = newer.empty() ? "" : " (" + newer + ")";
   const std::string said = log[0] != '\0' ? std::string("; the driver says: ") + log.data() : "";
-  check(result, ("loading a cubin of " + std::to_string(image.size()) + " bytes" + said).c_str());
+  check(result, ("loading a cubin of " + std::to_string(image.size()) + " bytes" + versions + said).c_str());
   return module;
 }
 

@@ -70,6 +70,8 @@ manifest::Digest source_digest(const Specialisation& specialisation);
 /// Throws Error(no_nvrtc), Error(out_of_memory), or Error(compile_failed) with NVRTC's log, in the user's file names and lines. Also throws
 /// Error(compile_failed) with the advisory when ptxas ignored setmaxnreg or serialised wgmma (C7508, C7517, C7519).
 Cubin compile(const Specialisation& specialisation);
+/// Compiles an empty kernel, which shows whether NVRTC is whole. Throws as compile() does.
+void compile_probe();
 
 /// Returns the most specific target: "sm_90a" for compute capability 9.0 (`sm` 90), "sm_80" for 8.0.
 std::string target_arch(std::int64_t sm);

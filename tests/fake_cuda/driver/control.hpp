@@ -7,6 +7,9 @@
 //   granularity BYTES                      the unit of memory that is created apart from addresses; a multiple of 2 MiB
 //   pcie 0|1 | hidden N                    links of PCIe in place of NVLink; devices of the machine that the process does not see, before its own
 //   late 0|1                               work runs when a call waits for it or frees memory, a piece of each stream in turns
+//   mode N                                 the compute mode: 2 refuses every process; 3 all but one of those that share the file $FAKE_CUDA_EXCLUSIVE
+//   blocking 0|1                           launches return once their kernel has run: behind a wait for a word (cuStreamWaitValue32) not before
+//                                          that is written. 1 from the first where CUDA_LAUNCH_BLOCKING says so
 //   footprint BYTES                        launches run nothing: they walk BYTES of code and of data, as a real driver's would
 //   fail FUNCTION CODE [at N] [sticky]     call N of FUNCTION from now on (1 unless given) returns CODE; sticky: all after it too
 //   module CODE PATTERN                    a module that holds a kernel of that name is refused with CODE
@@ -44,6 +47,7 @@ int fake_cuda_control(const char* command);
 ///   faults        faults that took effect       contexts     devices whose primary context is retained
 ///   mappings      handles, reservations and mappings of virtual memory alive
 ///   broken        captures that a forbidden call ended
+///   blocked       launches that waited for the host behind a wait of their stream
 ///   unsafe        calls that allocate, free, load or synchronise, made by threads that were capturing themselves, in any mode
 std::int64_t fake_cuda_query(const char* question);
 

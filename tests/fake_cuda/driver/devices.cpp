@@ -22,7 +22,8 @@ std::int64_t attribute_value(const fake_cuda::Settings& device, CUdevice_attribu
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: return 1980000;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return device.multiprocessors;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED: return 0;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: return 0;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: return device.mode;
+    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED: return 0;
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED: return 1;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: return 3201000;
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: return fake_cuda::memory_bus_bits;
@@ -109,7 +110,10 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  return entry(__func__, [&](Machine& machine) { *context = machine.retain(device); });
+  return entry(__func__, [&](Machine& machine) {
+    require(machine.may_use_devices(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    *context = machine.retain(device);
+  });
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {

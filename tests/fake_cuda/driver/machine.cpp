@@ -1,8 +1,13 @@
 #include "driver/machine.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "driver/control.hpp"
 
@@ -14,6 +19,8 @@ Machine& Machine::get() {
 }
 
 Machine::Machine() {
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  if (blocking != nullptr && std::atoi(blocking) != 0) settings.blocking = 1;
   const char* command = std::getenv("FAKE_CUDA");
   if (command == nullptr || obey(command)) return;
   std::fprintf(stderr, "fake_cuda: FAKE_CUDA is not understood: %s\n", command);
@@ -27,6 +34,15 @@ ContextStack& context_stack() noexcept {
 
 void Machine::require_device(CUdevice device) const {
   require(device >= 0 && device < settings.devices, CUDA_ERROR_INVALID_DEVICE);
+}
+
+bool Machine::may_use_devices() {
+  const char* file = std::getenv("FAKE_CUDA_EXCLUSIVE");
+  if (settings.mode != 3 || file == nullptr || exclusive_ >= 0) return settings.mode != 2;
+  exclusive_ = ::open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (exclusive_ < 0 || ::flock(exclusive_, LOCK_EX | LOCK_NB) == 0) return true;
+  ::close(std::exchange(exclusive_, -1));
+  return false;
 }
 
 CUcontext Machine::retain(CUdevice device) {
@@ -97,6 +113,7 @@ std::int64_t Machine::answer(std::string_view question) const {
   if (word == "calls") return faults.calls(rest);
   if (word == "faults") return faults.effective();
   if (word == "unsafe") return unsafe_calls;
+  if (word == "blocked") return blocked_launches;
   if (word == "broken") return captures_broken;
   if (word == "contexts") return static_cast<std::int64_t>(contexts.size());
   if (word != "launches") return -1;

@@ -88,6 +88,8 @@ struct Machine {
 
   /// Throws Failure(CUDA_ERROR_INVALID_DEVICE).
   void require_device(CUdevice device) const;
+  /// By its mode. Of processes that share the file $FAKE_CUDA_EXCLUSIVE, only the first may use devices of mode 3, until it ends.
+  bool may_use_devices();
   CUcontext retain(CUdevice device);
   CUstream begin_stream(CUctx_st& context, bool blocking);
   /// The stream's work goes on. Its handle is given to the next stream, as the driver does.
@@ -118,13 +120,14 @@ struct Machine {
   Handles<CUmod_st> modules;
   Handles<CUgraph_st> graphs;
   Handles<CUgraphExec_st> executables;
-  std::vector<std::shared_ptr<Capture>> captures;          // under way
-  std::int64_t unsafe_calls = 0, captures_broken = 0;      // as control.hpp has them
-  std::unordered_map<std::string, std::int64_t> launches;  // by kernel, template arguments and all
-  std::set<std::string> library_kernels;                   // of fake_cuda_launch: loaded
+  std::vector<std::shared_ptr<Capture>> captures;                            // under way
+  std::int64_t unsafe_calls = 0, captures_broken = 0, blocked_launches = 0;  // as control.hpp has them
+  std::unordered_map<std::string, std::int64_t> launches;                    // by kernel, template arguments and all
+  std::set<std::string> library_kernels;                                     // of fake_cuda_launch: loaded
 
  private:
   Machine();
+  int exclusive_ = -1;  // the locked file
 };
 
 /// Without a destructor: engines that are static are destroyed after the objects of their thread.

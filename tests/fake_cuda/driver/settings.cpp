@@ -11,7 +11,8 @@ bool Settings::set(std::string_view name, std::string_view value) {
       {"l2", &l2},           {"memory", &memory},
       {"overlap", &overlap}, {"footprint", &footprint},
       {"late", &late},       {"granularity", &granularity},
-      {"pcie", &pcie},       {"hidden", &hidden}};
+      {"pcie", &pcie},       {"hidden", &hidden},
+      {"mode", &mode},       {"blocking", &blocking}};
   const auto found = integers.find(name);
   return found != integers.end() && parse_number(value, *found->second);
 }

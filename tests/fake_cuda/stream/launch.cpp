@@ -2,9 +2,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "driver/control.hpp"
 #include "driver/entry.hpp"
@@ -168,6 +171,15 @@ void run(Machine& machine, CUstream_st& stream, const Launch& launch) {
   }
 }
 
+/// With launches that block, waits until the host has written the word that the stream waits for.
+void wait_behind(Machine& machine, CUstream_st& stream) {
+  if (machine.settings.blocking == 0 || stream.capture || !machine.host_memory.contains(stream.awaited)) return;
+  const std::atomic_ref<std::uint32_t> word(*stream.awaited);
+  if (word.load() < stream.awaited_value) ++machine.blocked_launches;
+  while (word.load() < stream.awaited_value) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  stream.awaited = nullptr;
+}
+
 void launch_kernel(Machine& machine, CUctx_st& context, const CUlaunchConfig& config, CUfunction handle,
                    void** parameters) {
   if (machine.settings.footprint > 0)
@@ -183,6 +195,7 @@ void launch_kernel(Machine& machine, CUctx_st& context, const CUlaunchConfig& co
                  function.name.full.c_str());
     throw Failure{CUDA_ERROR_NOT_SUPPORTED};
   }
+  wait_behind(machine, resolve(machine, context, config.hStream));
   enqueue(machine, context, config.hStream,
           [launch = copy_launch(config, function, attributes, parameters)](Machine& on, CUstream_st& stream) {
             run(on, stream, launch);

@@ -46,6 +46,8 @@ struct CUstream_st {
   std::deque<fake_cuda::Work> late;  // enqueued, and not run yet (the setting `late`)
   bool blocking;                     // in order with the legacy stream
   double now_ns = 0;
+  std::uint32_t* awaited = nullptr;  // the word that the stream waits for last, and its value
+  std::uint32_t awaited_value = 0;
   bool behind_kernel = false;  // what ran last is a kernel, whose end the next one may overlap
   struct Overwritten {
     CUdeviceptr at = 0;

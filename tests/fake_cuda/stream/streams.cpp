@@ -137,10 +137,13 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int) {
   });
 }
 
-/// Work runs when it is enqueued, so a stream never has anything to wait for; no time of the host's enters either.
-CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr, std::uint32_t, unsigned int) {
+/// Work runs when it is enqueued, so a stream never has anything to wait for, unless launches block; no time of the host's enters either.
+CUresult cuStreamWaitValue32_v2(CUstream handle, CUdeviceptr address, std::uint32_t value, unsigned int) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
-    fake_cuda::forbid_if_capturing(machine, resolve(machine, context, stream));
+    CUstream_st& stream = resolve(machine, context, handle);
+    fake_cuda::forbid_if_capturing(machine, stream);
+    stream.awaited = reinterpret_cast<std::uint32_t*>(address);
+    stream.awaited_value = value;
   });
 }
 

@@ -7,14 +7,18 @@
 //                                                                throw    std::bad_alloc leaves the call
 //                                                                crash    the process reads an illegal address
 //                                                                hang     the call never returns
+//                                                                builtins NVRTC's library of builtins is missing
+//   FAULTY_NVRTC_VERSION   "MAJOR MINOR" that the library says it is
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <new>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -23,6 +27,7 @@
 namespace {
 
 constexpr auto internal_error = static_cast<nvrtcResult>(11);
+constexpr auto builtin_operation_failure = static_cast<nvrtcResult>(7);
 
 struct Order {
   std::string kind, pattern;
@@ -36,7 +41,12 @@ struct Order {
   }
 };
 
+constexpr std::string_view builtins_log =
+    "nvrtc: error: failed to open libnvrtc-builtins.so.13.0.\n"
+    "  Make sure that libnvrtc-builtins.so.13.0 is installed correctly.";
+
 std::mutex mutex;
+std::set<nvrtcProgram> without_builtins;
 std::map<nvrtcProgram, std::string> expressions;  // of each program, one after the other
 
 void* real(const char* symbol) {
@@ -71,7 +81,12 @@ extern "C" {
 const char* nvrtcGetErrorString(nvrtcResult result) {
   return real("nvrtcGetErrorString", &nvrtcGetErrorString)(result);
 }
-nvrtcResult nvrtcVersion(int* major, int* minor) { return real("nvrtcVersion", &nvrtcVersion)(major, minor); }
+nvrtcResult nvrtcVersion(int* major, int* minor) {
+  const char* version = std::getenv("FAULTY_NVRTC_VERSION");
+  std::istringstream words(version != nullptr ? version : "");
+  if (words >> *major >> *minor) return NVRTC_SUCCESS;
+  return real("nvrtcVersion", &nvrtcVersion)(major, minor);
+}
 nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
   return real("nvrtcGetNumSupportedArchs", &nvrtcGetNumSupportedArchs)(count);
 }
@@ -86,6 +101,7 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
   {
     const std::lock_guard lock(mutex);
     expressions.erase(*program);
+    without_builtins.erase(*program);
   }
   return real("nvrtcDestroyProgram", &nvrtcDestroyProgram)(program);
 }
@@ -99,6 +115,11 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int option_count, const ch
     std::raise(SIGSEGV);
   }
   while (fate == "hang") pause();
+  if (fate == "builtins") {
+    const std::lock_guard lock(mutex);
+    without_builtins.insert(program);
+    return builtin_operation_failure;
+  }
   return real("nvrtcCompileProgram", &nvrtcCompileProgram)(program, option_count, options);
 }
 nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t* bytes) {
@@ -108,9 +129,19 @@ nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* cubin) {
   return real("nvrtcGetCUBIN", &nvrtcGetCUBIN)(program, cubin);
 }
 nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, std::size_t* bytes) {
+  const std::lock_guard lock(mutex);
+  if (without_builtins.contains(program)) {
+    *bytes = builtins_log.size() + 1;
+    return NVRTC_SUCCESS;
+  }
   return real("nvrtcGetProgramLogSize", &nvrtcGetProgramLogSize)(program, bytes);
 }
 nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
+  const std::lock_guard lock(mutex);
+  if (without_builtins.contains(program)) {
+    *std::copy(builtins_log.begin(), builtins_log.end(), log) = '\0';
+    return NVRTC_SUCCESS;
+  }
   return real("nvrtcGetProgramLog", &nvrtcGetProgramLog)(program, log);
 }
 nvrtcResult nvrtcAddNameExpression(nvrtcProgram program, const char* expression) {
