@@ -124,8 +124,9 @@ Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops,
   const Tally counts = source.from_histogram
                            ? count_histogram(rows_of(source, layers), ops, device, demands.unknown_launches)
                            : one_each(read_workloads(source.workloads, ops, world));
+  engine::ExpectedTimes times(device, Regime::cold_l2, layers);
   for (const auto& [bucket, counted] : counts) {
-    const double ns = engine::expected_ns(*bucket.op, bucket.bucket, device, Regime::cold_l2, layers);
+    const double ns = times.of(*bucket.op, bucket.bucket);
     demands.buckets.push_back({bucket, counted.launches, ns * counted.at_edge});
     demands.launches += counted.launches;
     demands.time_ns += demands.buckets.back().time_ns;

@@ -80,12 +80,11 @@ std::string how_to_tune(Globals globals, const Target& target, const std::string
 void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Answer* answer, const Target& target,
                  store::Layers& layers) {
   if (answer == nullptr) {
-    const auto is_same = [&](const engine::OpBucket& each) { return each.op == of.op && each.bucket == of.bucket; };
     const auto can_serve = [&](const manifest::Implementation& each) {
       const bool may_be_tuned = !each.is_library() || target.facts.link == manifest::TeamLink::network;
       return may_be_tuned && !manifest::why_not_eligible(*of.op, each, of.bucket, target.facts);
     };
-    if (std::ranges::any_of(of.op->implementations, can_serve) && std::ranges::none_of(missing.records, is_same))
+    if (std::ranges::any_of(of.op->implementations, can_serve) && missing.known[of.op].insert(of.bucket).second)
       missing.records.push_back(of);
     return;
   }

@@ -2,22 +2,26 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "cli/session.hpp"
 #include "cli/target.hpp"
 #include "engine/resolver.hpp"
 #include "engine/tuning.hpp"
+#include "manifest/bucketing.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::cli {
 
 struct Missing {
-  std::vector<engine::OpBucket> records;  // buckets without a record that can serve
-  bool code = false;                      // some config of a record has its machine code in no file
-  std::set<std::size_t> untrusted;        // layers that have missing machine code and may not supply it
+  std::vector<engine::OpBucket> records;  // buckets without a record that can serve, each once
+  std::map<const manifest::Op*, std::unordered_set<Problem, manifest::ProblemHash>> known{};  // those of them
+  bool code = false;                // some config of a record has its machine code in no file
+  std::set<std::size_t> untrusted;  // layers that have missing machine code and may not supply it
 };
 
 /// The commands that bring it, without the options that all commands share.

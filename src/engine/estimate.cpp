@@ -34,8 +34,8 @@ double bound_ns(const manifest::Op& op, const Problem& problem, const manifest::
 
 /// Expected time at the bucket's upper edge; infinite where neither records nor the model tell.
 double expected_at_edge(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
-                        Regime regime, store::Layers& layers) {
-  const auto near = tune::neighbours(layers, op, bucket, device, regime, near_enough);
+                        Regime regime, tune::NearIndex& records) {
+  const auto near = records.nearest(bucket, near_enough);
   if (!near.empty() && near.front().key == manifest::record_key(op, bucket, device, regime) &&
       near.front().at_edge().cost_ns > 0)
     return near.front().at_edge().cost_ns;
@@ -64,12 +64,24 @@ std::optional<double> modelled_slowdown(const manifest::Op& op, const Answer& an
 
 }  // namespace
 
+double ExpectedTimes::of(const manifest::Op& op, const Problem& problem) {
+  auto index = indexes_.find(&op);
+  if (index == indexes_.end()) index = indexes_.try_emplace(&op, layers_, op, device_, regime_).first;
+  const Problem bucket = manifest::bucket_of(op, problem);
+  const double at_edge = expected_at_edge(op, bucket, device_, regime_, index->second);
+  if (!std::isfinite(at_edge) || !(at_edge > 0)) return bound_ns(op, problem, device_);
+  return at_edge * relative_cost(op, problem, bucket, device_);
+}
+
+std::int64_t ExpectedTimes::compared() const {
+  std::int64_t sum = 0;
+  for (const auto& [op, index] : indexes_) sum += index.compared();
+  return sum;
+}
+
 double expected_ns(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                    store::Layers& layers) {
-  const Problem bucket = manifest::bucket_of(op, problem);
-  const double at_edge = expected_at_edge(op, bucket, device, regime, layers);
-  if (!std::isfinite(at_edge) || !(at_edge > 0)) return bound_ns(op, problem, device);
-  return at_edge * relative_cost(op, problem, bucket, device);
+  return ExpectedTimes(device, regime, layers).of(op, problem);
 }
 
 double relative_cost(const manifest::Op& op, const Problem& problem, const Problem& other,

@@ -1,9 +1,29 @@
 // Expected device times of launches that were not timed.
 #pragma once
 
+#include <cstdint>
+#include <map>
+
 #include "engine/resolver.hpp"
+#include "tune/near_index.hpp"
 
 namespace kiln::engine {
+
+/// expected_ns() of many problems, which reads the records of each op once.
+class ExpectedTimes {
+ public:
+  ExpectedTimes(const manifest::DeviceFacts& device, Regime regime, store::Layers& layers)
+      : device_(device), regime_(regime), layers_(layers) {}
+  double of(const manifest::Op& op, const Problem& problem);
+  /// Returns how many records were compared with problems so far.
+  [[nodiscard]] std::int64_t compared() const;
+
+ private:
+  const manifest::DeviceFacts& device_;
+  Regime regime_;
+  store::Layers& layers_;
+  std::map<const manifest::Op*, tune::NearIndex> indexes_;
+};
 
 /// Nanoseconds of device time at these real sizes, never 0. Takes the time of the bucket's record, else the model's estimate of the best known
 /// config, corrected by near records. Scales it from the bucket's upper edge to the sizes by the op's cost expressions.

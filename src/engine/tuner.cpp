@@ -23,7 +23,7 @@ namespace kiln::engine {
 namespace {
 
 /// A rough estimate of a tune in nanoseconds: each candidate is compiled and verified, then launched a few hundred times.
-double tuning_ns(const OpBucket& bucket, State& state) {
+double tuning_ns(const OpBucket& bucket, State& state, ExpectedTimes& times) {
   const manifest::DeviceFacts& facts = state.context.info().facts;
   double candidates = 0;
   for (const manifest::Implementation& each : bucket.op->implementations)
@@ -48,7 +48,7 @@ std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState&
   State& state = tuner.first();
   ExpectedTimes expected(state.context.info().facts, state.options.regime, state.layers);
   std::vector<double> times;
-  for (const OpBucket& each : buckets) times.push_back(tuning_ns(each, tuner.first()));
+  for (const OpBucket& each : buckets) times.push_back(tuning_ns(each, state, expected));
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return times[i]; });
   return order;
 }
