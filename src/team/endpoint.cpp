@@ -26,6 +26,8 @@ bool is_ipv4(const Endpoint& endpoint) {
   return std::equal(before_ipv4.begin(), before_ipv4.end(), endpoint.ip.begin());
 }
 
+bool is_link_local(const Endpoint& endpoint) { return endpoint.ip[0] == 0xfe && (endpoint.ip[1] & 0xc0) == 0x80; }
+
 /// An endpoint as the system takes it.
 struct SocketPlace {
   sockaddr_storage storage{};
@@ -111,7 +113,9 @@ Resolved look_up(const HostAndPort& address, int flags) {
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next)
-    resolved.endpoints.push_back(endpoint_of(each->ai_addr));
+    if (const Endpoint endpoint = endpoint_of(each->ai_addr); !is_link_local(endpoint))
+      resolved.endpoints.push_back(endpoint);
+  if (resolved.endpoints.empty()) resolved.why_none = "it has link-local addresses alone, of which ranks know no scope";
   return resolved;
 }
 
@@ -133,6 +137,15 @@ std::string to_string(const Endpoint& endpoint) {
   return fmt::format("[{}]:{}", text.data(), endpoint.port);
 }
 
+namespace {
+
+bool is_link_local_text(const std::string& host) {
+  in6_addr address{};
+  return inet_pton(AF_INET6, host.substr(0, host.find('%')).c_str(), &address) == 1 && IN6_IS_ADDR_LINKLOCAL(&address);
+}
+
+}  // namespace
+
 HostAndPort parse_address(const std::string& text) {
   const auto refuse = [&](const char* why) {
     throw Error(
@@ -149,6 +162,8 @@ HostAndPort parse_address(const std::string& text) {
   if (is_bracketed) address.host = address.host.substr(1, address.host.size() - 2);
   if (address.host.empty()) refuse("which has no host");
   if (!is_bracketed && address.host.find(':') != std::string::npos) refuse("whose IPv6 address lacks its brackets");
+  if (is_link_local_text(address.host))
+    refuse("which is link-local: its scope is the number of an interface, which differs from host to host");
   const char* const begin = text.data() + colon + 1;
   const char* const end = text.data() + text.size();
   const auto [last, error] = std::from_chars(begin, end, address.port);

@@ -12,7 +12,8 @@
 
 namespace kiln::team {
 
-/// An IP address and a port. An IPv4 address stands in IPv6's form, ::ffff:a.b.c.d. Scopes of link-local addresses are left out.
+/// An IP address and a port. An IPv4 address stands in IPv6's form, ::ffff:a.b.c.d. A link-local address has no scope here, since that is of
+/// one host: parse_address() refuses it.
 struct Endpoint {
   std::array<std::uint8_t, 16> ip{};  // all 0: any address of this host
   std::uint16_t port = 0;             // 0 to listen at: the system chooses
@@ -25,9 +26,9 @@ struct HostAndPort {
   std::string host;
   std::uint16_t port = 0;
 };
-/// Throws Error(bad_input) for a text that is not "HOST:PORT" or "[IPv6]:PORT" with a port of 1 to 65535.
+/// Throws Error(bad_input) for a text that is not "HOST:PORT" or "[IPv6]:PORT" with a port of 1 to 65535, and for a link-local address.
 HostAndPort parse_address(const std::string& text);
-/// The endpoints of a host, and why there are none where its name is not known. May wait as long as the system's resolver does.
+/// The endpoints of a host but those that are link-local, and why there are none. May wait as long as the system's resolver does.
 struct Resolved {
   std::vector<Endpoint> endpoints;
   std::string why_none;

@@ -96,6 +96,10 @@ TEST_CASE("every rank is linked to every other over streams, in whatever order t
     for (const char* host : {"127.0.0.1", "localhost", "[::1]"}) {
       CAPTURE(host);
       if (host == std::string("[::1]") && !listen_at(*numeric({"::1", free_port()}))) continue;  // no IPv6 here
+      if (const Resolved found = resolve({host == std::string("[::1]") ? "::1" : host, 1}); found.endpoints.empty()) {
+        MESSAGE("not tried: ", host, ", which this host does not know: ", found.why_none);
+        continue;
+      }
       const std::string address = fmt::format("{}:{}", host, free_port());
       Ranks ranks;
       for (int rank = world - 1; rank >= 0; --rank) {
