@@ -86,8 +86,12 @@ std::string names_of_chosen(const CLI::App& app) {
   return names;
 }
 
+bool wants_json(int argc, char** argv) noexcept {
+  return std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--json"; });
+}
+
 int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const bool json = std::any_of(argv + 1, argv + argc, [](std::string_view word) { return word == "--json"; });
+  const bool json = wants_json(argc, argv);
   const auto commands = app.get_subcommands();
   std::string message = error.what();
   const auto left = app.remaining();
@@ -113,7 +117,7 @@ int run_chosen(Chosen& chosen) {
     say_error(chosen.globals.json, to_string(ErrorKind::io), error.what());
     return exit_refused;
   } catch (const std::bad_alloc&) {
-    say_error(chosen.globals.json, to_string(ErrorKind::out_of_memory), "this machine's memory is full");
+    say_out_of_memory(chosen.globals.json);
     return exit_lacking;
   } catch (const std::exception& error) {
     say_error(chosen.globals.json, "internal", fmt::format("an error that kiln did not expect: {}", error.what()));
@@ -156,9 +160,14 @@ int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write past the file-size limit then fails with EFBIG
   open_output();
-  CLI::App app(summary, "kiln");
-  Chosen chosen;
-  return close_output(run_command(app, chosen, argc, argv), chosen.globals.json);
+  try {
+    CLI::App app(summary, "kiln");
+    Chosen chosen;
+    return close_output(run_command(app, chosen, argc, argv), chosen.globals.json);
+  } catch (const std::bad_alloc&) {  // before the command runs, where its options are declared and read
+    say_out_of_memory(wants_json(argc, argv));
+    return exit_lacking;
+  }
 }
 
 }  // namespace

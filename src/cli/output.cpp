@@ -91,6 +91,12 @@ void say_error(bool json, std::string_view kind, std::string_view text) {
   json ? say(line_of({{"error", {{"kind", kind}, {"message", text}}}})) : note(text);
 }
 
+void say_out_of_memory(bool json) noexcept {
+  flush_output();
+  write_errors(json ? "{\"error\":{\"kind\":\"out_of_memory\",\"message\":\"this machine's memory is full\"}}\n"
+                    : "kiln: this machine's memory is full\n");
+}
+
 bool is_standard_output(const std::string& path) {
   struct stat given {
   }, output{};

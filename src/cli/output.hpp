@@ -26,6 +26,8 @@ void print_json(const Json& json);
 void note(std::string_view text);
 /// Writes an error as note() does, or with `json` as {"error": {...}}. Flushes the standard output before.
 void say_error(bool json, std::string_view kind, std::string_view text);
+/// Says likewise that this machine's memory is full. Allocates nothing.
+void say_out_of_memory(bool json) noexcept;
 /// Writes text to the standard error as it is.
 void say(std::string_view text) noexcept;
 /// True for a path of the file, device or pipe that the standard output is, such as /dev/stdout.
