@@ -11,6 +11,7 @@
 #include "engine/machine_code.hpp"
 #include "engine/resolver.hpp"
 #include "jit/executable.hpp"
+#include "kiln/error.hpp"
 #include "manifest/key.hpp"
 
 namespace kiln::engine {
@@ -190,6 +191,8 @@ Explanation explain_nothing(const manifest::Op& op, const Problem& problem) {
 
 Explanation explain(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                     const std::string& arch, store::Layers& layers, tune::Cubins& cubins) {
+  if (const std::string refused = jit::why_defaults_refused(op, problem, device); !refused.empty())
+    throw Error(ErrorKind::bad_input, refused);
   Resolution resolution = resolve(op, problem, device, regime, layers);
   leave_servable(resolution, op, device, arch, cubins);
   const Answer* const answer = serving(op, resolution, problem, device);

@@ -14,7 +14,7 @@ Fault fill_one(const manifest::Runtime& runtime, bool given, std::int64_t bits, 
                std::int64_t& slot) noexcept {
   if (!runtime.is_integer()) {
     if (!given && !runtime.default_real) return Fault::missing;
-    slot = given ? bits : bits_of(runtime.type, runtime.default_real->evaluate({}).value_or(0));
+    slot = given ? bits : bits_of(runtime.type, runtime.default_real->evaluate(frame).value_or(0));
     if (runtime.above && !bits_above(runtime.type, *runtime.above).contains(slot)) return Fault::not_above;
     return Fault::none;
   }
@@ -53,16 +53,8 @@ double real_of(manifest::RuntimeType type, std::int64_t bits) noexcept {
   return static_cast<double>(std::bit_cast<float>(static_cast<std::int32_t>(bits)));
 }
 
-}  // namespace
-
-std::string Executable::explain_frame(const Problem& problem, const Arguments& arguments) const {
-  CallFrame call{};
-  Fault fault = Fault::none;
-  const int index = fill_slots(call, runtime_, axes_, problem, arguments, fault);
-  if (index < 0) return {};
-  const manifest::Runtime& runtime = runtime_[static_cast<std::size_t>(index)];
-  const std::int64_t value = call.slots[axes_ + static_cast<std::size_t>(index)];
-  const std::string name = fmt::format("{}: run-time value '{}'", op_, runtime.name);
+std::string text_of(Fault fault, const std::string& op, const manifest::Runtime& runtime, std::int64_t value) {
+  const std::string name = fmt::format("{}: run-time value '{}'", op, runtime.name);
   switch (fault) {
     case Fault::missing: return name + " was not given and has no default; set it in the call's Arguments";
     case Fault::under_minimum:
@@ -76,6 +68,27 @@ std::string Executable::explain_frame(const Problem& problem, const Arguments& a
                          runtime.default_integer->text());
     default: return name + " overflows 64 bits at these sizes";
   }
+}
+
+}  // namespace
+
+std::string why_defaults_refused(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
+  const std::vector<std::int64_t> frame = manifest::make_frame(op, nullptr, problem, device);
+  for (const manifest::Runtime& each : op.runtime) {
+    std::int64_t value = 0;
+    const Fault fault = fill_one(each, false, 0, frame, value);
+    if (fault != Fault::none && fault != Fault::missing) return text_of(fault, op.name, each, value);
+  }
+  return {};
+}
+
+std::string Executable::explain_frame(const Problem& problem, const Arguments& arguments) const {
+  CallFrame call{};
+  Fault fault = Fault::none;
+  const int index = fill_slots(call, runtime_, axes_, problem, arguments, fault);
+  if (index < 0) return {};
+  const manifest::Runtime& runtime = runtime_[static_cast<std::size_t>(index)];
+  return text_of(fault, op_, runtime, call.slots[axes_ + static_cast<std::size_t>(index)]);
 }
 
 }  // namespace kiln::jit

@@ -189,4 +189,7 @@ class alignas(64) Executable {
   std::vector<manifest::Range> ranges_;      // of each slot of the call frame, over all problems with these exact sizes
 };
 
+/// Returns why a launch with the run-time values' defaults is refused at this problem, or an empty string.
+std::string why_defaults_refused(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device);
+
 }  // namespace kiln::jit

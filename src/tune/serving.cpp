@@ -10,6 +10,27 @@
 
 namespace kiln::tune {
 
+namespace {
+
+/// The rule that rules the implementation out: what it requires, else the first constraint that its default breaks and that no parameter
+/// can mend, else the first that the default breaks. Empty where its default is legal.
+std::string rule_broken(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& problem,
+                        const manifest::DeviceFacts& device) {
+  const auto frame = manifest::make_frame(op, &implementation, problem, device, implementation.default_config);
+  if (implementation.requires_ && !implementation.requires_->evaluate(frame).truth())
+    return implementation.requires_text;
+  std::string first;
+  for (const manifest::Expression& each : implementation.constraints) {
+    if (each.evaluate(frame).truth()) continue;
+    const std::vector<int> slots = each.slots();
+    if (slots.empty() || slots.back() < op.first_parameter()) return std::string(each.text());
+    if (first.empty()) first = each.text();
+  }
+  return first;
+}
+
+}  // namespace
+
 Usable usable(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
               std::string_view name, std::string_view config_text) {
   Usable result;
@@ -44,6 +65,25 @@ Usable usable(const manifest::Op& op, const Problem& problem, const manifest::De
   return result;
 }
 
+std::string rules_broken(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> rules;  // with the implementations that they rule out
+  for (const manifest::Implementation& each : op.implementations) {
+    if (each.is_library()) continue;
+    std::string rule = rule_broken(op, each, problem, device);
+    if (rule.empty()) continue;
+    const auto known = std::ranges::find(rules, rule, [](const auto& of) { return of.first; });
+    if (known != rules.end())
+      known->second.push_back(each.name);
+    else
+      rules.push_back({std::move(rule), {each.name}});
+  }
+  std::string text;
+  for (const auto& [rule, names] : rules)
+    text += fmt::format("{}{} need{} '{}'", text.empty() ? "" : "; ", fmt::join(names, ", "),
+                        names.size() == 1 ? "s" : "", rule);
+  return text;
+}
+
 Usable default_for(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
   Usable result;
   for (const manifest::Implementation& implementation : op.implementations) {
@@ -53,8 +93,9 @@ Usable default_for(const manifest::Op& op, const Problem& problem, const manifes
     result.config = implementation.default_config;
     return result;
   }
-  result.why_not = fmt::format("no implementation of '{}' has a default that is legal for {}", op.name,
-                               manifest::display_text(op, problem));
+  const std::string rules = rules_broken(op, problem, device);
+  result.why_not = fmt::format("no implementation of '{}' has a default that is legal for {}{}{}", op.name,
+                               manifest::display_text(op, problem), rules.empty() ? "" : ": ", rules);
   return result;
 }
 

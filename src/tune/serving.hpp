@@ -22,6 +22,10 @@ struct Usable {
 Usable usable(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
               std::string_view implementation, std::string_view config);
 
+/// Returns the rules that rule out the defaults for this problem, with the implementations that need them: "mma, wgmma need 'heads %
+/// key_heads == 0'". Rules that no parameter can meet come before others. Empty where every default is legal.
+std::string rules_broken(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device);
+
 /// Returns the first implementation whose default is legal for this problem.
 Usable default_for(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device);
 

@@ -15,6 +15,7 @@
 #include "tune/deploy.hpp"
 #include "tune/neighbours.hpp"
 #include "tune/parting.hpp"
+#include "tune/serving.hpp"
 #include "tune/trials.hpp"
 
 namespace kiln::tune {
@@ -51,10 +52,13 @@ class Session {
         bucket_text_(manifest::to_string(request.op, request.bucket)),
         trials_(request, cubins, [this] { check_stop(); }),
         candidates_(candidates_for(request, cubins)) {
-    if (candidates_.entries.empty())
+    if (candidates_.entries.empty()) {
+      const std::string rules = rules_broken(request.op, request.bucket, request.device.facts);
       throw Error(ErrorKind::not_tuned,
-                  fmt::format("{}: no implementation has a legal config for {} on {}", request.op.name,
-                              manifest::display_text(request.op, request.bucket), request.device.facts.device_class()));
+                  fmt::format("{}: no implementation has a legal config for {} on {}{}{}", request.op.name,
+                              manifest::display_text(request.op, request.bucket), request.device.facts.device_class(),
+                              rules.empty() ? "" : ": ", rules));
+    }
     search_ = search_for(request, candidates_, cubins);
   }
 

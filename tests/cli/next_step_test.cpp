@@ -13,6 +13,18 @@ Ran run_apart(const Command& command, const std::string& arguments) {
 
 }  // namespace
 
+TEST_CASE("explain refuses what a launch refuses") {
+  const Command command;
+  const std::string target = " --overlay '' --device-class H200";
+  check_refused(command.run("explain gemm_batched batch=2 m=4 n=1 k=64 activation=swiglu" + target), 2,
+                "run-time value 'y_batch_stride' is 0, under its minimum (1)");
+  CHECK(command.run("explain gemm_batched batch=2 m=4 n=2 k=64 activation=swiglu" + target).status == 0);
+  CHECK(command
+            .run("explain attention_forward batch=1 heads=8 key_heads=4 queries=64 keys=64 head_dim=64 value_dim=64" +
+                 target)
+            .status == 0);  // whose scale has a default that depends on sizes
+}
+
 TEST_CASE("coverage ends with the command that tunes what has no record, and names the GPU that it needs") {
   const Command command;
   const std::string base = tuned_file(command, "a.kiln", true);
