@@ -4,8 +4,8 @@
 //
 // The op is all_gather in f32, tuned into FILE where it lacks the record. One JSON object an item:
 //   counts   N launches of captured graphs, one for each bucket, whose rows each rank reads from device memory: random, 0 among them
-//   late     N launches that one rank leaves out. `told`: those after which each other rank had NaN and Error(team_failed); `served`: those after
-//            which Team::reset and a launch gave the right rows
+//   late     N launches that one rank leaves out. `told`: those after which each other rank had NaN in that rank's rows and
+//            Error(team_failed); `served`: those after which Team::reset and a launch gave the right rows
 //   killed   N teams of which one rank is killed while it launches. `told`: those of which each survivor got Error(team_failed)
 // `longest_ms`: from the begin of the launch, or from the kill, to the error. Exit 1 where a fault was not told.
 #include <fmt/format.h>
@@ -133,12 +133,11 @@ class Rank {
           return false;
     return true;
   }
-  /// Whether another rank's rows are NaN.
-  [[nodiscard]] bool is_poisoned(std::int64_t rows) const {
+  /// Whether the rows of the rank that was absent are NaN.
+  [[nodiscard]] bool is_poisoned(int absent, std::int64_t rows) const {
     std::vector<float> got(static_cast<std::size_t>(world * most_rows * cols));
     y_.copy_to_host(got.data(), y_.bytes());
-    const int other = (rank + 1) % world;
-    return std::isnan(got[static_cast<std::size_t>((other * most_rows + rows - 1) * cols)]);
+    return std::isnan(got[static_cast<std::size_t>((absent * most_rows + rows - 1) * cols)]);
   }
   /// Whether the engine says that the team has failed.
   [[nodiscard]] bool is_told() const {
@@ -213,7 +212,7 @@ void late(const Settings& settings, int index, const std::string& name, Tally& t
     if (index != absent) {
       const Clock::time_point begun = Clock::now();
       rank.launch(rows);
-      if (rank.is_told() && rank.is_poisoned(rows)) ++tally.told;
+      if (rank.is_told() && rank.is_poisoned(absent, rows)) ++tally.told;
       tally.took(ms_since(begun));
     } else {
       std::this_thread::sleep_for(2 * short_timeout);
