@@ -31,10 +31,15 @@ TEST_CASE("a config that [search] has come to leave out still serves, and one th
 }
 
 TEST_CASE("what no implementation can serve names the rule, and which implementations need it") {
-  const manifest::Op attention = manifest::load_op(std::filesystem::path(KILN_SOURCE_DIR) / "templates/attention_forward");
-  const Problem heads = manifest::make_problem(
-      attention, std::vector<manifest::Setting>{{"batch", "1"}, {"queries", "64"}, {"keys", "64"}, {"heads", "7"},
-                                                {"key_heads", "4"}, {"head_dim", "64"}, {"value_dim", "64"}});
+  const manifest::Op attention =
+      manifest::load_op(std::filesystem::path(KILN_SOURCE_DIR) / "templates/attention_forward");
+  const Problem heads = manifest::make_problem(attention, std::vector<manifest::Setting>{{"batch", "1"},
+                                                                                         {"queries", "64"},
+                                                                                         {"keys", "64"},
+                                                                                         {"heads", "7"},
+                                                                                         {"key_heads", "4"},
+                                                                                         {"head_dim", "64"},
+                                                                                         {"value_dim", "64"}});
   CHECK(rules_broken(attention, heads, h200()).find("mma need 'heads % key_heads == 0'") != std::string::npos);
   CHECK(default_for(attention, heads, h200()).why_not.find("heads % key_heads == 0") != std::string::npos);
   const manifest::Op rotary = manifest::load_op(std::filesystem::path(KILN_SOURCE_DIR) / "templates/rotary");
