@@ -138,12 +138,14 @@ class Op {
   /// Launches asynchronously on `stream`. Returns where the config came from.
   ///
   /// A launch of a hot bucket takes no lock, allocates nothing, makes no string, and reads neither file nor clock. A thread's first launch
-  /// of a plan allocates 2.3 KiB of host memory, 0.6 KiB for each pass, and 16 KiB for each TMA descriptor. On a miss Options::on_miss decides.
+  /// of a plan allocates 2.3 KiB of host memory, 0.6 KiB for each pass, and 16 KiB for each TMA descriptor. The first launch on a stream of a
+  /// plan that needs a larger workspace allocates it, and may wait for the device to free those of other streams. On a miss
+  /// Options::on_miss decides.
   ///
-  /// On a capturing stream nothing is tuned, compiled, loaded or waited for. Device memory is allocated there for workspaces alone, in a way
-  /// that every capture mode allows. A bucket that is not ready is served by the nearest bucket's loaded plan that is legal at the problem (Origin::nearest). Where there is none, and under
-  /// MissPolicy::error, the launch throws Error(capture). The capture goes on either way. MissPolicy::background queues the bucket.
-  /// Engine::prepare before the capture leaves nothing to miss.
+  /// On a capturing stream nothing is tuned, compiled or loaded, and nothing waits for the captured work. Device memory is allocated there for
+  /// workspaces alone, in a way that every capture mode allows. A bucket that is not ready is served by the nearest bucket's loaded plan that is
+  /// legal at the problem (Origin::nearest). Where there is none, and under MissPolicy::error, the launch throws Error(capture). The capture
+  /// goes on either way. MissPolicy::background queues the bucket. Engine::prepare before the capture leaves nothing to miss.
   ///
   /// Where a size of the problem is 0, nothing is launched, counted or looked up, and Origin::hot is returned. The arguments are not looked
   /// at, so addresses may be null. All outputs stay as they are, also those that lack the axis of size 0: a product with k = 0 writes no
@@ -154,7 +156,7 @@ class Op {
   /// policy says: Error(not_tuned), Error(no_nvrtc), Error(compile_failed). A launch that the driver fails throws Error(driver_failed) or
   /// Error(out_of_memory).
   ///
-  /// Launches are ordered by `stream` alone. All plans of an engine share one workspace on a stream. A capture has workspaces of its own, one
+  /// Launches are ordered by `stream` alone, and threads may share one. All plans of an engine share one workspace on a stream. A capture has workspaces of its own, one
   /// for each stream that takes part, which its graph keeps: it may run on any stream, beside any launch and other graphs, after its streams
   /// are gone. Two things are the caller's:
   /// - executable graphs that were instantiated from one captured graph share its workspaces, so order them after each other;

@@ -106,8 +106,8 @@ struct Options {
   std::vector<std::filesystem::path> trusted_keys;
   /// The largest size of the overlay; 0: no limit.
   std::int64_t overlay_limit_bytes = std::int64_t{1} << 30;
-  /// Device memory for workspaces past which the blocks of the streams that launched least recently are freed, which waits for the device. A
-  /// launch that needs more gets it all the same, and blocks of graphs stay. 0: an eighth of the device's memory.
+  /// Device memory that workspaces of streams may take. Past it those of streams that have not launched for long are freed, which waits for the
+  /// device. A launch that needs more gets it all the same. Graphs' workspaces do not count. 0: an eighth of the device's memory.
   std::int64_t workspace_limit_bytes = 0;
   MissPolicy on_miss = MissPolicy::tune;
   Loading loading = Loading::lazy;

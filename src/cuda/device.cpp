@@ -43,7 +43,7 @@ manifest::DeviceFacts facts_of(CUdevice device) {
 ComputeMode mode_of(CUdevice device) {
   constexpr int exclusive_process = 3, prohibited = 2;
   int by_mps = 0;
-  const int mode = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+  const auto mode = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
   if (mode == prohibited) return ComputeMode::prohibited;
   if (mode != exclusive_process) return ComputeMode::shared;
   const CUresult known = Driver::get().cuDeviceGetAttribute(&by_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device);

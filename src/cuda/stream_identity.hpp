@@ -7,9 +7,9 @@
 
 namespace kiln::cuda {
 
-/// Of a stream, or of one stream's part of a capture. Never given twice.
+/// Names a stream, or one stream's part of a capture.
 struct StreamIdentity {
-  std::uint64_t stream = 0;   // the driver's number, or the handle within a capture; 0: of no stream
+  std::uint64_t stream = 0;   // the driver's number, or the handle within a capture; 0: none
   std::uint64_t capture = 0;  // the capture's number plus 1; 0 outside captures
 
   [[nodiscard]] bool is_of_capture() const noexcept { return capture != 0; }

@@ -85,7 +85,10 @@ std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<
     plan = describe_plan(state, gap, edge->of, problem);
   else
     gap.why = why_not_ready(state, problem);
-  gap.workspace_missing = plan != nullptr && stream && !state.engine.workspaces->serves(*stream, plan->needs);
+  if (plan != nullptr && stream) {
+    const cuda::Context::Scope scope(state.engine.context);
+    gap.workspace_missing = !state.engine.workspaces->serves(*stream, plan->needs);
+  }
   if (gap.workspace_missing) join(gap.why, name_of(plan->answer) + " has no workspace for this stream yet");
   if (plan != nullptr && gap.why.empty()) return std::nullopt;
   if (plan != nullptr)

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+#include <optional>
+#include <thread>
+
 #include "cuda/stream_owner.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/refused_launch.hpp"
@@ -123,41 +127,57 @@ CUdeviceptr reports_of(const OpState& state) {
   return Run::launched;
 }
 
-[[gnu::cold, gnu::noinline]] Run run_in_scope(OpState& state, const PlanState& plan, jit::CallFrame& frame,
-                                              const Arguments& arguments, CUstream stream, jit::ThreadCall* kept);
+/// Keeps the passes of a launch together on its stream, where other threads launch plans that use the same workspace.
+class OneLaunch {
+ public:
+  explicit OneLaunch(std::atomic<bool>& launching) noexcept : launching_(launching) {
+    for (int tries = 0; launching_.exchange(true, std::memory_order_acquire); ++tries)
+      if (tries > 100) std::this_thread::yield();
+  }
+  ~OneLaunch() { launching_.store(false, std::memory_order_release); }
+  OneLaunch(const OneLaunch&) = delete;
+  OneLaunch& operator=(const OneLaunch&) = delete;
 
-/// The workspaces that the launch finds are not freed before the driver has the launch.
-[[gnu::noinline]] Run run_with_workspace(OpState& state, const PlanState& plan, jit::CallFrame& frame,
-                                         const Arguments& arguments, CUstream stream, jit::ThreadCall* kept) {
-  Workspaces& workspaces = *state.engine.workspaces;
+ private:
+  std::atomic<bool>& launching_;
+};
+
+/// Launches if the stream has its workspace, which is not freed before the driver has the launch. Returns nothing where it has none.
+[[gnu::always_inline]] inline std::optional<Run> run_if_found(OpState& state, const PlanState& plan,
+                                                              jit::CallFrame& frame, const Arguments& arguments,
+                                                              CUstream stream, jit::ThreadCall* kept,
+                                                              const cuda::StreamIdentity& identity) {
+  const Workspaces& workspaces = *state.engine.workspaces;
+  const LaunchesInFlight::Entered entered(workspaces.launches(), jit::thread_number());
+  const Workspaces::Found found = workspaces.find(identity, plan.needs);
+  if (found.launching == nullptr) [[unlikely]]
+    return std::nullopt;
+  const OneLaunch alone(*found.launching);
+  return submit(state, plan, frame, arguments, stream, kept, found.blocks);
+}
+
+/// For a stream without its workspace, and a thread whose current context is none or another: the driver tells streams apart in a context.
+[[gnu::cold, gnu::noinline]] Run run_in_scope(OpState& state, const PlanState& plan, jit::CallFrame& frame,
+                                              const Arguments& arguments, CUstream stream, jit::ThreadCall* kept) {
+  const cuda::Context::Scope scope(state.engine.context);
   for (;;) {
     cuda::StreamIdentity identity;
-    const CUresult known = cuda::identify(stream, identity);
-    if (known == CUDA_SUCCESS) [[likely]] {
-      const LaunchesInFlight::Entered entered(workspaces.launches(), jit::thread_number());
-      jit::WorkspaceBlocks found;
-      if (workspaces.find(identity, plan.needs, found)) [[likely]]
-        return submit(state, plan, frame, arguments, stream, kept, found);
-    } else if (known == CUDA_ERROR_INVALID_CONTEXT) {
-      return run_in_scope(state, plan, frame, arguments, stream, kept);
-    } else {
+    if (const CUresult known = cuda::identify(stream, identity); known != CUDA_SUCCESS)
       refuse(state, plan, known, stream);
-    }
-    const cuda::Context::Scope scope(state.engine.context);
+    if (const auto ran = run_if_found(state, plan, frame, arguments, stream, kept, identity)) return *ran;
     const cuda::RelaxedCapture relaxed;
     cuda::require_own(state.engine.context, stream);
-    workspaces.make(stream, plan.needs);
+    state.engine.workspaces->make(stream, plan.needs);
   }
 }
 
-/// For a thread without a current context, in which the driver tells no streams apart.
-Run run_in_scope(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments,
-                 CUstream stream, jit::ThreadCall* kept) {
-  const cuda::Context::Scope scope(state.engine.context);
+[[gnu::noinline]] Run run_with_workspace(OpState& state, const PlanState& plan, jit::CallFrame& frame,
+                                         const Arguments& arguments, CUstream stream, jit::ThreadCall* kept) {
   cuda::StreamIdentity identity;
-  if (const CUresult result = cuda::identify(stream, identity); result != CUDA_SUCCESS)
-    refuse(state, plan, result, stream);
-  return run_with_workspace(state, plan, frame, arguments, stream, kept);
+  if (cuda::identify(stream, identity) == CUDA_SUCCESS) [[likely]]
+    if (const auto ran = run_if_found(state, plan, frame, arguments, stream, kept, identity)) [[likely]]
+      return *ran;
+  return run_in_scope(state, plan, frame, arguments, stream, kept);
 }
 
 }  // namespace

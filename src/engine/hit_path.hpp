@@ -5,7 +5,7 @@
 
 namespace kiln::engine {
 
-/// Op::launch. Uses no lock, allocation, string, file or clock where the bucket is hot and its plan serves the call.
+/// Op::launch. Uses no lock, allocation, string, file or clock where the bucket is hot, its plan serves the call, and the stream has a workspace.
 Origin launch(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream);
 /// Launches nothing for a problem with a size of 0, and counts nothing. Throws Error(bad_input) for a problem that has none or is wrong
 /// otherwise, and as require_team() and require_sound_team() do.

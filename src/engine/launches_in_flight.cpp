@@ -26,12 +26,10 @@ void wait_until(Condition holds) noexcept {
 LaunchesInFlight::LaunchesInFlight() noexcept
     : has_membarrier_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) {}
 
-void LaunchesInFlight::wait() noexcept {
+bool LaunchesInFlight::wait() noexcept {
   const std::lock_guard lock(waiting_);
-  if (has_membarrier_)
-    membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-  else
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (has_membarrier_ && !membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return false;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   for (Slot& slot : own_) {
     const std::uint32_t found = slot.entered.load(std::memory_order_acquire);
     if (found % 2 == 1) wait_until([&] { return slot.entered.load(std::memory_order_acquire) != found; });
@@ -39,6 +37,7 @@ void LaunchesInFlight::wait() noexcept {
   // A thread may count itself in under a phase that has passed since it asked, so both phases must run empty.
   wait_for_shared();
   wait_for_shared();
+  return true;
 }
 
 void LaunchesInFlight::wait_for_shared() noexcept {

@@ -10,8 +10,8 @@
 
 namespace kiln::engine {
 
-/// A launch that reads shared state between Entered's constructor and destructor delays wait(). What was unlinked before wait() is read by no
-/// launch after it.
+/// A launch that reads shared state between Entered's constructor and destructor delays wait(). No launch after wait() reads what was unlinked
+/// before it.
 ///
 /// A launch pays one store at each end. wait() makes it visible by a memory barrier on all threads (membarrier(2)). Where the kernel has no
 /// such call, each launch pays a fence.
@@ -34,8 +34,9 @@ class LaunchesInFlight {
     bool shared_;
   };
 
-  /// Waits until every launch that is inside has left. Precondition: the calling thread is not inside.
-  void wait() noexcept;
+  /// Waits until every launch that is inside has left. Returns false where the kernel refuses the barrier, so that nothing may be freed.
+  /// Precondition: the calling thread is not inside.
+  [[nodiscard]] bool wait() noexcept;
 
  private:
   struct alignas(128) Slot {                // two lines: processors fetch them in pairs
@@ -56,6 +57,7 @@ inline LaunchesInFlight::Entered::Entered(LaunchesInFlight& of, unsigned thread)
   if (shared_) [[unlikely]] {
     count_ = &of.shared_[of.phase_.load(std::memory_order_seq_cst)];
     count_->fetch_add(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     return;
   }
   count_->store(count_->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

@@ -10,10 +10,9 @@ Origin launch_missed(OpState& state, const Problem& problem, const Arguments& ar
 /// Returns the plan of the bucket's upper edge. Looks up, loads or tunes a bucket that is not hot, once for all threads that ask. Throws
 /// Error(capture) where `stream` captures and the bucket is not hot, and Error(not_tuned) on a miss under MissPolicy::error.
 const PlanState* make_hot(OpState& state, const Problem& problem, CUstream stream);
-/// make_hot(), then loads what serves this very problem and allocates workspaces for `stream`. Throws Error(capture) where `stream` captures and
-/// lacks one.
+/// make_hot(), then loads what serves this very problem, and allocates the workspace for `stream` unless it captures.
 const PlanState* make_ready(OpState& state, const Problem& problem, CUstream stream);
-/// Loads and publishes the bucket's new record in place of what serves it, with workspaces for the same streams.
+/// Loads and publishes the bucket's new record in place of what serves it.
 void adopt(OpState& state, Resolution resolution);
 /// Loads every record whose machine code a file has. Compiles nothing. Called before another thread has the op.
 void load_all(OpState& state);

@@ -12,10 +12,12 @@ namespace kiln::engine {
 namespace {
 
 /// Retired blocks are freed together, since cuMemFree waits for the device.
-constexpr std::int64_t freed_together = std::int64_t{64} << 20;
-/// Bytes that streams may hold however long they do not launch.
-constexpr std::int64_t held_anyway = std::int64_t{64} << 20;
-constexpr std::uint64_t checked_every = 16, most_idle_makes = 16384;  // makes
+constexpr std::int64_t freed_together = std::int64_t{64} << 20;  // bytes
+constexpr std::size_t entries_freed_together = 256;
+/// What streams may hold however long they do not launch.
+constexpr std::int64_t held_anyway = std::int64_t{64} << 20;  // bytes
+constexpr std::size_t entries_held_anyway = 256;
+constexpr std::uint64_t checked_every = 16, least_idle_makes = 64, most_idle_makes = 16384;  // makes
 /// A stream that returns within so many times idle_makes_ takes turns with others.
 constexpr std::uint64_t turns_within = 64;
 
@@ -25,6 +27,12 @@ std::size_t hash_of(const cuda::StreamIdentity& stream) noexcept {
 }
 
 std::int64_t bytes_of(const std::shared_ptr<const cuda::Buffer>& block) noexcept { return block ? block->bytes() : 0; }
+
+/// So that the next push_back does not throw.
+template <class T>
+void make_room(std::vector<T>& all) {
+  if (all.size() == all.capacity()) all.reserve(2 * all.size() + 16);
+}
 
 }  // namespace
 
@@ -43,7 +51,7 @@ struct Workspaces::GraphUse {
     CUuserObject object = nullptr;
     cuda::check(driver.cuUserObjectCreate(&object, part.get(), end, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
                 "keeping a workspace for a graph");
-    part.release();  // end() deletes it
+    static_cast<void>(part.release());  // end() deletes it
     cuda::check(driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE),
                 "keeping a workspace for a graph");
   }
@@ -62,6 +70,7 @@ struct Workspaces::Entry {
   jit::WorkspaceBlocks blocks;
   WorkspaceNeeds bytes;
   std::atomic<std::uint64_t> used{0};  // makes_ at the last launch
+  mutable std::atomic<bool> launching{false};
   Block scratch, zeroed;
   std::vector<Block> earlier;       // of a capture: smaller blocks, which its graph uses too
   std::shared_ptr<GraphUse> graph;  // null outside captures
@@ -153,7 +162,7 @@ class Workspaces::Owner {
       }
     };
     thread_local Streams streams;
-    std::erase_if(streams.all, [](const auto& each) { return each.first.expired(); });
+    std::erase_if(streams.all, [&](const auto& each) { return each.first.expired() || each.second == stream; });
     streams.all.emplace_back(owner, stream);
   }
 
@@ -172,14 +181,12 @@ Workspaces::~Workspaces() {
   for (const Entry* entry : current_->entries()) delete entry;
 }
 
-bool Workspaces::find(const cuda::StreamIdentity& stream, const WorkspaceNeeds& needs,
-                      jit::WorkspaceBlocks& blocks) const noexcept {
+Workspaces::Found Workspaces::find(const cuda::StreamIdentity& stream, const WorkspaceNeeds& needs) const noexcept {
   Entry* const entry = table_.load(std::memory_order_acquire)->find(stream);
-  if (entry == nullptr || !needs.within(entry->bytes)) return false;
+  if (entry == nullptr || !needs.within(entry->bytes)) return {};
   const std::uint64_t now = makes_.load(std::memory_order_relaxed);
   if (entry->used.load(std::memory_order_relaxed) != now) entry->used.store(now, std::memory_order_relaxed);
-  blocks = entry->blocks;
-  return true;
+  return {entry->blocks, &entry->launching};
 }
 
 bool Workspaces::serves(CUstream stream, const WorkspaceNeeds& needs) const noexcept {
@@ -187,20 +194,19 @@ bool Workspaces::serves(CUstream stream, const WorkspaceNeeds& needs) const noex
   cuda::StreamIdentity identity;
   if (cuda::identify(stream, identity) != CUDA_SUCCESS) return false;
   const LaunchesInFlight::Entered entered(launches_, jit::thread_number());
-  jit::WorkspaceBlocks blocks;
-  return find(identity, needs, blocks);
+  return find(identity, needs).launching != nullptr;
 }
 
 void Workspaces::make(CUstream stream, const WorkspaceNeeds& needs) {
   cuda::StreamIdentity identity;
   cuda::check(cuda::identify(stream, identity), "identifying a stream");
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   retire_captures();
   retire_if_ended(stream, identity);
   const Entry* const before = current_->find(identity);
   if (before != nullptr && needs.within(before->bytes)) return;
-  makes_.fetch_add(1, std::memory_order_relaxed);
-  if (before == nullptr) retire_idle(identity);
+  if (!identity.is_of_capture()) makes_.fetch_add(1, std::memory_order_relaxed);
+  if (before == nullptr && !identity.is_of_capture()) retire_idle(identity);
   auto entry = std::make_unique<Entry>();
   entry->stream = identity;
   entry->handle = stream;
@@ -215,9 +221,13 @@ void Workspaces::make(CUstream stream, const WorkspaceNeeds& needs) {
   entry->bytes = {bytes_of(entry->scratch), bytes_of(entry->zeroed)};
   entry->blocks = {entry->scratch ? entry->scratch->pointer() : 0, entry->zeroed ? entry->zeroed->pointer() : 0};
   if (identity.is_of_capture()) keep_for_graph(stream, *entry, before);
-  if (before == nullptr && cuda::is_per_thread(stream)) Owner::watch_thread(owner_, identity);
+  if (cuda::is_per_thread(stream) && !identity.is_of_capture()) Owner::watch_thread(owner_, identity);
   publish(std::move(entry));
-  if (retired_bytes_ >= freed_together) release();
+  if (identity.is_of_capture()) return;  // cuMemFree would wait for the device
+  if (retired_bytes_ < freed_together && retired_.size() < entries_freed_together) return;
+  Retired retired = take_retired();
+  lock.unlock();
+  free_retired(std::move(retired));
 }
 
 /// The graph under capture keeps the entry's blocks, and those that launches captured earlier use.
@@ -232,12 +242,16 @@ void Workspaces::keep_for_graph(CUstream stream, Entry& entry, const Entry* befo
   if (before->zeroed != entry.zeroed) entry.earlier.push_back(before->zeroed);
 }
 
+std::int64_t& Workspaces::held_by(const Entry& entry) noexcept {
+  return entry.stream.is_of_capture() ? held_by_graphs_ : held_;
+}
+
 /// Puts the entry into the table, in place of the stream's earlier one.
 void Workspaces::publish(std::unique_ptr<Entry> made) {
   Entry* const entry = made.get();
   Entry* const before = current_->find(entry->stream);
-  captures_.reserve(captures_.size() + 1);
-  retired_.reserve(retired_.size() + 1);
+  make_room(captures_);
+  make_room(retired_);
   if (!entry->stream.is_of_capture() && !cuda::is_default(entry->handle)) by_handle_[entry->handle] = entry->stream;
   if (!current_->put(entry)) {
     const std::vector<Entry*> all = current_->entries();
@@ -249,10 +263,10 @@ void Workspaces::publish(std::unique_ptr<Entry> made) {
     table_.store(current_.get(), std::memory_order_release);
   }
   static_cast<void>(made.release());  // the table's, until it is retired
-  held_ += entry->all_bytes();
+  held_by(*entry) += entry->all_bytes();
   if (entry->graph != nullptr) captures_.push_back(entry);
   if (before == nullptr) return;
-  held_ -= before->all_bytes();
+  held_by(*before) -= before->all_bytes();
   for (const Block& each : {before->scratch, before->zeroed})
     if (entry->graph == nullptr && each != entry->scratch && each != entry->zeroed) retired_bytes_ += bytes_of(each);
   std::erase(captures_, before);
@@ -261,9 +275,10 @@ void Workspaces::publish(std::unique_ptr<Entry> made) {
 
 /// Takes the entry from the table. Its blocks are freed by the next release().
 void Workspaces::retire(Entry& entry) {
+  make_room(retired_);
   current_->take(&entry);
   const std::int64_t bytes = entry.all_bytes();
-  held_ -= bytes;
+  held_by(entry) -= bytes;
   retired_bytes_ += bytes;
   if (const auto known = by_handle_.find(entry.handle); known != by_handle_.end() && known->second == entry.stream)
     by_handle_.erase(known);
@@ -279,14 +294,18 @@ void Workspaces::retire_if_ended(CUstream stream, const cuda::StreamIdentity& id
   if (Entry* const entry = current_->find(known->second)) retire(*entry);
 }
 
-/// Retires the blocks of streams that did not launch while idle_makes_ others got theirs. Where such a stream soon launches again, the others are
+/// Retires the blocks of streams that did not launch while idle_makes_ others got theirs. Where such streams soon launch again, the others are
 /// given twice as long, so that streams which take turns keep their blocks.
 void Workspaces::retire_idle(const cuda::StreamIdentity& stream) {
-  if (idle_.erase(stream.stream) > 0) idle_makes_ = std::min(2 * idle_makes_, most_idle_makes);
+  idle_returned_ = idle_.erase(stream.stream) > 0 || idle_returned_;
   const std::uint64_t now = makes_.load(std::memory_order_relaxed);
-  if (held_ <= held_anyway || now % checked_every != 0) return;
+  if (now % checked_every != 0) return;
+  idle_makes_ = std::exchange(idle_returned_, false) ? std::min(2 * idle_makes_, most_idle_makes)
+                                                     : std::max(idle_makes_ / 2, least_idle_makes);
+  const std::vector<Entry*> all = current_->entries();
+  if (held_ <= held_anyway && all.size() <= entries_held_anyway) return;
   std::erase_if(idle_, [&](const auto& each) { return each.second + turns_within * idle_makes_ < now; });
-  for (Entry* each : current_->entries()) {
+  for (Entry* each : all) {
     if (each->stream.is_of_capture() || each->used.load(std::memory_order_relaxed) + idle_makes_ >= now) continue;
     idle_[each->stream.stream] = now;
     retire(*each);
@@ -315,9 +334,10 @@ std::int64_t Workspaces::retire_streams(const cuda::StreamIdentity& but, std::in
 
 /// Zeroes on a stream of its own and waits, because a graph may run on another stream than the one captured.
 Workspaces::Block Workspaces::allocate(std::int64_t bytes, bool zeroed, const cuda::StreamIdentity& stream) {
-  if (const std::int64_t over = held_ + retired_bytes_ + bytes - limit_; over > 0) {
+  const bool may_free = !stream.is_of_capture();  // cuMemFree waits for the device
+  if (const std::int64_t over = held_ + retired_bytes_ + bytes - limit_; over > 0 && may_free) {
     retire_streams(stream, over - retired_bytes_);
-    release();
+    free_retired(take_retired());
   }
   const auto allocate_now = [&] {
     auto block = std::make_shared<cuda::Buffer>(bytes);
@@ -331,32 +351,38 @@ Workspaces::Block Workspaces::allocate(std::int64_t bytes, bool zeroed, const cu
   try {
     return allocate_now();
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::out_of_memory) throw;
+    if (error.kind() != ErrorKind::out_of_memory || !may_free) throw;
     retire_streams(stream, held_);
-    if (release() == 0) throw;
+    if (free_retired(take_retired()) == 0) throw;
   }
   return allocate_now();
 }
 
-/// Frees what was retired. Returns the bytes freed.
-std::int64_t Workspaces::release() {
-  if (retired_.empty() && retired_tables_.empty()) return 0;
-  launches_.wait();
-  retired_.clear();
-  retired_tables_.clear();
-  return std::exchange(retired_bytes_, 0);
+Workspaces::Retired Workspaces::take_retired() {
+  return {std::exchange(retired_, {}), std::exchange(retired_tables_, {}), std::exchange(retired_bytes_, 0)};
+}
+
+/// Frees what was retired, once no launch may find it. Returns the bytes freed.
+std::int64_t Workspaces::free_retired(Retired retired) {
+  if (retired.entries.empty() && retired.tables.empty()) return 0;
+  if (launches_.wait()) return retired.bytes;                            // and the entries end with this call
+  for (auto& each : retired.entries) static_cast<void>(each.release());  // in use, for all that is known
+  for (auto& each : retired.tables) static_cast<void>(each.release());
+  return 0;
 }
 
 std::int64_t Workspaces::trim() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   retire_captures();
   retire_streams({}, held_);
-  return release();
+  Retired retired = take_retired();
+  lock.unlock();
+  return free_retired(std::move(retired));
 }
 
 std::int64_t Workspaces::bytes() const {
   const std::lock_guard lock(mutex_);
-  return held_ + retired_bytes_;
+  return held_ + held_by_graphs_ + retired_bytes_;
 }
 
 }  // namespace kiln::engine

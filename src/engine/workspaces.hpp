@@ -25,14 +25,18 @@ struct WorkspaceNeeds {
   }
 };
 
-/// Blocks go by a stream's identity, never by its handle: the driver gives a handle again while the work of the stream that had it still runs.
-/// A look-up takes no lock and costs the same however many streams there are. Nothing is enqueued on the streams.
+/// A block belongs to a stream's identity, never to its handle: the driver gives a handle again while the work of the stream that had it still
+/// runs. A look-up takes no lock and costs the same however many streams there are. Nothing is enqueued on the streams.
 ///
-/// A block is taken from the table before it is freed. release() then waits for the launches that may have found it, and cuMemFree for the
-/// device. A stream's blocks are taken when its handle comes with another identity, when its thread ends (the per-thread default stream), when
-/// a larger block replaces them, when the stream did not launch while many others got blocks, since most streams go without a sign, and when the
-/// limit is reached, those not used for the longest time first. Those of a capture are taken when the driver has destroyed all graphs that were
-/// made from it.
+/// A stream's blocks leave the table
+/// - when the stream's handle comes with another identity;
+/// - when the thread ends whose own default stream it is;
+/// - when a larger block replaces them;
+/// - when the stream did not launch while many others got blocks, since nothing says that a stream is gone;
+/// - past the limit, those first that have not launched for the longest time.
+/// Those of a capture leave it after the driver has destroyed all graphs that were made from it.
+///
+/// Blocks are freed after they have left the table and no launch may use them. cuMemFree waits for the device.
 class Workspaces {
  public:
   /// `limit`: bytes past which blocks of other streams are freed. A block that a launch needs is allocated all the same.
@@ -42,11 +46,14 @@ class Workspaces {
   Workspaces(const Workspaces&) = delete;
   Workspaces& operator=(const Workspaces&) = delete;
 
-  /// Sets `blocks` to those of the stream; returns false where it has none as large as `needs`. No lock. The blocks may be used while the
-  /// calling thread is inside launches().
-  [[nodiscard]] bool find(const cuda::StreamIdentity& stream, const WorkspaceNeeds& needs,
-                          jit::WorkspaceBlocks& blocks) const noexcept;
-  /// Whether a launch on the stream would find blocks. For a stream that the driver does not know: false.
+  struct Found {
+    jit::WorkspaceBlocks blocks;
+    std::atomic<bool>* launching =
+        nullptr;  // true while a launch with these blocks is enqueued; null: nothing was found
+  };
+  /// Returns the stream's blocks if they are as large as `needs`. No lock. They may be used while the calling thread is inside launches().
+  [[nodiscard]] Found find(const cuda::StreamIdentity& stream, const WorkspaceNeeds& needs) const noexcept;
+  /// Whether a launch on the stream would find blocks. False for a stream that the driver does not know. The context must be current.
   [[nodiscard]] bool serves(CUstream stream, const WorkspaceNeeds& needs) const noexcept;
   [[nodiscard]] LaunchesInFlight& launches() const noexcept { return launches_; }
 
@@ -64,6 +71,11 @@ class Workspaces {
   class Table;
   class Owner;
   using Block = std::shared_ptr<const cuda::Buffer>;
+  struct Retired {
+    std::vector<std::unique_ptr<Entry>> entries;
+    std::vector<std::unique_ptr<Table>> tables;
+    std::int64_t bytes = 0;
+  };
 
   // With mutex_ held:
   void keep_for_graph(CUstream stream, Entry& entry, const Entry* before);
@@ -73,8 +85,11 @@ class Workspaces {
   void retire_captures();
   std::int64_t retire_streams(const cuda::StreamIdentity& but, std::int64_t at_least);
   void retire_idle(const cuda::StreamIdentity& stream);
+  [[nodiscard]] std::int64_t& held_by(const Entry& entry) noexcept;
+  [[nodiscard]] Retired take_retired();
   Block allocate(std::int64_t bytes, bool zeroed, const cuda::StreamIdentity& stream);
-  std::int64_t release();
+  /// Also without mutex_.
+  std::int64_t free_retired(Retired retired);
 
   const std::int64_t limit_;
   mutable LaunchesInFlight launches_;
@@ -86,8 +101,9 @@ class Workspaces {
   std::unordered_map<CUstream, cuda::StreamIdentity> by_handle_;
   std::vector<Entry*> captures_;
   std::uint64_t idle_makes_ = 64;  // makes_ without a launch after which a stream counts as gone
+  bool idle_returned_ = false;     // one that counted as gone has launched again since the last check
   std::unordered_map<std::uint64_t, std::uint64_t> idle_;  // streams taken for gone, and makes_ then
-  std::int64_t held_ = 0, retired_bytes_ = 0;  // of blocks that the table has, and of those that were retired
+  std::int64_t held_ = 0, held_by_graphs_ = 0, retired_bytes_ = 0;
   std::vector<std::unique_ptr<Entry>> retired_;
   std::vector<std::unique_ptr<Table>> retired_tables_;
   std::shared_ptr<Owner> owner_;  // how ending threads find this

@@ -21,7 +21,7 @@ const sqlite3_io_methods* plain(const sqlite3_io_methods* usual) {
   const std::lock_guard guard(mutex);
   for (const Methods& each : *known)
     if (each.usual == usual) return &each.plain;
-  Methods& made = known->emplace_back(usual, *usual);
+  Methods& made = known->emplace_back(Methods{usual, *usual});
   made.plain.iVersion = 1;
   return &made.plain;
 }

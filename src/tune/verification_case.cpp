@@ -230,6 +230,10 @@ Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace
   poison(stream);
   launch(executable, workspace, stream);
   result = check(stream);
+  if (result.right && !workspace.is_left_zero(stream)) {
+    result.right = false;
+    result.reason = "left other values than zeros in a workspace that is 'zeroed', which other plans use too";
+  }
   const auto goes_on = [&] { return result.right || launches_all(); };
   const auto take = [&](Check more) {
     if (result.right) result = std::move(more);
@@ -322,6 +326,12 @@ void TrialWorkspace::renew(CUstream stream) {
   if (zeroed_.bytes() < zeroed_bytes_) zeroed_ = cuda::Buffer(zeroed_bytes_);
   scratch_.fill_bytes(poison_byte, stream);
   zeroed_.fill_bytes(0, stream);
+}
+
+bool TrialWorkspace::is_left_zero(CUstream stream) const {
+  std::vector<std::byte> contents(static_cast<std::size_t>(zeroed_bytes_));
+  zeroed_.copy_to_host(contents.data(), zeroed_bytes_, stream);
+  return std::ranges::all_of(contents, [](std::byte each) { return each == std::byte{0}; });
 }
 
 const Arguments& VerificationCase::arguments() const noexcept { return state_->tensors.arguments; }

@@ -42,6 +42,8 @@ class TrialWorkspace {
   explicit TrialWorkspace(const jit::Executable& executable);
   /// Prepares the workspace for a first launch: zeros where the executable needs them, poison elsewhere. Throws Error(out_of_memory).
   void renew(CUstream stream);
+  /// Whether the launches so far have left zeros where the executable found them. Waits for `stream`.
+  [[nodiscard]] bool is_left_zero(CUstream stream) const;
   [[nodiscard]] jit::WorkspaceBlocks blocks() const noexcept { return {scratch_.pointer(), zeroed_.pointer()}; }
 
  private:

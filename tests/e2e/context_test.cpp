@@ -78,6 +78,23 @@ TEST_CASE("the null stream stays the default one of the engine's device, whichev
   missed.check();
 }
 
+TEST_CASE("a plan with a workspace is launched on each stream, whichever context is current") {
+  const Machine machine;
+  const OtherDevice other;
+  control("kernel wrong scale_tiled");  // so that the implementation with a workspace wins
+  const Engine engine(options(""));
+  const ScaleCall call(engine, 64, 128);
+  REQUIRE(call.op.plan(call.problem, machine.stream()).implementation() == "plain");
+  const auto per_thread = reinterpret_cast<kiln::Stream>(std::uintptr_t{2});
+  for (kiln::Stream stream : {machine.stream(), kiln::Stream{nullptr}, per_thread}) {
+    call.poison();
+    REQUIRE(driver_call<CUctx_st*>("cuCtxPushCurrent_v2", other.context()) == 0);
+    for (int i = 0; i < 3; ++i) launch_on(call, stream);
+    REQUIRE(driver_call<CUctx_st**>("cuCtxPopCurrent_v2", nullptr) == 0);
+    call.check();
+  }
+}
+
 TEST_CASE("a stream that was destroyed is named as one that the driver does not know") {
   const Machine machine;
   const Engine engine(options("", MissPolicy::nearest));

@@ -61,6 +61,11 @@ class ScaleCall {
     x_.upload(values_, misalignment);
     arguments = op.arguments({{"x", x_.address(misalignment)}, {"y", y_.address()}, {"factor", 2.0}});
   }
+  /// Gives x other values than another call has.
+  void add_to_input(float amount) {
+    for (float& each : values_) each += amount;
+    x_.upload(values_);
+  }
   kiln::Origin launch(kiln::Stream stream) const {
     y_.upload(std::vector<float>(values_.size(), NAN));
     const kiln::Origin origin = op.launch(problem, arguments, stream);

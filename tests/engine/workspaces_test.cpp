@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -30,11 +31,9 @@ CUstream own_default_stream() { return reinterpret_cast<CUstream>(std::uintptr_t
 
 /// The stream's blocks, zeros where it has none as large as `needs`.
 jit::WorkspaceBlocks found(const Workspaces& workspaces, CUstream stream, const WorkspaceNeeds& needs) {
-  jit::WorkspaceBlocks blocks;
   cuda::StreamIdentity identity;
   REQUIRE(cuda::identify(stream, identity) == CUDA_SUCCESS);
-  static_cast<void>(workspaces.find(identity, needs, blocks));
-  return blocks;
+  return workspaces.find(identity, needs).blocks;
 }
 
 CUdeviceptr made(Workspaces& workspaces, CUstream stream, const WorkspaceNeeds& needs = small) {
@@ -197,7 +196,7 @@ TEST_CASE("threads that ask for one stream's workspace at once get the same" * d
 TEST_CASE("hundreds of streams each find their own block" * doctest::skip(without_driver)) {
   const TwoStreams here;
   Workspaces workspaces(no_limit);
-  std::vector<cuda::Stream> streams(300);
+  std::vector<cuda::Stream> streams(250);
   std::vector<CUdeviceptr> blocks;
   for (const cuda::Stream& each : streams) blocks.push_back(made(workspaces, each.handle()));
   for (std::size_t i = 0; i < streams.size(); ++i)
@@ -298,6 +297,31 @@ TEST_CASE("a capture that is given up leaves its block to be freed" * doctest::s
   CUgraph graph = nullptr;
   CHECK(driver.cuStreamEndCapture(here.first.handle(), &graph) != CUDA_SUCCESS);
   CHECK(workspaces.trim() == 1024);
+}
+
+TEST_CASE("a graph keeps the block of a thread's own stream after the thread" * doctest::skip(without_driver)) {
+  const TwoStreams here;
+  Workspaces workspaces(no_limit);
+  std::optional<CapturedGraph> graph;
+  std::thread([&] {
+    const cuda::Context::Scope scope(here.context);
+    const cuda::RelaxedCapture relaxed;
+    graph.emplace(own_default_stream(), [&] { made(workspaces, own_default_stream()); });
+  }).join();
+  CHECK(workspaces.trim() == 0);
+  graph->destroy();
+  CHECK(workspaces.trim() == 1024);
+}
+
+TEST_CASE("blocks of graphs leave streams theirs, whatever the limit" * doctest::skip(without_driver)) {
+  const TwoStreams here;
+  Workspaces workspaces(2 * 1024);
+  const CapturedGraph graph(here.first.handle(), [&] { made(workspaces, here.first.handle(), large); });
+  made(workspaces, here.first.handle());
+  made(workspaces, here.second.handle());
+  CHECK(workspaces.serves(here.first.handle(), small));
+  CHECK(workspaces.serves(here.second.handle(), small));
+  graph.destroy();
 }
 
 TEST_CASE("what a launch in flight may have found is freed after it" * doctest::skip(without_driver)) {

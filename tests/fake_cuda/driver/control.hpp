@@ -10,6 +10,7 @@
 //   mode N                                 the compute mode: 2 refuses every process; 3 all but one of those that share the file $FAKE_CUDA_EXCLUSIVE
 //   blocking 0|1                           launches return once their kernel has run: behind a wait for a word (cuStreamWaitValue32) not before
 //                                          that is written. 1 from the first where CUDA_LAUNCH_BLOCKING says so
+//   pause MICROSECONDS                     a thread sleeps after each launch, so that another thread's launch comes between two of its own
 //   footprint BYTES                        launches run nothing: they walk BYTES of code and of data, as a real driver's would
 //   fail FUNCTION CODE [at N] [sticky]     call N of FUNCTION from now on (1 unless given) returns CODE; sticky: all after it too
 //   module CODE PATTERN                    a module that holds a kernel of that name is refused with CODE

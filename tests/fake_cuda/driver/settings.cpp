@@ -5,14 +5,21 @@
 namespace fake_cuda {
 bool Settings::set(std::string_view name, std::string_view value) {
   if (name == "noise") return parse_number(value, noise);
-  const std::map<std::string_view, std::int64_t*> integers = {
-      {"devices", &devices}, {"driver", &driver},
-      {"sm", &sm},           {"multiprocessors", &multiprocessors},
-      {"l2", &l2},           {"memory", &memory},
-      {"overlap", &overlap}, {"footprint", &footprint},
-      {"late", &late},       {"granularity", &granularity},
-      {"pcie", &pcie},       {"hidden", &hidden},
-      {"mode", &mode},       {"blocking", &blocking}};
+  const std::map<std::string_view, std::int64_t*> integers = {{"devices", &devices},
+                                                              {"driver", &driver},
+                                                              {"sm", &sm},
+                                                              {"multiprocessors", &multiprocessors},
+                                                              {"l2", &l2},
+                                                              {"memory", &memory},
+                                                              {"overlap", &overlap},
+                                                              {"footprint", &footprint},
+                                                              {"late", &late},
+                                                              {"pause", &pause},
+                                                              {"granularity", &granularity},
+                                                              {"pcie", &pcie},
+                                                              {"hidden", &hidden},
+                                                              {"mode", &mode},
+                                                              {"blocking", &blocking}};
   const auto found = integers.find(name);
   return found != integers.end() && parse_number(value, *found->second);
 }

@@ -24,6 +24,7 @@ struct Settings {
   std::int64_t late = 0;       // 1: what is enqueued runs when something waits, a piece of each stream in turns
   std::int64_t mode = 0;       // as CUcomputemode: 2 is prohibited, 3 one process at a time
   std::int64_t blocking = 0;   // 1: a launch returns once its kernel has run, as with CUDA_LAUNCH_BLOCKING
+  std::int64_t pause = 0;      // us that a thread sleeps after each launch, so that another one's comes between
   std::int64_t footprint = 0;  // bytes; if any, a launch runs nothing, and takes their place in the caches
 
   /// "devices", "sm", ...: false for a name that there is not, or a value that is no number.

@@ -205,10 +205,14 @@ void launch_kernel(Machine& machine, CUctx_st& context, const CUlaunchConfig& co
 }  // namespace
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
-  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+  std::int64_t pause = 0;
+  const CUresult result = entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     require(config != nullptr && extra == nullptr, CUDA_ERROR_INVALID_VALUE);
     launch_kernel(machine, context, *config, function, parameters);
+    pause = machine.settings.pause;
   });
+  if (pause > 0) std::this_thread::sleep_for(std::chrono::microseconds(pause));
+  return result;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,

@@ -24,7 +24,7 @@ struct TwoCalls {
     control("kernel wrong scale_tiled");  // so that the implementation with a workspace wins
     REQUIRE(one.op.plan(one.problem, machine.stream()).implementation() == "plain");
     control("heal; late 1");
-    other.arguments.set(other.op.runtime("factor"), 2.0);
+    other.add_to_input(0.5F);
     one.poison();
     other.poison();
   }
@@ -61,6 +61,22 @@ TEST_CASE("fault 66: a stream that has the handle of a destroyed one does not sh
   }
   CHECK(given_again == rounds);
   tally(66, rounds, "streams destroyed with work on them, and made again");
+}
+
+TEST_CASE("fault 66: two threads that launch on one stream do not mix the passes of their launches") {
+  const TwoCalls calls;
+  control("late 0; pause 50");
+  std::jthread beside([&](const std::stop_token& stop) {
+    CHECK(driver_call<CUctx_st*>("cuCtxPushCurrent_v2", calls.machine.context()) == 0);
+    while (!stop.stop_requested()) TwoCalls::launch(calls.other, calls.machine.stream());
+  });
+  constexpr int rounds = 100;
+  for (int round = 0; round < rounds; ++round) {
+    TwoCalls::launch(calls.one, calls.machine.stream());
+    calls.one.check();
+  }
+  control("pause 0");
+  tally(66, rounds, "launches of two threads on one stream");
 }
 
 TEST_CASE("fault 66: threads that end with work on their own default streams share no workspace") {
