@@ -86,11 +86,12 @@ void check_output(const OutputChoice& output, OutputKind kind) {
 
 void write_text(const OutputChoice& output, OutputKind kind, std::string_view text) {
   check_output(output, kind);
+  if (is_stream(output.path)) return write_text(output.path, text);
+  const fs::path target = store::literal_path(output.path);
+  const store::HeldTarget held(target, store::RecordFormat::text);
   std::error_code ignored;
-  if (kind == OutputKind::text_of_records && !output.replace && !is_stream(output.path) &&
-      fs::exists(output.path, ignored))
-    store::require_nothing_lost(store::literal_path(output.path), store::RecordFormat::text,
-                                keys_in(text, output.path));
+  if (kind == OutputKind::text_of_records && !output.replace && fs::exists(target, ignored))
+    store::require_nothing_lost(target, store::RecordFormat::text, keys_in(text, output.path));
   write_text(output.path, text);
 }
 

@@ -136,6 +136,9 @@ class Workspaces::Table {
   std::size_t filled_ = 0;  // marks included
 };
 
+/// Whether this thread's end has been told, after which destructors of its other objects may still launch.
+constinit thread_local bool is_told_of = false;
+
 /// Outlives the Workspaces for threads that end later.
 class Workspaces::Owner {
  public:
@@ -156,11 +159,13 @@ class Workspaces::Owner {
     struct Streams {
       std::vector<std::pair<std::weak_ptr<Owner>, cuda::StreamIdentity>> all;
       ~Streams() {
+        is_told_of = true;
         if (cuda::is_forked()) return;
         for (const auto& [of, its] : all)
           if (const auto alive = of.lock()) alive->end_of_thread(its);
       }
     };
+    if (is_told_of) return;
     thread_local Streams streams;
     std::erase_if(streams.all, [&](const auto& each) { return each.first.expired() || each.second == stream; });
     streams.all.emplace_back(owner, stream);

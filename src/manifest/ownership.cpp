@@ -23,7 +23,7 @@ std::string objection_to(std::string_view what, const std::filesystem::path& pat
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return fmt::format("{} '{}' cannot be looked at", what, path.string());
   // Debian and Ubuntu give a user a group of the same number, without other members, and umask 002 with it.
-  if (status.st_gid == status.st_uid) status.st_mode &= ~mode_t{S_IWGRP};
+  if (status.st_gid == status.st_uid && status.st_uid != 0) status.st_mode &= ~mode_t{S_IWGRP};
   return ownership_objection(what, path, status, owner);
 }
 

@@ -1,12 +1,21 @@
 #include "store/replaced_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <thread>
 
 #include "kiln/error.hpp"
 #include "store/custody.hpp"
 #include "store/opening.hpp"
+#include "store/sqlite.hpp"
 #include "store/transfer.hpp"
 
 namespace kiln::store {
@@ -63,5 +72,62 @@ void require_nothing_lost(const fs::path& target, RecordFormat format, const std
   refuse_to_replace(target, fmt::format("{} of its {} records would be lost, the first of them {}",
                                         std::count_if(first, before.end(), is_lost), before.size(), *first));
 }
+
+struct HeldTarget::Locks {
+  int folder = -1;
+  std::optional<Connection> connection;
+  std::optional<Transaction> writing;
+  ~Locks() {
+    writing.reset();
+    connection.reset();
+    if (folder >= 0) ::close(folder);
+  }
+};
+
+namespace {
+
+constexpr std::chrono::seconds longest_wait{30};
+constexpr std::chrono::milliseconds between_tries{10};
+
+[[noreturn]] void refuse_held(const fs::path& target) {
+  throw Error(ErrorKind::io,
+              fmt::format("'{}' is not replaced: another process has been writing it, or another file of its folder, "
+                          "for {} s; wait for that process or end it, and run this again",
+                          target.string(), longest_wait.count()));
+}
+
+/// Returns a descriptor of the locked folder, or -1 where the folder cannot be locked, as on some remote file systems.
+int lock_folder_of(const fs::path& target) {
+  const int folder = ::open(target.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const auto end = std::chrono::steady_clock::now() + longest_wait;
+  while (folder >= 0 && ::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (std::chrono::steady_clock::now() >= end) {
+      ::close(folder);
+      refuse_held(target);
+    }
+    std::this_thread::sleep_for(between_tries);
+  }
+  return folder;
+}
+
+}  // namespace
+
+HeldTarget::HeldTarget(const fs::path& target, RecordFormat format) : locks_(std::make_unique<Locks>()) {
+  locks_->folder = lock_folder_of(target);
+  struct stat status {};
+  if (::lstat(target.c_str(), &status) != 0) return;
+  existing_ = Existing::replace;
+  if (format == RecordFormat::text || !S_ISREG(status.st_mode) || status.st_size == 0) return;
+  try {
+    locks_->connection = open_existing(target, Access::read_write);
+    locks_->connection->wait_at_most(longest_wait);
+    locks_->writing.emplace(*locks_->connection, Transaction::Kind::write);
+  } catch (const SqliteFailure& failure) {
+    if (failure.is_locked()) refuse_held(target);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): told by who reads the file, and nobody writes to such a one
+  }
+}
+
+HeldTarget::~HeldTarget() = default;
 
 }  // namespace kiln::store

@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
+
+#include "store/file.hpp"
 
 namespace kiln::store {
 
@@ -21,5 +24,23 @@ std::set<std::string> replaced_keys(const std::filesystem::path& target, RecordF
 
 /// Throws Error(bad_input) when one of replaced_keys(target, format) is not among `keys`.
 void require_nothing_lost(const std::filesystem::path& target, RecordFormat format, const std::set<std::string>& keys);
+
+/// Keeps other processes from replacing or changing a file between the look at it and the rename that replaces it. Locks
+/// the file's folder, as each replacing command does, and a file of records as its writers do.
+class HeldTarget {
+ public:
+  /// Throws Error(io) when another process keeps its lock for half a minute.
+  HeldTarget(const std::filesystem::path& target, RecordFormat format);
+  ~HeldTarget();
+  HeldTarget(const HeldTarget&) = delete;
+  HeldTarget& operator=(const HeldTarget&) = delete;
+  /// How to publish the new file: one that was not there may have come since, from a program that takes no lock.
+  [[nodiscard]] Existing existing() const noexcept { return existing_; }
+
+ private:
+  struct Locks;
+  std::unique_ptr<Locks> locks_;
+  Existing existing_ = Existing::keep;
+};
 
 }  // namespace kiln::store

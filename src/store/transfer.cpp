@@ -213,9 +213,10 @@ TransferReport merge_files(std::span<File* const> from, const fs::path& to, cons
     write_sealed(output, snapshots.files(), selection, trust, report, keys);
   }
   check_holds_records(report, selection, from.size() == 1 ? name_of(*from.front()) : "the files given");
+  const HeldTarget held(target, RecordFormat::sealed);
   if (overwrite && selection.must_lose_nothing) require_nothing_lost(target, RecordFormat::sealed, keys);
   if (overwrite) remove_journal_of(target);
-  if (!output.move_into_place(overwrite ? Existing::replace : Existing::keep)) check_target(target, Existing::keep);
+  if (!output.move_into_place(overwrite ? held.existing() : Existing::keep)) check_target(target, Existing::keep);
   return report;
 }
 

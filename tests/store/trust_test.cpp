@@ -80,7 +80,7 @@ TEST_CASE("the policy signed takes configurations only from an unsigned file of 
   CHECK(supplies_code(under_owner));
 }
 
-TEST_CASE("the signature of an unknown key counts for nothing and is no fault") {
+TEST_CASE("the signature of an unknown key counts for nothing, and a warning says so") {
   const Folder folder;
   const auto base = shared_base(folder);
   const auto keys = make_keys(folder, "stranger");
@@ -88,7 +88,8 @@ TEST_CASE("the signature of an unknown key counts for nothing and is no fault") 
   const auto print = fingerprint(read_public_key(keys.open));
   fs::remove(keys.open);
   Layers layers(with_keys(folder, base));
-  CHECK(layers.warnings().empty());
+  REQUIRE(layers.warnings().size() == 1);
+  CHECK(contains(layers.warnings().front(), print));
   CHECK(layers.find_record("one"));
   CHECK(!supplies_code(layers));
   CHECK(contains(layers.layers()[1].trust, "an unknown one (fingerprint " + print + ")"));

@@ -69,7 +69,8 @@ TEST_CASE("fault 06: a user who may write neither overlay nor folder, or has no 
   fs::create_directory(disk);
   give_to_nobody(base);
   give_to_nobody(disk);
-  const std::string before = variable("FAULTS_BASE", base) + variable("FAULTS_DISK", disk) + "TMPDIR=/tmp ";
+  const std::string before =
+      variable("FAULTS_BASE", base) + variable("FAULTS_DISK", disk) + "TMPDIR=/tmp HOME=/nonexistent ";
   run_child("child: the folder becomes read-only", before + as_nobody());
   fs::remove(disk / "overlay.kiln");
   run_child("child: a folder that may not be written", before + as_nobody());

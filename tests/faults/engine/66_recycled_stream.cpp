@@ -91,6 +91,22 @@ TEST_CASE("fault 66: threads that end with work on their own default streams sha
   tally(66, 2, "threads that end with work on their own streams");
 }
 
+TEST_CASE("fault 66: an object of a thread that launches from its destructor has its workspace") {
+  const TwoCalls calls;
+  struct Late {
+    const ScaleCall* call = nullptr;
+    ~Late() { TwoCalls::launch(*call, reinterpret_cast<Stream>(std::uintptr_t{2})); }
+  };
+  std::thread([&] {
+    CHECK(driver_call<CUctx_st*>("cuCtxPushCurrent_v2", calls.machine.context()) == 0);
+    thread_local Late late;  // before what Kiln keeps for the thread, so that it ends after that
+    late.call = &calls.one;
+    TwoCalls::launch(calls.other, reinterpret_cast<Stream>(std::uintptr_t{2}));
+  }).join();
+  calls.check();
+  tally(66, 1, "launches from destructors at a thread's end");
+}
+
 TEST_CASE("fault 66: a graph keeps its workspace when its stream is gone, and shares it with nobody") {
   const TwoCalls calls;
   const Stream captured = new_stream(), replayed = new_stream();

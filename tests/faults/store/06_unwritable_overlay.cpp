@@ -81,6 +81,8 @@ TEST_CASE("fault 06: the default overlay comes from KILN_CACHE, XDG_CACHE_HOME o
           setenv("HOME", "/c", 1);
           if (default_overlay() != "/a/x.kiln") return false;
           setenv("KILN_CACHE", "", 1);
+          if (default_overlay() != "") return false;  // memory
+          unsetenv("KILN_CACHE");
           if (default_overlay() != "/b/kiln/overlay.kiln") return false;
           setenv("XDG_CACHE_HOME", "relative", 1);
           if (default_overlay() != "/c/.cache/kiln/overlay.kiln") return false;
