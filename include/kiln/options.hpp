@@ -135,7 +135,8 @@ struct Options {
   /// Called between candidates and while another process tunes the bucket, on the thread that tunes. True ends the tune with
   /// Error(interrupted), and keeps what was finished. A tune of this engine asked for in here or in on_tune throws Error(bad_input).
   std::function<bool()> stop_requested;
-  /// Called on the thread that tunes. An exception ends the tune; that of a tune in the background becomes a warning.
+  /// Called on the thread that tunes. An exception ends the tune; that of a tune in the background becomes a warning. Neither callback may end
+  /// its thread, by pthread_exit or cancellation.
   std::function<void(const TuneEvent&)> on_tune;
 };
 

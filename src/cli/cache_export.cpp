@@ -81,10 +81,20 @@ void export_text(store::File& from, const CacheExportSettings& settings, const s
     write_text(settings.output, OutputKind::text_of_records, text.str());
 }
 
+/// Throws Error(bad_input) where the output is one of the files that are read.
+void check_is_no_input(const std::string& output, const std::vector<NamedFile>& files) {
+  std::error_code ignored;
+  for (const NamedFile& each : files)
+    if (!output.empty() && fs::equivalent(each.file->path(), output, ignored))
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("the output {} is also read by this command; choose another name", output));
+}
+
 int run(const Globals& globals, const CacheExportSettings& settings) {
   check(settings);
   std::optional<store::Layers> layers;
   const auto files = files_to_show(globals, settings.file, layers);
+  check_is_no_input(settings.output.path, files);
   if (layers && !layers->layers().front().refused.empty())
     throw Error(ErrorKind::io, fmt::format("nothing is exported: {}", layers->layers().front().refused));
   check_op(globals, files, settings.op);

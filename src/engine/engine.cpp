@@ -1,7 +1,6 @@
 #include "kiln/engine.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -14,6 +13,7 @@
 #include "engine/team_plans.hpp"
 #include "manifest/text.hpp"
 #include "process/child.hpp"
+#include "store/holder.hpp"
 #include "store/key_ring.hpp"
 #include "store/trust.hpp"
 #include "team/state.hpp"
@@ -141,7 +141,7 @@ State::State(const Options& chosen)
       workspaces(std::make_unique<Workspaces>(options.workspace_limit_bytes > 0 ? options.workspace_limit_bytes
                                                                                 : context.info().memory_bytes / 8)),
       team(options.team == nullptr ? nullptr : &*team::state_of(*options.team).member),
-      holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))),
+      holder(store::unique_holder()),
       op_states_(ops.size()) {
   if (options.isolation != Isolation::in_process)
     for (const std::string& each : process::look_for_worker(options.worker).refused) warn(each);

@@ -107,8 +107,8 @@ Origin launch_next(OpState& state, const PlanState& refused, const Problem& prob
 }
 
 void refuse(const OpState& state, const PlanState& plan, CUresult result, CUstream stream) {
-  const std::string what = fmt::format("launching {} {} {}: {}", state.op.name, plan.answer.implementation->name,
-                                       plan.config, cuda::describe(result));
+  const std::string what = fmt::format("launching {} {}{}{}: {}", state.op.name, plan.answer.implementation->name,
+                                       plan.config.empty() ? "" : " ", plan.config, cuda::describe(result));
   switch (result) {
     case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
       throw Error(

@@ -1,10 +1,12 @@
 #include "store/holder.hpp"
 
 #include <fmt/core.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <sstream>
 
@@ -43,6 +45,13 @@ std::optional<std::int64_t> start_of_process(std::int64_t pid) {
   const auto found = line_of_process(pid);
   if (!found || found->state == 'Z' || found->state == 'X') return std::nullopt;
   return found->start;
+}
+
+std::string unique_holder() {
+  static std::atomic<std::uint64_t> made{0};  // for a system without random numbers
+  std::uint64_t random = 0;
+  if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random) random = 0;
+  return fmt::format("{}/{}/{:016x}", getpid(), made.fetch_add(1), random);
 }
 
 std::string process_in_words(std::int64_t pid) {

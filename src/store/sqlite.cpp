@@ -101,6 +101,7 @@ std::string SqliteFailure::in_words() const {
   if (code_ == SQLITE_READONLY_ROLLBACK)
     return "a journal lies beside it, as a process leaves that dies in the middle of a write; the next command that writes to "
            "the file takes that write back: kiln cache compact FILE";
+  if (code_ == SQLITE_READONLY_DBMOVED) return "another process replaced or removed it meanwhile; run this again";
   if (code_ == SQLITE_READONLY_DIRECTORY) return "its folder does not let this user make the journal";
   if (system_error_ != 0) words += fmt::format(": {}", std::strerror(system_error_));
   if (system_error_ == EFBIG) return words + "; raise the limit of a file's size (ulimit -f)";

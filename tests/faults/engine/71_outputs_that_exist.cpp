@@ -44,6 +44,17 @@ std::int64_t check_kept(const std::string& writer, const std::vector<fs::path>& 
 
 }  // namespace
 
+TEST_CASE("fault 71: an export onto the file that it reads is refused, also with --replace") {
+  const TemporaryFolder folder;
+  const fs::path overlay = tuned_overlay(folder);
+  const std::string before = bytes_of(overlay);
+  const std::string command = "kiln cache export --overlay " + overlay.string() + " -o " + overlay.string();
+  expect(2, command);
+  CHECK(contains(expect(2, command + " --replace"), "is also read by this command"));
+  CHECK(bytes_of(overlay) == before);
+  tally(71, 2, "exports onto their input");
+}
+
 TEST_CASE(
     "fault 71: a file of more records, an overlay or another kind of file is not replaced, except with --replace") {
   const TemporaryFolder folder;

@@ -6,6 +6,8 @@
 #include "faults/store/samples.hpp"
 #include "faults/tally.hpp"
 #include "kiln/error.hpp"
+#include "store/holder.hpp"
+#include "store/sqlite.hpp"
 #include "store/transfer.hpp"
 
 namespace kiln::store {
@@ -90,6 +92,33 @@ TEST_CASE("fault 102: of commands that replace one file at once, none loses what
       if (merged[static_cast<std::size_t>(i)]) CHECK(keys.contains(sample_record("added " + std::to_string(i)).key));
     faults::tally(102, commands, "commands that replace one file at once");
   }
+}
+
+TEST_CASE("fault 102: a write to a file that was replaced meanwhile says so") {
+  const Folder folder;
+  const auto path = file_of(folder / "written.kiln", "one"), other = file_of(folder / "other.kiln", "two");
+  Connection connection = Connection::open(path.string(), OpenMode::read_write);
+  CHECK(connection.number("SELECT count(*) FROM record") == 1);
+  fs::rename(other, path);
+  std::string said;
+  try {
+    Transaction writing(connection, Transaction::Kind::write);
+    connection.execute("DELETE FROM record");
+    writing.commit();
+  } catch (const SqliteFailure& failure) {
+    said = failure.in_words();
+  }
+  CHECK(said == "another process replaced or removed it meanwhile; run this again");
+  CHECK(keys_of(path).size() == 1);
+  faults::tally(102, 1, "writes to a file that was replaced");
+}
+
+TEST_CASE("fault 13: holders of leases differ where processes have one number and one layout of memory") {
+  const std::string here = unique_holder();
+  CHECK(unique_holder() != here);
+  const auto random = [](const std::string& holder) { return holder.substr(holder.rfind('/')); };
+  CHECK(exit_status(in_child([&] { return random(unique_holder()) != random(here); })) == 0);
+  faults::tally(13, 2, "holders that look alike");
 }
 
 }  // namespace kiln::store
