@@ -35,14 +35,15 @@ std::string beginning_of(const fs::path& path) {
 
 void require_page(const fs::path& target) {
   const std::string text = beginning_of(target);
-  if (!text.empty() && (!text.starts_with("<!DOCTYPE html>") || text.find("<title>Kiln report</title>") == text.npos))
+  if (!text.empty() &&
+      (!text.starts_with("<!DOCTYPE html>") || text.find("<title>Kiln report</title>") == std::string::npos))
     store::refuse_to_replace(target, "is no page of kiln report");
 }
 
 void require_trace(const fs::path& target) {
   const std::string text = beginning_of(target);
   const std::string first = text.substr(0, text.find('\n'));
-  if (!text.empty() && (!first.starts_with("# ") || first.find(" distinct problems, ") == first.npos))
+  if (!text.empty() && (!first.starts_with("# ") || first.find(" distinct problems, ") == std::string::npos))
     store::refuse_to_replace(target, "is no trace that kiln trace drew");
 }
 
