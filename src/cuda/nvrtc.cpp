@@ -16,8 +16,8 @@ namespace {
 std::vector<std::string> names_by_preference() {
   std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
   const int major = driver_version() / 1000;
-  std::ranges::stable_partition(names,
-                                [&](const std::string& name) { return name.ends_with("." + std::to_string(major)); });
+  std::stable_partition(names.begin(), names.end(),
+                        [&](const std::string& name) { return name.ends_with("." + std::to_string(major)); });
   return names;
 }
 

@@ -75,7 +75,7 @@ std::string rules_broken(const manifest::Op& op, const Problem& problem, const m
     if (known != rules.end())
       known->second.push_back(each.name);
     else
-      rules.push_back({std::move(rule), {each.name}});
+      rules.emplace_back(std::move(rule), std::vector<std::string>{each.name});
   }
   std::string text;
   for (const auto& [rule, names] : rules)
