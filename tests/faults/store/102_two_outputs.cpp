@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Selection nothing_lost{.must_lose_nothing = true};
+const Selection nothing_lost{.must_lose_nothing = true};
 
 std::set<std::string> keys_of(const fs::path& path) {
   std::set<std::string> keys;
