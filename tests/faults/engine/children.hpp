@@ -11,7 +11,7 @@
 namespace kiln::faults {
 
 inline constexpr const char* asan_allocator =
-    "a child among threads may wait for ever for the allocator of AddressSanitizer (before LLVM 18)";
+    "a child among threads may wait permanently for the allocator of AddressSanitizer (before LLVM 18)";
 
 /// The exit status of a child that does `work`: 0 when that returns true.
 template <class Work>
