@@ -19,6 +19,7 @@
 #include "cuda/device.hpp"
 #include "device_values.hpp"
 #include "kiln/kiln.hpp"
+#include "row.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 #include "tune/measure.hpp"
@@ -130,11 +131,11 @@ class Bench {
     const kiln::Plan plan = op.plan(problem, stream_.handle());
     const double operations = batch.operations() * (backward_ ? 2.5 : 1);  // five products in place of two
     fmt::print(
-        "{{\"bench\":\"attention_packed\",\"pass\":\"{}\",\"asked\":\"{}\",\"sequences\":{},\"tokens\":{},\"longest\":{},\"mask\":\"{}\","
+        "{},\"pass\":\"{}\",\"asked\":\"{}\",\"sequences\":{},\"tokens\":{},\"longest\":{},\"mask\":\"{}\","
         "\"ns\":{:.0f},\"low_ns\":{:.0f},\"high_ns\":{:.0f},\"tflop_s\":{:.1f},\"implementation\":\"{}\",\"config\":\"{}\"}}\n",
-        backward_ ? "backward" : "forward", batch.name, batch.sequences(), batch.tokens(), batch.longest(), batch.mask,
-        cost.median_ns, cost.low_ns, cost.high_ns, operations / cost.median_ns / 1000, plan.implementation(),
-        plan.config());
+        bench::compiled_row("attention_packed"), backward_ ? "backward" : "forward", batch.name, batch.sequences(),
+        batch.tokens(), batch.longest(), batch.mask, cost.median_ns, cost.low_ns, cost.high_ns,
+        operations / cost.median_ns / 1000, plan.implementation(), plan.config());
     std::fflush(stdout);
   }
 

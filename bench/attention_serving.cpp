@@ -24,6 +24,7 @@
 #include "cuda/device.hpp"
 #include "device_values.hpp"
 #include "kiln/kiln.hpp"
+#include "row.hpp"
 
 namespace {
 
@@ -136,9 +137,9 @@ void show_steps(const std::filesystem::path& overlay) {
     check(Driver::get().cuStreamSynchronize(stream.handle()), "cuStreamSynchronize");
   }
   const kiln::Stats stats = attention.stats();
-  fmt::print(
-      "{{\"bench\":\"attention_steps\",\"steps\":{},\"hot\":{},\"looked_up\":{},\"tunes\":{},\"compiles\":{}}}\n",
-      steps, stats.hot, stats.launches() - stats.hot, stats.tunes, stats.compiles);
+  fmt::print("{},\"steps\":{},\"hot\":{},\"looked_up\":{},\"tunes\":{},\"compiles\":{}}}\n",
+             bench::compiled_row("attention_steps"), steps, stats.hot, stats.launches() - stats.hot, stats.tunes,
+             stats.compiles);
 }
 
 template <class Work>
@@ -184,9 +185,10 @@ void show_graph(const std::filesystem::path& overlay) {
     ratios.push_back(graph_ns.back() / median(of_eager));
   }
   fmt::print(
-      "{{\"bench\":\"attention_graph\",\"batches\":{},\"same_bits\":{},\"graph_ns\":{:.0f},\"ratio\":{:.4f},"
+      "{},\"batches\":{},\"same_bits\":{},\"graph_ns\":{:.0f},\"ratio\":{:.4f},"
       "\"largest_ratio\":{:.4f},\"implementation\":\"{}\",\"config\":\"{}\"}}\n",
-      batches, same, median(graph_ns), median(ratios), std::ranges::max(ratios), plan.implementation(), plan.config());
+      bench::compiled_row("attention_graph"), batches, same, median(graph_ns), median(ratios), std::ranges::max(ratios),
+      plan.implementation(), plan.config());
 }
 
 int run(const std::filesystem::path& overlay) {

@@ -20,6 +20,7 @@
 
 #include "cuda/device.hpp"
 #include "kiln/kiln.hpp"
+#include "row.hpp"
 
 namespace {
 
@@ -187,11 +188,12 @@ void print(std::string_view way, double rate, double share, const Measured& meas
   const kiln::Stats& stats = measured.stats;
   const std::string tuned = measured.all_tuned_s ? fmt::format("{:.2f}", *measured.all_tuned_s) : "null";
   fmt::print(
-      "{{\"bench\":\"background\",\"way\":\"{}\",\"share\":{},\"rate\":{},\"requests\":{},\"seconds\":{:.2f},\"p50_us\":{:.1f},\"p99_us\":{:.1f},"
+      "{},\"way\":\"{}\",\"share\":{},\"rate\":{},\"requests\":{},\"seconds\":{:.2f},\"p50_us\":{:.1f},\"p99_us\":{:.1f},"
       "\"p99.9_us\":{:.1f},\"max_us\":{:.1f},\"tuner_share\":{:.4f},\"all_tuned_s\":{},\"tunes\":{},\"waiting\":{},\"stand_ins\":{},\"hits\":{}}}\n",
-      way, share, rate, measured.us.size(), measured.seconds, measured.percentile(0.5), measured.percentile(0.99),
-      measured.percentile(0.999), measured.us.back(), stats.tuning_ns * 1e-9 / measured.seconds, tuned, stats.tunes,
-      stats.waiting, stats.nearest + stats.default_, stats.hot + stats.overlay + stats.base);
+      bench::compiled_row("background"), way, share, rate, measured.us.size(), measured.seconds,
+      measured.percentile(0.5), measured.percentile(0.99), measured.percentile(0.999), measured.us.back(),
+      stats.tuning_ns * 1e-9 / measured.seconds, tuned, stats.tunes, stats.waiting, stats.nearest + stats.default_,
+      stats.hot + stats.overlay + stats.base);
   std::fflush(stdout);
 }
 

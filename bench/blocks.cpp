@@ -25,6 +25,7 @@
 
 #include "blocks/block.hpp"
 #include "command_line.hpp"
+#include "row.hpp"
 
 namespace {
 
@@ -108,8 +109,8 @@ std::int64_t free_bytes() {
 
 template <class... Values>
 void emit(const Settings& settings, std::string_view phase, fmt::format_string<Values...> text, Values&&... values) {
-  fmt::print("{{\"bench\":\"blocks\",\"block\":\"{}\",\"side\":\"{}\",\"phase\":\"{}\",", settings.block, settings.name,
-             phase);
+  fmt::print("{},\"block\":\"{}\",\"side\":\"{}\",\"phase\":\"{}\",", bench::compiled_row("blocks"), settings.block,
+             settings.name, phase);
   fmt::print(text, std::forward<Values>(values)...);
   fmt::print("}}\n");
   std::fflush(stdout);

@@ -19,6 +19,7 @@
 #include <fstream>
 #include <random>
 
+#include "row.hpp"
 #include "store/integrity.hpp"
 #include "store/transfer.hpp"
 
@@ -105,9 +106,11 @@ std::size_t read_whole(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {}).size();
 }
 
+std::string row_of(std::string_view what) { return fmt::format("{},\"what\":\"{}\"", bench::row("cache_file"), what); }
+
 void report_times(const char* what, std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
-  fmt::print("{{\"what\": \"{}\", \"samples\": {}, \"median_us\": {:.1f}, \"p95_us\": {:.1f}}}\n", what, seconds.size(),
+  fmt::print("{},\"samples\":{},\"median_us\":{:.1f},\"p95_us\":{:.1f}}}\n", row_of(what), seconds.size(),
              1e6 * seconds[seconds.size() / 2], 1e6 * seconds[seconds.size() * 95 / 100]);
   std::fflush(stdout);
 }
@@ -137,8 +140,7 @@ void report_process(const char* what, const std::array<std::string, 3>& paths) {
   rusage usage{};
   wait4(child, &status, 0, &usage);
   if (status != 0) throw std::runtime_error(fmt::format("{} failed with status {}", what, status));
-  fmt::print("{{\"what\": \"{}\", \"seconds\": {:.2f}, \"peak_mib\": {}}}\n", what, seconds_since(start),
-             usage.ru_maxrss / 1024);
+  fmt::print("{},\"seconds\":{:.2f},\"peak_mib\":{}}}\n", row_of(what), seconds_since(start), usage.ru_maxrss / 1024);
 }
 
 void merge_by_kiln(const fs::path& a, const fs::path& b, const fs::path& to) {
@@ -184,7 +186,7 @@ int child(const std::string& what, const fs::path& a, const fs::path& b, const f
   return 0;
 }
 
-int bench(const fs::path& folder, const fs::path& cubins, std::int64_t records) {
+int measure(const fs::path& folder, const fs::path& cubins, std::int64_t records) {
   const auto images = File::open(cubins, Access::read_only)->cubins();
   const fs::path a = folder / "a.kiln", b = folder / "b.kiln", c = folder / "c.kiln", bare = folder / "bare.kiln";
   make(a, 0, records, 1000, images);
@@ -230,8 +232,8 @@ int bench(const fs::path& folder, const fs::path& cubins, std::int64_t records) 
   for (const auto& [what, path] :
        {std::pair("record with candidates and cubin", a), std::pair("record with candidates", bare),
         std::pair("record alone", folder / "winners.kiln")})
-    fmt::print("{{\"what\": \"{}\", \"bytes\": {}}}\n", what, static_cast<std::int64_t>(fs::file_size(path)) / records);
-  fmt::print("{{\"what\": \"cubin\", \"bytes\": {}, \"compressed\": {}}}\n", stats.cubin_image_bytes / records,
+    fmt::print("{},\"bytes\":{}}}\n", row_of(what), static_cast<std::int64_t>(fs::file_size(path)) / records);
+  fmt::print("{},\"bytes\":{},\"compressed\":{}}}\n", row_of("cubin"), stats.cubin_image_bytes / records,
              stats.cubin_bytes / records);
   return 0;
 }
@@ -244,7 +246,7 @@ int main(int argc, char** argv) try {
     fmt::print(stderr, "usage: bench_cache_file FOLDER CUBINS.kiln [RECORDS]\n");
     return 2;
   }
-  return bench(argv[1], argv[2], argc > 3 ? std::stoll(argv[3]) : 100000);
+  return measure(argv[1], argv[2], argc > 3 ? std::stoll(argv[3]) : 100000);
 } catch (const std::exception& error) {
   fmt::print(stderr, "bench_cache_file: {}\n", error.what());
   return 1;

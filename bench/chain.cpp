@@ -24,6 +24,7 @@
 #include "cuda/gate.hpp"
 #include "kiln/kiln.hpp"
 #include "manifest/problem.hpp"
+#include "row.hpp"
 #include "store/file.hpp"
 #include "tune/search.hpp"
 
@@ -143,10 +144,10 @@ void report(Way& way, std::int64_t rows, std::int64_t n) {
   const kiln::tune::Cost ns = kiln::tune::summarise(way.ns), device = kiln::tune::summarise(way.device_ns),
                          host = kiln::tune::summarise(way.host_ns);
   fmt::print(
-      "{{\"bench\":\"chain\",\"rows\":{},\"n\":{},\"way\":\"{}\",\"pdl\":\"{}\",\"ns\":{:.0f},\"device_ns\":{:.0f},\"device_low_ns\":{:.0f},\"device_high_ns\":{:.0f},"
+      "{},\"rows\":{},\"n\":{},\"way\":\"{}\",\"pdl\":\"{}\",\"ns\":{:.0f},\"device_ns\":{:.0f},\"device_low_ns\":{:.0f},\"device_high_ns\":{:.0f},"
       "\"host_ns\":{:.0f},\"worst_error\":{:.3g},\"configs\":\"{}\"}}\n",
-      rows, n, way.name, way.pdl, ns.median_ns, device.median_ns, device.low_ns, device.high_ns, host.median_ns,
-      way.worst_error, way.chain->configs());
+      bench::compiled_row("chain"), rows, n, way.name, way.pdl, ns.median_ns, device.median_ns, device.low_ns,
+      device.high_ns, host.median_ns, way.worst_error, way.chain->configs());
   std::fflush(stdout);
 }
 

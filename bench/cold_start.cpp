@@ -28,6 +28,7 @@
 #include "cold/stages.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/error.hpp"
+#include "row.hpp"
 
 extern char** environ;
 
@@ -131,7 +132,7 @@ void start_once(Way& way, const Folder& folder, const std::string& large, bool c
 }
 
 void print(const Way& way, double context_ms) {
-  fmt::print("{{\"bench\":\"cold_start\",\"way\":\"{}\"", way.name);
+  fmt::print("{},\"way\":\"{}\"", bench::compiled_row("cold_start"), way.name);
   if (!way.failed.empty()) fmt::print(",\"failed\":\"{}\"", way.failed);
   if (way.failed.empty()) {
     const auto& all = way.ms.at("result");
@@ -187,8 +188,8 @@ void measure_plans(std::size_t count) {
       const auto numbers =
           spawn({"--child-plans", std::to_string(count), "--base", file.string(), "--loading", loading}, false);
       fmt::print(
-          "{{\"bench\":\"plans\",\"plans\":{},\"specialisations\":{},\"file_bytes\":{},\"loading\":\"{}\",\"CUDA_MODULE_LOADING\":\"{}\"",
-          count, modules, fs::file_size(file), loading, driver);
+          "{},\"plans\":{},\"specialisations\":{},\"file_bytes\":{},\"loading\":\"{}\",\"CUDA_MODULE_LOADING\":\"{}\"",
+          bench::compiled_row("plans"), count, modules, fs::file_size(file), loading, driver);
       if (!numbers) fmt::print(",\"failed\":\"see standard error\"");
       if (numbers)
         for (const auto& [name, number] : *numbers)

@@ -21,6 +21,7 @@
 #include "kiln/error.hpp"
 #include "manifest/problem.hpp"
 #include "process/child.hpp"
+#include "row.hpp"
 
 namespace {
 
@@ -148,10 +149,10 @@ void measure(const char* source, bool in_processes, int workers, const Arguments
       compile_all(pool, specialisations.subspan(compiles, static_cast<std::size_t>(workers)), compiler);
   const double total_ns = compile_all(pool, specialisations.first(compiles), compiler);
   fmt::print(
-      "{{\"bench\":\"compile_rate\",\"source\":\"{}\",\"in\":\"{}\",\"workers\":{},\"arch\":\"{}\",\"compiler\":\"{}\",\"compiles\":{},"
+      "{},\"source\":\"{}\",\"in\":\"{}\",\"workers\":{},\"arch\":\"{}\",\"compiles\":{},"
       "\"ns\":{:.0f},\"per_second\":{:.2f},\"first_ns\":{:.0f}}}\n",
-      source, in_processes ? "processes" : "threads", workers, arguments.arch, compiler, compiles, total_ns,
-      1e9 * static_cast<double>(compiles) / total_ns, first_ns);
+      bench::compiled_row("compile_rate"), source, in_processes ? "processes" : "threads", workers, arguments.arch,
+      compiles, total_ns, 1e9 * static_cast<double>(compiles) / total_ns, first_ns);
   std::fflush(stdout);
 }
 

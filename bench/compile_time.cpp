@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/build.hpp"
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "manifest/problem.hpp"
@@ -127,6 +128,8 @@ class Bench {
 int main(int argc, char** argv) {
   try {
     benchmark::Initialize(&argc, argv);
+    benchmark::AddCustomContext("build", std::string(kiln::build()));
+    benchmark::AddCustomContext("compiler", kiln::jit::compiler_identity());
     const Arguments arguments = parse(argc, argv);
     Bench(arguments).run();
     return 0;

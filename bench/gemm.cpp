@@ -25,6 +25,7 @@
 #include "gemm/library.hpp"
 #include "gemm/settings.hpp"
 #include "kiln/kiln.hpp"
+#include "row.hpp"
 #include "tune/serving.hpp"
 
 namespace {
@@ -276,7 +277,8 @@ class Bench {
 
 /// False when the shape failed: its line then says why.
 bool run_and_print(Bench& bench, const bench::Shape& shape) {
-  Json line{{"bench", "gemm"}, {"name", shape.name}, {"problem", fmt::format("{}", fmt::join(shape.words, " "))}};
+  auto line = bench::compiled_row_as<Json>("gemm");
+  line.update({{"name", shape.name}, {"problem", fmt::format("{}", fmt::join(shape.words, " "))}});
   try {
     bench.run(shape, line);
   } catch (const kiln::Error& error) {

@@ -29,6 +29,7 @@
 
 #include "command_line.hpp"
 #include "hot_call.hpp"
+#include "row.hpp"
 
 namespace {
 
@@ -158,9 +159,9 @@ void bench_ways(bench::Setting& setting, const bench::Asked& asked, int thread_c
     const double median = median_of(ns);
     if (way == 0) bare_ns = median;
     fmt::print(
-        "{{\"bench\":\"hit_latency\",\"op\":\"{}\",\"implementation\":\"{}\",\"passes\":{},\"way\":\"{}\",\"threads\":{},"
+        "{},\"op\":\"{}\",\"implementation\":\"{}\",\"passes\":{},\"way\":\"{}\",\"threads\":{},"
         "\"median_ns\":{:.0f},\"best_ns\":{:.0f},\"over_bare_ns\":{:.0f},\"ratio\":{:.3f},\"allocations\":{},\"launches\":{},\"multiply_ns\":{:.3f}}}\n",
-        asked.op, calls[0]->plan.implementation(), calls[0]->passes(),
+        bench::compiled_row("hit_latency"), asked.op, calls[0]->plan.implementation(), calls[0]->passes(),
         way == 0 && calls[0]->is_library() ? "bare cublasLtMatmul" : ways[way].name, thread_count, median, ns.front(),
         median_of(over_bare), median / bare_ns, allocated, batches * launches_a_batch * thread_count, multiply);
   }
@@ -189,7 +190,7 @@ void bench_stages(bench::Setting& setting, const bench::Asked& asked) {
     for (std::size_t i = 0; i < timed.size(); ++i) ns[i].push_back(time_ns(call, timed[i].stage, stage_calls_a_batch));
   }
   const double nothing = median_of(ns[0]);
-  fmt::print("{{\"bench\":\"hit_stages\",\"op\":\"{}\"", asked.op);
+  fmt::print("{},\"op\":\"{}\"", bench::compiled_row("hit_stages"), asked.op);
   for (std::size_t i = 1; i < timed.size(); ++i)
     fmt::print(",\"{}\":{:.1f}", timed[i].name, median_of(ns[i]) - nothing);
   fmt::print(",\"multiply_ns\":{:.3f}}}\n", median_of(multiplied));

@@ -34,6 +34,7 @@
 #include "kiln/kiln.hpp"
 #include "manifest/problem.hpp"
 #include "ranks.hpp"
+#include "row.hpp"
 #include "store/layers.hpp"
 #include "team/exchange.hpp"
 #include "team/state.hpp"
@@ -288,13 +289,13 @@ int run_rank(const Settings& settings, int index, const std::string& name) {
   Rank rank(settings, index, name);
   for (const bench::WrittenProblem& asked : settings.asked) {
     if (!rank.goes_on(seconds_since(begun) < settings.seconds)) break;
-    Json row;
+    auto row = bench::compiled_row_as<Json>("team");
     try {
-      row = rank.run(asked);
+      row.update(rank.run(asked));
     } catch (const kiln::Error& error) {
-      row = {{"asked", fmt::format("{} {}", asked.op, fmt::join(asked.words, " "))},
-             {"rank", index},
-             {"error", error.what()}};
+      row.update({{"asked", fmt::format("{} {}", asked.op, fmt::join(asked.words, " "))},
+                  {"rank", index},
+                  {"error", error.what()}});
       status = 1;
     }
     if (index == 0 || status != 0) {

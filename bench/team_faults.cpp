@@ -30,6 +30,7 @@
 #include "device_values.hpp"
 #include "kiln/kiln.hpp"
 #include "ranks.hpp"
+#include "row.hpp"
 #include "team/state.hpp"
 
 namespace {
@@ -268,16 +269,17 @@ int main(int argc, char** argv) try {
   bool all_told = true;
   if (settings.counts > 0) {
     in_ranks(settings.world, [&](int rank, const std::string& name) { counts(settings, rank, name, tally); });
-    print(fmt::format(R"({{"item":"counts","launches":{},"world":{},"wrong":{},"tunes":{},"compiles":{}}})",
-                      settings.counts, settings.world, tally.wrong.load(), tally.tunes.load(), tally.compiles.load()));
+    print(fmt::format(R"({},"item":"counts","launches":{},"world":{},"wrong":{},"tunes":{},"compiles":{}}})",
+                      bench::compiled_row("team_faults"), settings.counts, settings.world, tally.wrong.load(),
+                      tally.tunes.load(), tally.compiles.load()));
     all_told = tally.wrong == 0;
   }
   if (settings.late > 0) {
     in_ranks(settings.world, [&](int rank, const std::string& name) { late(settings, rank, name, tally); });
     const int told = tally.told / (settings.world - 1), served = tally.served / settings.world;
     print(fmt::format(
-        R"({{"item":"late","faults":{},"world":{},"timeout_ms":{},"told":{},"served":{},"longest_ms":{:.1f}}})",
-        settings.late, settings.world, short_timeout.count(), told, served,
+        R"({},"item":"late","faults":{},"world":{},"timeout_ms":{},"told":{},"served":{},"longest_ms":{:.1f}}})",
+        bench::compiled_row("team_faults"), settings.late, settings.world, short_timeout.count(), told, served,
         static_cast<double>(tally.longest_us) / 1000));
     all_told = all_told && told == settings.late && served == settings.late;
   }
@@ -292,8 +294,8 @@ int main(int argc, char** argv) try {
                [&](int rank, const std::string& name) { killed(settings, rank, name, tally, victim, launches); });
     }
     const int told = tally.told / (settings.world - 1);
-    print(fmt::format(R"({{"item":"killed","faults":{},"world":{},"timeout_ms":{},"told":{},"longest_ms":{:.1f}}})",
-                      settings.killed, settings.world, long_timeout.count(), told,
+    print(fmt::format(R"({},"item":"killed","faults":{},"world":{},"timeout_ms":{},"told":{},"longest_ms":{:.1f}}})",
+                      bench::compiled_row("team_faults"), settings.killed, settings.world, long_timeout.count(), told,
                       static_cast<double>(tally.longest_us) / 1000));
     all_told = all_told && told == settings.killed;
   }

@@ -27,6 +27,7 @@
 #include "blocks/block.hpp"
 #include "command_line.hpp"
 #include "ranks.hpp"
+#include "row.hpp"
 #include "team_layers/layers.hpp"
 
 namespace {
@@ -163,8 +164,8 @@ class Rank {
   template <class... Values>
   void emit(std::string_view phase, fmt::format_string<Values...> text, Values&&... values) const {
     if (rank_ != 0) return;
-    fmt::print(R"({{"bench":"team_layers","stack":"{}","side":"kiln","world":{},"layers":{},"phase":"{}",)",
-               settings_.stack, settings_.world, settings_.layers, phase);
+    fmt::print(R"({},"stack":"{}","side":"kiln","world":{},"layers":{},"phase":"{}",)",
+               bench::compiled_row("team_layers"), settings_.stack, settings_.world, settings_.layers, phase);
     fmt::print(text, std::forward<Values>(values)...);
     fmt::print("}}\n");
     std::fflush(stdout);

@@ -21,6 +21,7 @@
 #include "cuda/device.hpp"
 #include "kiln/kiln.hpp"
 #include "manifest/problem.hpp"
+#include "row.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 #include "tune/measure.hpp"
@@ -147,7 +148,8 @@ class Bench {
 
 /// False when the problem failed: its line then says why.
 bool run_and_print(Bench& bench, const bench::WrittenProblem& asked) {
-  Json line{{"bench", "throughput"}, {"op", asked.op}};
+  auto line = bench::compiled_row_as<Json>("throughput");
+  line["op"] = asked.op;
   try {
     line.update(bench.run(asked));
   } catch (const kiln::Error& error) {

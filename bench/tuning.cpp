@@ -18,6 +18,7 @@
 #include "engine/state.hpp"
 #include "kiln/kiln.hpp"
 #include "manifest/region.hpp"
+#include "row.hpp"
 #include "tune/tuner.hpp"
 
 namespace {
@@ -72,6 +73,12 @@ double seconds_since(std::chrono::steady_clock::time_point begun) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 }
 
+Json row_of(const std::string& op) {
+  auto line = bench::compiled_row_as<Json>("tuning");
+  line["op"] = op;
+  return line;
+}
+
 /// An engine that knows no file, and so tunes what it is first asked for.
 struct Tuned {
   explicit Tuned(std::uint64_t seed) : engine(options_of(seed)) {}
@@ -124,7 +131,8 @@ class Bench {
   void run(const bench::WrittenProblem& written) {
     const kiln::manifest::Op& op = kiln::cli::find_op(state_.ops, written.op);
     const kiln::Problem bucket = kiln::manifest::bucket_of(op, kiln::cli::parse_problem(op, written.words));
-    Json line{{"bench", "tuning"}, {"op", op.name}, {"bucket", kiln::manifest::to_string(op, bucket)}};
+    Json line = row_of(op.name);
+    line["bucket"] = kiln::manifest::to_string(op, bucket);
     line["first_s"] = first_.tune(op.name, bucket);
     line["second_s"] = second_.tune(op.name, bucket);
     kiln::cli::print_json(line);
@@ -149,7 +157,8 @@ class Bench {
     placement.leave_optional_out = true;
     VerificationCase tensors(op, problem, state_.context.info().facts, state_.arch(), state_.cubins, ++draws_,
                              stream_.handle(), placement);
-    Json line{{"bench", "tuning"}, {"op", op.name}, {"problem", kiln::manifest::to_string(op, problem)}};
+    Json line = row_of(op.name);
+    line["problem"] = kiln::manifest::to_string(op, problem);
     std::vector<Contender> all;
     const auto add = [&](const std::string& name, const kiln::Engine& engine) {
       const kiln::Op launched = engine.op(op.name);
@@ -199,7 +208,9 @@ int main(int argc, char** argv) try {
     try {
       bench.run(each);
     } catch (const kiln::Error& error) {
-      kiln::cli::print_json(Json{{"bench", "tuning"}, {"op", each.op}, {"error", error.what()}});
+      Json line = row_of(each.op);
+      line["error"] = error.what();
+      kiln::cli::print_json(line);
       status = 1;
     }
   }

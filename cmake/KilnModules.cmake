@@ -98,3 +98,18 @@ function(kiln_library)
   set_target_properties(kiln PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
                                         VERIFY_INTERFACE_HEADER_SETS ON LINKER_LANGUAGE CXX)
 endfunction()
+
+# kiln_build: a source of one function, written before each build, so that only it is compiled anew when the commit changes.
+function(kiln_build_name)
+  set(generated "${PROJECT_BINARY_DIR}/generated/build.cpp")
+  add_custom_target(
+    kiln_build_name
+    COMMAND ${CMAKE_COMMAND} "-DSOURCE=${PROJECT_SOURCE_DIR}" "-DOUTPUT=${generated}" "-DGIVEN=${KILN_BUILD}" -P
+            "${PROJECT_SOURCE_DIR}/cmake/WriteBuild.cmake"
+    BYPRODUCTS "${generated}"
+    VERBATIM)
+  add_library(kiln_build STATIC "${generated}")
+  target_include_directories(kiln_build PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(kiln_build PRIVATE kiln_flags)
+  add_dependencies(kiln_build kiln_build_name)
+endfunction()

@@ -12,6 +12,7 @@
 #include "cuda/device.hpp"
 #include "cuda/shared_allocation.hpp"
 #include "jit/module.hpp"
+#include "row.hpp"
 #include "team_probe/link.hpp"
 
 namespace kiln::bench {
@@ -19,7 +20,7 @@ namespace kiln::bench {
 /// Prints one JSON object a line: {"bench":"team_probe","probe":NAME,FIELDS}.
 template <typename... Values>
 void print_line(const std::string& probe, fmt::format_string<Values...> fields, Values&&... values) {
-  fmt::print("{{\"bench\":\"team_probe\",\"probe\":\"{}\",{}}}\n", probe,
+  fmt::print("{},\"probe\":\"{}\",{}}}\n", ::bench::compiled_row("team_probe"), probe,
              fmt::format(fields, std::forward<Values>(values)...));
   std::fflush(stdout);
 }

@@ -7,6 +7,7 @@
 
 #include "cli/bench/contest.hpp"
 #include "cli/bench/idle.hpp"
+#include "cli/build.hpp"
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
@@ -202,6 +203,7 @@ Checked check(engine::State& state, const Subject& subject, store::File* against
 Json json_of(const Subject& subject, const Checked& checked) {
   const store::Choice& stored = subject.serving.choice;
   return {{"event", "choice"},
+          {"build", build()},
           {"key", subject.key},
           {"role", to_string(stored.role)},
           {"sizes", stored.sizes},
@@ -265,6 +267,7 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
   line.clear();
   if (globals.json)
     print_json({{"event", "checked"},
+                {"build", build()},
                 {"records", subjects.records},
                 {"configs", done},
                 {"found", found},

@@ -6,6 +6,7 @@
 
 #include "cli/bench/lengths.hpp"
 #include "cli/bench/regret_measure.hpp"
+#include "cli/build.hpp"
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
@@ -106,11 +107,18 @@ std::vector<Problem> problems_of(const manifest::Op& op, ProblemSet set, std::si
 }
 
 Json json_of(const manifest::Op& op, const Regret& regret) {
-  return {
-      {"event", "length"},       {"policy", regret.policy},       {"problem", manifest::to_string(op, regret.problem)},
-      {"length", regret.length}, {"edge", regret.edge},           {"shared", regret.shared},
-      {"own", regret.own},       {"shared_ns", regret.shared_ns}, {"own_ns", regret.own_ns},
-      {"regret", regret.regret}, {"fell_back", regret.fell_back}};
+  return {{"event", "length"},
+          {"build", build()},
+          {"policy", regret.policy},
+          {"problem", manifest::to_string(op, regret.problem)},
+          {"length", regret.length},
+          {"edge", regret.edge},
+          {"shared", regret.shared},
+          {"own", regret.own},
+          {"shared_ns", regret.shared_ns},
+          {"own_ns", regret.own_ns},
+          {"regret", regret.regret},
+          {"fell_back", regret.fell_back}};
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -135,6 +143,7 @@ void print_summaries(bool json, const std::string& axis, const std::vector<Regre
     const bench::RegretSummary summary = bench::summarise(some);
     if (json)
       print_json({{"event", "summary"},
+                  {"build", build()},
                   {"policy", policy},
                   {"from", low == 0 ? Json() : Json(low)},
                   {"lengths", summary.lengths},

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "cli/build.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
@@ -136,7 +137,7 @@ int show_asked(const CLI::App& app, const CLI::Success& asked) {
 
 int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
   app.footer(epilogue);
-  app.set_version_flag("--version", std::string("kiln " KILN_VERSION));
+  app.set_version_flag("--version", fmt::format("kiln {}, build {}", KILN_VERSION, build()));
   app.fallthrough();
   declare_globals(app, chosen.globals);
   for (const auto add : {add_doctor, add_devices, add_ops, add_tune, add_prewarm, add_coverage, add_run, add_explain,

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "cli/build.hpp"
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
@@ -76,6 +77,7 @@ void print_json_launches(const Counts& counts, const LaunchReport& report, const
                               {"host_total_ns", each.total_ns}};
   const Stats& stats = report.stats;
   print_json({{"event", "replayed"},
+              {"build", build()},
               {"problems", counts.problems},
               {"distinct", counts.distinct},
               {"buckets", counts.buckets},
@@ -216,6 +218,7 @@ void print_launches(const Globals& globals, const Counts& counts, const LaunchRe
 void print_verified(const Globals& globals, const VerifyReport& report) {
   if (globals.json) {
     Json json{{"event", "verified"},
+              {"build", build()},
               {"verified", report.verified},
               {"wrong", report.wrong.size()},
               {"wrong_results", Json::array()}};

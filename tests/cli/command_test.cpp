@@ -6,7 +6,9 @@ using namespace kiln::testing;
 
 TEST_CASE("help and version go to the standard output and succeed") {
   const Command command;
-  CHECK(command.run("--version").output.find("kiln 0.") == 0);
+  const std::string version = command.run("--version").output;
+  CHECK(version.find("kiln 0.") == 0);
+  CHECK(version.find(", build ") != std::string::npos);
   const Ran help = command.run("--help");
   CHECK(help.status == 0);
   CHECK(help.output.find("Exit status: 0 good") != std::string::npos);
