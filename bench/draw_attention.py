@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws problems of attention_forward at lengths inside buckets, for bench_throughput and bench/peers/attention.py.
 
-    bench/draw_attention.py [--seed S] >bench/problems/attention_drawn.txt
+    bench/draw_attention.py [--seed S] >attention_drawn.txt
 
 For each of the head dimensions 64, 128 and 256, full and causal, four of the buckets from 512 to 32768, and in each a length drawn evenly
 inside. A batch has about 16384 queries, and its heads 2048 columns together. Behind these stand the lengths 1024 and 32768 themselves.

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import time
 
+from rows import emit, versions
+
 ROWS, COLS, EPSILON = 8, 4096, 1e-6
 
 
@@ -52,7 +54,7 @@ def child(way, began):
     reached("result")
     wanted = host.double() / (host.double().pow(2).mean(dim=1, keepdim=True) + EPSILON).sqrt() * host_weight.double()
     assert ((got.double() - wanted).abs() <= 8e-3 * wanted.abs() + 1e-3).all(), "wrong result"
-    print(json.dumps(stages))
+    print(json.dumps([stages, versions()]))
 
 
 def start(way):
@@ -67,25 +69,26 @@ def main():
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     names = {"torch": "torch rms_norm", "triton": "Triton, warm disk cache"}
     ways = {way: [] for way in names}
+    found = {}  # versions
     for each in range(-1, runs):
         for way in list(ways):
             try:
-                reached = start(way)
+                reached, found[way] = start(way)
             except RuntimeError as error:  # the other way goes on
-                print(json.dumps({"bench": "cold_start", "way": names[way], "failed": str(error)}), flush=True)
+                emit(bench="cold_start", way=names[way], failed=str(error))
                 del ways[way]
                 continue
             if each >= 0:
                 ways[way].append(reached)
     for way, runs_of_it in ways.items():
         median = {stage: statistics.median(run[stage] for run in runs_of_it) for stage in runs_of_it[0]}
-        row = {"bench": "cold_start", "way": names[way], "runs": len(runs_of_it), "result_ms": round(median["result"], 2),
+        row = {"bench": "cold_start", "versions": found[way], "way": names[way], "runs": len(runs_of_it), "result_ms": round(median["result"], 2),
                "after_imports_and_context_ms": round(statistics.median(run["result"] - run["tensors"] for run in runs_of_it), 2),
                "import_torch_ms": round(median["import_torch"] - median["main"], 2)}
         if way == "triton":
             row["import_triton_ms"] = round(median["import_triton"] - median["import_torch"], 2)
         row |= {f"until_{stage}_ms": round(ms, 2) for stage, ms in median.items() if stage != "result"}
-        print(json.dumps(row), flush=True)
+        emit(**row)
 
 
 if __name__ == "__main__":

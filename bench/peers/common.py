@@ -1,9 +1,10 @@
 """What the peers share: timing as Kiln's stopwatch does it, and problems as `kiln` writes them."""
-import json
 import statistics
 import time
 
 import torch
+
+from rows import emit  # noqa: F401
 
 _flush = None
 CYCLES_PER_NS = 2  # of the fastest clock, rounded up: a pause is at least as long as asked
@@ -53,7 +54,3 @@ def parse(line):
     op, *settings = line.split("#")[0].split() or [None]
     values = dict(each.split("=") for each in settings)
     return op, {name: int(value) if value.isdigit() else value for name, value in values.items()}
-
-
-def emit(**row):
-    print(json.dumps(row), flush=True)

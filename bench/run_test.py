@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Tests what bench/run makes of steps that fail, and what rows say of themselves. Needs no GPU and no build."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench/peers"))
+import rows  # noqa: E402
+
+GPUS = '#!/bin/sh\ncase "$*" in *clocks.sm*) echo "1980, 1980, 120.50, 700.00"; echo "1755, 1980, [N/A], 700.00" ;; *) echo "NVIDIA H100, 580.1" ;; esac\n'
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+
+class Run(Folder):
+    def setUp(self):
+        super().setUp()
+        self.write("bin/nvidia-smi", GPUS)
+        self.program("src/cli/kiln", 'if [ "$1" = --version ]; then echo "kiln 0.1.0, build 00000ff-dirty"; fi')
+        self.program("bench/bench_compile_rate")
+        self.program("bench/bench_team_probe")
+
+    def program(self, name, body='echo "{}"'):
+        self.write(f"build/{name}", f"#!/bin/sh\n{body}\n")
+
+    def run_steps(self, *steps, **environment):
+        path = {"PATH": f"{self.root}/bin:{os.environ['PATH']}", "KILN_BENCH_SCRATCH": f"{self.root}/scratch"}
+        return subprocess.run([ROOT / "bench/run", self.root / "build", self.root / "out", *steps], env=dict(os.environ, **path, **environment),
+                              capture_output=True, text=True)
+
+    def stamps(self):
+        return [json.loads(line) for line in (self.root / "out/steps.jsonl").read_text().splitlines()]
+
+    def test_all_steps_pass(self):
+        ran = self.run_steps("compiles", "team_probe")
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        self.assertEqual([json.loads(line)["step"] for line in ran.stdout.splitlines()], ["compiles", "team_probe"])
+
+    def test_a_failed_step_is_named_after_the_others_have_run(self):
+        self.program("bench/bench_compile_rate", "echo no compiler >&2; exit 3")
+        ran = self.run_steps("compiles", "team_probe")
+        self.assertEqual(ran.returncode, 1)
+        self.assertRegex(ran.stderr, "^failed: compiles;")
+        self.assertEqual([stamp["exit"] for stamp in self.stamps()], [3, 0])
+        self.assertIn("team_probe", ran.stdout)
+
+    def test_a_step_fails_with_any_command_of_it(self):
+        self.write("bin/python3", "#!/bin/sh\nexit 0\n")
+        self.program("bench/bench_hit_latency", "exit 3")  # the first of `hit`; the second passes
+        self.assertRegex(self.run_steps("hit").stderr, "^failed: hit;")
+
+    def test_a_command_that_took_too_long_has_failed(self):
+        self.program("bench/bench_compile_rate", "sleep 5")
+        self.assertEqual(self.run_steps("compiles", KILN_BENCH_LIMIT="0.1").returncode, 1)
+        self.assertEqual(self.stamps()[0]["exit"], 124)
+
+    def test_an_unknown_step_has_failed(self):
+        self.assertIn("failed: compile;", self.run_steps("compile").stderr)
+
+    def test_findings_among_records_are_no_failure(self):
+        self.program("src/cli/kiln", 'if [ "$1" = --version ]; then echo "kiln 0.1.0, build 00000ff"; else exit 1; fi')
+        self.assertEqual(self.run_steps("records").returncode, 0)
+
+    def test_a_stamp_says_build_seed_clock_and_power(self):
+        self.run_steps("compiles")
+        stamp = self.stamps()[0]
+        self.assertEqual((stamp["build"], stamp["seed"], stamp["machine"]), ("00000ff-dirty", 255, "NVIDIA H100, 580.1"))
+        self.assertEqual(stamp["gpus"], [{"sm_mhz": 1980, "most_mhz": 1980, "watts": 120.5, "watts_allowed": 700},
+                                         {"sm_mhz": 1755, "most_mhz": 1980, "watts": None, "watts_allowed": 700}])
+
+    def test_a_seed_that_is_asked_for_is_taken(self):
+        self.run_steps("compiles", KILN_BENCH_SEED="7")
+        self.assertEqual(self.stamps()[0]["seed"], 7)
+
+    def test_peers_are_told_the_build(self):
+        self.write("bin/python3", '#!/bin/sh\necho "$KILN_BENCH_BUILD"\n')
+        self.run_steps("cold_peers")
+        self.assertEqual((self.root / "out/cold_start_peers.json").read_text(), "00000ff-dirty\n")
+
+
+class Build(Folder):
+    """The name that a build compiles in."""
+
+    def git(self, *words):
+        subprocess.run(["git", "-C", self.root / "source", "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
+
+    def commit(self):
+        self.write("source/a.txt", "a")
+        for words in (("init",), ("add", "."), ("commit", "-m", "a"), ("tag", "v1")):
+            self.git(*words)
+
+    def name(self, source="source", given=""):
+        output = self.root / "build.cpp"
+        subprocess.run(["cmake", f"-DSOURCE={self.root / source}", f"-DOUTPUT={output}", f"-DGIVEN={given}", "-P", ROOT / "cmake/WriteBuild.cmake"], check=True)
+        return output.read_text().split('"')[3]
+
+    def test_a_checkout_is_named_by_its_commit(self):
+        self.commit()
+        self.assertRegex(self.name(given="given"), "^[0-9a-f]{7,}$")
+
+    def test_changed_sources_are_said(self):
+        self.commit()
+        self.write("source/a.txt", "b")
+        self.assertRegex(self.name(), "^[0-9a-f]{7,}-dirty$")
+
+    def test_a_folder_inside_of_another_checkout_is_not_named_by_it(self):
+        self.commit()
+        self.write("source/vendored/a.txt", "a")
+        self.assertEqual(self.name("source/vendored"), "unknown")
+
+    def test_outside_of_a_checkout_the_name_that_is_given_counts(self):
+        self.write("source/a.txt", "a")
+        self.assertEqual([self.name(), self.name(given="abc1234")], ["unknown", "abc1234"])
+
+    def test_a_name_that_stays_is_not_written_again(self):
+        self.commit()
+        self.name()
+        os.utime(self.root / "build.cpp", (1, 1))
+        self.name()
+        self.assertEqual((self.root / "build.cpp").stat().st_mtime, 1)
+
+
+class Rows(unittest.TestCase):
+    def test_a_row_has_the_versions_of_what_was_imported(self):
+        with mock.patch.dict(sys.modules, {"triton": types.SimpleNamespace(__version__="3.9"), "flash_attn.cute": types.SimpleNamespace()}), \
+                mock.patch("importlib.metadata.version", side_effect=lambda package: {"triton": "3.9.1"}[package] if package == "triton" else self.missing()):
+            self.assertEqual(rows.versions(), {"triton": "3.9.1", "flash-attn-4": "unknown"})
+
+    @staticmethod
+    def missing():
+        raise rows.importlib.metadata.PackageNotFoundError
+
+    def test_torch_brings_the_versions_of_its_libraries(self):
+        yes, no = (lambda: True), (lambda: False)
+        torch = types.SimpleNamespace(
+            __version__="2.11", backends=types.SimpleNamespace(cudnn=types.SimpleNamespace(is_available=yes, version=lambda: 91002)),
+            distributed=types.SimpleNamespace(is_available=yes, is_initialized=yes), cuda=types.SimpleNamespace(nccl=types.SimpleNamespace(version=lambda: (2, 27, 3))))
+        self.assertEqual(rows.libraries_of(torch), {"cudnn": "91002", "nccl": "2.27.3"})
+        torch.distributed.is_initialized = no
+        self.assertEqual(rows.libraries_of(torch), {"cudnn": "91002"})
+
+
+if __name__ == "__main__":
+    unittest.main()
