@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Tests that stale or unnamed evidence is found, and that tables pair the rows that belong together: bench/tables.py is what CI believes."""
+"""Tests that a mark means what it says: what changes a figure marks it, what does not leaves it; and that tables pair the rows that belong together."""
+import json
 import pathlib
 import tempfile
 import unittest
 from unittest import mock
 
-from evidence import attention, claim, digests, table, team
+from evidence import attention, checks, claim, digests, marks, table, team
 
 CODE = 'int twice(int x) { return 2 * x; }  // "doubles"\nconst char* url = "http://kiln";\n'
+PROGRAM = {"op": "norm", "problem": "rows=8", "implementation": "row", "config": "threads=256"}
+CODE_OF = {"source": "aa", "options": "--std=c++20", "ptx": "01", "compiler": "nvrtc 13.0"}
 
 
 class Evidence(unittest.TestCase):
@@ -15,49 +18,212 @@ class Evidence(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        for module, name, path in ((digests, "ROOT", self.root), (claim, "RESULTS", self.root / "results"), (table, "RESULTS", self.root / "results")):
+        for module, name, path in ((digests, "ROOT", self.root), (claim, "RESULTS", self.root / "bench/results")):
             patch = mock.patch.object(module, name, path)
             patch.start()
             self.addCleanup(patch.stop)
         self.write("src/tune/a.cpp", CODE)
-        self.write("results/hits/hits.json", '{"ns": 40}\n')
-        run = claim.Run(["hits.json"], "bench/run", "one GPU", "2026-11-24", "abc1234", digests.of_data([self.root / "results/hits/hits.json"]),
-                        {"src/tune": digests.of_code("src/tune")})
+        self.write("cache/h100.jsonl", '{"key": "norm rows=8", "choices": [{"role": "fastest", "sizes": "", "implementation": "row", "config": "threads=256", "source_digest": "1"}], "baseline_ns": 5}\n')
+        self.write("bench/peers.lock", 'torch = "2.11.0"\n')
+        self.write("bench/results/hits/hits.json", json.dumps({**PROGRAM, "ns": 40, "build": "v1-3-gabc1234"}) + "\n")
+        self.write("bench/results/hits/programs.jsonl", json.dumps({"file": "hits.json", **PROGRAM, **CODE_OF}) + "\n")
+        self.present()
+        run = claim.Run(["hits.json"], "bench/run", "one GPU", "2026-11-24", "abc1234", self.data(), {"src/tune": digests.of_code("src/tune")},
+                        records={"cache/h100.jsonl": digests.of_records("cache/h100.jsonl")}, peers={"torch": "2.11.0"})
         claim.Claim("hits", 'costs "little"', [run]).write()
+
+    def data(self):
+        return digests.of_data([self.root / "bench/results/hits/hits.json"])
 
     def write(self, name, text):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
+    def present(self, **changed):
+        """What the present code makes of the program."""
+        self.write("bench/results/present.jsonl", json.dumps({**PROGRAM, **CODE_OF, **changed}) + "\n")
+
+    def change_run(self, **fields):
+        read = claim.Claim.read("hits")
+        for name, value in fields.items():
+            setattr(read.run[0], name, value)
+        read.write()
+
+    def mark(self):
+        return marks.State().mark(["hits/hits.json"])
+
     def caption(self):
-        read = table.Reader()
-        read("hits/hits.json")
-        return claim.caption(read.used)
+        return marks.caption(["hits/hits.json"], marks.State())
+
+    def wrong(self):
+        return "\n".join(checks.of_claims())
 
     def test_a_claim_is_read_as_it_was_written(self):
         read = claim.Claim.read("hits")
-        self.assertEqual(read.claim, 'costs "little"')
-        self.assertEqual(list(read.wrong()), [])
+        self.assertEqual((read.claim, read.run[0].peers, self.wrong()), ('costs "little"', {"torch": "2.11.0"}, ""))
 
-    def test_present_code_is_not_called_changed(self):
-        self.assertEqual(self.caption(), "Measured on one GPU, 2026-11-24, build abc1234 ([hits](../bench/results/hits)).")
+    def test_present_code_has_no_mark(self):
+        self.assertEqual((self.mark(), self.caption()), ("", "Measured on one GPU, 2026-11-24, build abc1234 ([hits](../bench/results/hits))."))
+
+    # What must not mark.
 
     def test_comments_and_white_space_are_no_change(self):
         self.write("src/tune/a.cpp", "/* new */\n" + CODE.replace("doubles", "twice as much").replace("{ return", "{\n  return"))
-        self.assertNotIn("changed", self.caption())
+        self.assertEqual(self.mark(), "")
+
+    def test_a_file_that_moves_is_no_change(self):
+        (self.root / "src/tune/a.cpp").rename(self.root / "src/tune/b.cpp")
+        self.assertEqual(self.mark(), "")
+
+    def test_a_new_function_in_a_shared_header_is_no_change_where_the_ptx_is_equal(self):
+        self.present(source="bb")
+        self.assertEqual(self.mark(), "")
+
+    def test_code_that_no_figure_speaks_of_does_not_count(self):
+        self.write("src/manifest/config.cpp", "int parse_config();")
+        self.assertEqual(self.mark(), "")
+
+    def test_times_and_digests_of_sources_in_records_do_not_count(self):
+        path = self.root / "cache/h100.jsonl"
+        path.write_text(path.read_text().replace('"source_digest": "1"', '"source_digest": "2"').replace(": 5", ": 6"))
+        self.assertEqual(self.mark(), "")
+
+    # What must.
 
     def test_changed_code_is_said(self):
         self.write("src/tune/a.cpp", CODE.replace("2 * x", "3 * x"))
-        self.assertIn("src/tune has changed since.", self.caption())
+        self.assertIn("† src/tune has changed since.", self.caption())
 
     def test_a_changed_string_is_a_change_though_it_holds_slashes(self):
         self.write("src/tune/a.cpp", CODE.replace("//kiln", "//oven"))
-        self.assertIn("src/tune has changed since.", self.caption())
+        self.assertEqual(self.mark(), "†")
 
-    def test_a_renamed_file_is_a_change(self):
-        (self.root / "src/tune/a.cpp").rename(self.root / "src/tune/b.cpp")
-        self.assertIn("src/tune has changed since.", self.caption())
+    def test_other_ptx_is_said_with_the_count_of_rows(self):
+        self.present(source="bb", ptx="02")
+        self.assertEqual(self.mark(), "†")
+        self.assertIn("† the machine code of 1 of 1 rows has changed since.", self.caption())
+
+    def test_another_compile_option_marks_even_beside_equal_sources(self):
+        self.present(options="--std=c++20 --use_fast_math")
+        self.assertEqual(self.mark(), "†")
+
+    def test_with_another_nvrtc_the_source_alone_decides(self):
+        self.present(compiler="nvrtc 13.1", ptx="02")
+        self.assertEqual(self.mark(), "")
+        self.present(source="bb", compiler="nvrtc 13.1")
+        self.assertEqual(self.mark(), "†")
+
+    def test_a_program_that_is_gone_marks(self):
+        self.write("bench/results/present.jsonl", "")
+        self.assertEqual(self.mark(), "†")
+
+    def test_emptied_records_mark(self):
+        self.write("cache/h100.jsonl", "")
+        self.assertIn("† cache/h100.jsonl has changed since.", self.caption())
+
+    def test_a_newer_release_of_a_peer_has_a_mark_of_its_own(self):
+        self.write("bench/peers.lock", 'torch = "2.12.0"\n')
+        self.assertEqual(self.mark(), "‡")
+        self.assertIn("‡ torch (2.11.0) is not of the version in bench/peers.lock.", self.caption())
+
+    def test_a_peer_without_a_version_is_marked(self):
+        self.change_run(peers={"torch": ""})
+        self.assertEqual(self.mark(), "‡")
+
+    def test_instructions_of_a_hit_may_differ_by_two_percent(self):
+        self.change_run(kind="host", code={"src/engine": "0"})
+        self.assertEqual(self.mark(), "†")
+        count = lambda name, instructions: self.write(f"bench/results/{name}", json.dumps({"op": "norm", "Op::launch": {"instructions": instructions}}) + "\n")
+        count("hits/instructions.json", 400)
+        count("hit-instructions/callgrind_hit.json", 407)
+        claim.Claim("hit-instructions", "few", []).write()
+        self.assertEqual(self.mark(), "")
+        count("hit-instructions/callgrind_hit.json", 412)
+        self.assertIn("† the count of its instructions, by 3%, has changed since.", self.caption())
+
+    # Canaries.
+
+    def canary(self, holds, **code):
+        self.write("bench/results/canary/canary.jsonl", json.dumps({"claim": "hits", "file": "hits.json", "asked": "norm", "was": 1.0, "now": 1.01, "holds": holds, "build": "abcd000"}) + "\n")
+        run = claim.Run(["canary.jsonl"], "bench/canary.py", "one GPU", "2026-11-26", "abcd000", digests.of_data([self.root / "bench/results/canary/canary.jsonl"]),
+                        {path: digests.of_code(path) for path in code.get("paths", ["src/tune"])}, peers={"torch": "2.11.0"})
+        claim.Claim("canary", "holds", [run]).write()
+
+    def test_a_canary_that_holds_lifts_the_mark_of_code_until_it_changes_again(self):
+        self.write("src/tune/a.cpp", CODE.replace("2 * x", "3 * x"))
+        self.canary(True)
+        self.assertEqual(self.mark(), "")
+        self.assertIn("A tenth of it was timed again: confirmed 2026-11-26, build abcd000.", self.caption())
+        self.write("src/tune/a.cpp", CODE.replace("2 * x", "4 * x"))
+        self.assertEqual(self.mark(), "†")
+
+    def test_a_canary_that_fails_lifts_nothing(self):
+        self.write("src/tune/a.cpp", CODE.replace("2 * x", "3 * x"))
+        self.canary(False)
+        self.assertEqual(self.mark(), "†")
+
+    # Stamps and rows.
+
+    def test_files_that_no_run_names_and_files_that_changed_are_found(self):
+        self.write("bench/results/hits/earlier.json", "{}\n")
+        self.write("bench/results/hits/hits.json", '{"ns": 30}\n')
+        self.assertIn("earlier.json is of no run", self.wrong())
+        self.assertIn("hits.json changed after claim.toml", self.wrong())
+
+    def test_a_stamp_with_another_commit_than_the_rows_is_found(self):
+        self.change_run(commit="fffffff")
+        self.assertIn("rows are of the build v1-3-gabc1234, claim.toml says fffffff", self.wrong())
+
+    def test_a_build_with_changes_is_refused(self):
+        self.write("bench/results/hits/hits.json", json.dumps({**PROGRAM, "ns": 40, "build": "v1-3-gabc1234-dirty"}) + "\n")
+        self.change_run(data=self.data())
+        self.assertIn("expected a commit without changes", self.wrong())
+
+    def test_rows_that_say_no_build_cannot_be_stamped_anew(self):
+        self.write("bench/results/hits/hits.json", json.dumps({**PROGRAM, "ns": 40}) + "\n")
+        self.change_run(data=self.data())
+        self.assertIn("cannot be checked", self.wrong())
+        self.write("bench/results/earlier.tsv", f"hits\t{self.data()}\tabc1234\n")
+        self.assertEqual(self.wrong(), "")
+        self.change_run(commit="fffffff")
+        self.assertIn("cannot be checked", self.wrong())
+
+    def test_a_build_that_was_not_written_down_marks_and_leaves_readme(self):
+        self.change_run(commit="")
+        self.assertEqual((self.mark(), marks.is_too_old(["hits/hits.json"])), ("†", True))
+
+    def test_a_figure_thirty_days_older_than_the_newest_leaves_readme(self):
+        self.assertFalse(marks.is_too_old(["hits/hits.json"]))
+        claim.Claim("later", "one", [claim.Run([], "", "", "2026-12-26", "abc", "")]).write()
+        self.assertTrue(marks.is_too_old(["hits/hits.json"]))
+
+    def test_a_problem_without_a_row_needs_a_reason(self):
+        self.write("bench/problems/team.txt", "# two\nnorm rows=8 # one\nnorm rows=16\n")
+        self.write("bench/results/hits/team.json", json.dumps({"asked": "norm rows=8", "ns": 4, "build": "abc1234"}) + "\n")
+        self.change_run(files=["hits.json", "team.json"], data=digests.of_data([self.root / f"bench/results/hits/{name}.json" for name in ("hits", "team")]))
+        self.assertIn("hits/team.json has no row of 'norm rows=16'", self.wrong())
+        self.change_run(left_out=["norm rows=16: its limit ended it"])
+        self.assertEqual(self.wrong(), "")
+
+    def test_a_pair_that_was_drawn_needs_a_row(self):
+        self.write("bench/results/hits/pairs_bf16.txt", "gemm m=1 n=2 k=3 # a model\ngemm m=2 n=2 k=3\n")
+        self.write("bench/results/hits/pairs_bf16.json", '{"problem": "m=1 n=2 k=3 dtype=bf16"}\n')
+        self.assertIn("no row of 'gemm m=2 n=2 k=3', which pairs_bf16.txt drew", self.wrong())
+
+    # Documents.
+
+    def test_a_figure_in_prose_is_found_and_one_in_a_span_is_not(self):
+        found = lambda text: [sentence.split("'")[1] for sentence in checks.of_prose("README.md", text)]
+        self.assertEqual(found("NCCL wins nine of fifteen (0.81 to 0.97)."), ["0.81"])
+        self.assertEqual(found("It takes 12 % longer.\nOr 4.2 ms, or 51 us."), ["12 %", "4.2 ms"])
+        self.assertEqual(found("x <!-- figure: a -->1.06<!-- end --> and `eps=1e-6 0.25`, CUDA 12.0, heads of 128, sm_90, 2 GPUs\n| 1.06 | 4 us |\n[it](a_1.25.md)"), [])
+
+    def test_an_empty_table_is_found(self):
+        self.assertEqual(len(list(checks.of_table("a.md", "hits", "\nNot measured yet.\n"))), 1)
+        self.assertEqual(len(list(checks.of_table("a.md", "hits", "\n"))), 1)
+        self.assertEqual(len(list(checks.of_table("a.md", "hits", "\n| us |\n|---|\n\nMeasured on one GPU.\n"))), 1)
+        self.assertEqual(list(checks.of_table("a.md", "hits", "\n| us |\n|---|\n| 4 |\n")), [])
 
     def test_an_op_counts_with_what_it_includes_and_nothing_else(self):
         self.write("templates/gemm/tile.cuh", '#include "common/wait.cuh"\n#include <cstdint>\n')
@@ -77,20 +243,6 @@ class Evidence(unittest.TestCase):
         self.assertEqual(digests.of_code("templates/gemm"), before)
         self.write("templates/gemm/op.toml", 'when = "a # c"   # by counts\n')
         self.assertNotEqual(digests.of_code("templates/gemm"), before)
-
-    def test_a_build_that_was_not_written_down_counts_as_changed(self):
-        read = claim.Claim.read("hits")
-        read.run[0].commit = ""
-        read.write()
-        self.assertIn("counts as changed", self.caption())
-        self.assertTrue(claim.is_older(["hits/hits.json"]))
-
-    def test_files_that_no_run_names_and_files_that_changed_are_found(self):
-        self.write("results/hits/earlier.json", "{}\n")
-        self.write("results/hits/hits.json", '{"ns": 30}\n')
-        unnamed, changed = claim.Claim.read("hits").wrong()
-        self.assertIn("earlier.json is of no run", unnamed)
-        self.assertIn("hits.json changed after claim.toml", changed)
 
 
 class Tables(unittest.TestCase):

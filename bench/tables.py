@@ -2,58 +2,73 @@
 """The tables of the documents, printed from bench/results.
 
     bench/tables.py NAME...     prints these tables
-    bench/tables.py --write     puts each table between its marks, <!-- table: NAME --> and <!-- end -->
-    bench/tables.py --check     fails when a table in a document is not what its files give
+    bench/tables.py --write     puts each table between its marks, <!-- table: NAME --> and <!-- end -->, and each figure after <!-- figure: NAME -->
+    bench/tables.py --check     fails when a document shows something else, when a table is empty, a problem has no row, prose has a figure of its own
+    bench/tables.py --shares    how many figures of README, and how many runs, have no mark
 
-A caption says where and when the files were measured, and which code has changed since; so a change of code makes --check fail
-until --write has put that into the caption. README's table marks such rows with †.
+† and ‡: see evidence/marks.py. A caption says where and when the files were measured, and what has changed since.
 """
 import argparse
 import re
 import sys
 
-from evidence import attention, blocks, decode, faults, family, hits, products, serving, summary, team, tuner
-from evidence.claim import RESULTS, Claim, caption
+from evidence import attention, blocks, checks, decode, faults, family, hits, products, serving, summary, team, tuner
+from evidence.claim import Claim, folders
 from evidence.digests import ROOT
-from evidence.table import Reader
+from evidence.marks import caption
+from evidence.table import Reader, state
 
 TABLES = {name: show for module in (summary, tuner, serving, hits, family, products, attention, blocks, decode, faults, team) for name, show in module.TABLES.items()}
+FIGURES = {name: show for module in (summary,) for name, show in module.FIGURES.items()}
+UNCAPTIONED = {"results", "slower"}
 DOCUMENTS = ("README.md", "docs/faults.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("performance*.md")))
 MARKED = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.S)
+FIGURE = re.compile(r"<!-- figure: (\w+) -->.*?<!-- end -->", re.S)
 
 
 def shown(name):
     read = Reader()
     text = TABLES[name](read)
-    parts = [text, caption(read.used)] if text or read.used else ["Not measured yet."]
-    return "\n".join(part.strip("\n") + "\n" for part in parts if part)
+    said = "" if name in UNCAPTIONED else caption(read.used, state())
+    return "\n".join(part.strip("\n") + "\n" for part in (text, said) if part)
 
 
 def filled(text):
-    return MARKED.sub(lambda mark: f"<!-- table: {mark[1]} -->\n{shown(mark[1])}<!-- end -->", text)
+    text = MARKED.sub(lambda mark: f"<!-- table: {mark[1]} -->\n{shown(mark[1])}<!-- end -->", text)
+    return FIGURE.sub(lambda mark: f"<!-- figure: {mark[1]} -->{FIGURES[mark[1]](Reader())}<!-- end -->", text)
 
 
 def wrong():
-    for folder in sorted(path for path in RESULTS.iterdir() if path.is_dir()):
-        if (folder / "claim.toml").is_file():
-            yield from Claim.read(folder.name).wrong()
-        else:
-            yield f"bench/results/{folder.name} has no claim.toml"
+    yield from checks.of_claims()
     for document in DOCUMENTS:
         text = (ROOT / document).read_text()
-        for mark, now in zip(MARKED.finditer(text), MARKED.finditer(filled(text))):
-            if mark[0] != now[0]:
-                yield f"{document}: table {mark[1]} is not what bench/results and the present code give; run bench/tables.py --write"
+        now = filled(text)
+        for pattern in (MARKED, FIGURE):
+            for mark, present in zip(pattern.finditer(text), pattern.finditer(now)):
+                if mark[0] != present[0]:
+                    yield f"{document}: {mark[1]} is not what bench/results and the present code give; run bench/tables.py --write"
+        for mark in MARKED.finditer(now):
+            yield from checks.of_table(document, mark[1], mark[0].split("-->", 1)[1].rsplit("<!--", 1)[0])
+        yield from checks.of_prose(document, text)
+
+
+def shares():
+    runs = [(folder, run) for folder in folders() for run in Claim.read(folder).run]
+    marks = [state().mark_of_run(folder, run) or "†" * bool(state().kernels_changed(folder, run)[0]) for folder, run in runs]
+    plain, marked, left_out = summary.shares()
+    return f"README: {plain} of {plain + marked} figures without a mark, {left_out} left out for their age or want of a build\nruns: {marks.count('')} of {len(runs)} without a mark"
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("names", nargs="*", choices=[[], *TABLES], metavar="NAME")
-    options.add_argument("--write", action="store_true")
-    options.add_argument("--check", action="store_true")
+    for name in ("write", "check", "shares"):
+        options.add_argument(f"--{name}", action="store_true")
     asked = options.parse_args()
     for name in asked.names:
         print(shown(name))
+    if asked.shares:
+        print(shares())
     if asked.write:
         for document in DOCUMENTS:
             path = ROOT / document

@@ -1,7 +1,7 @@
 """Attention beside torch's cuDNN and FlashAttention-2 backends and its varlen_attn."""
 import re
 
-from evidence.table import markdown, mean, number, words
+from evidence.table import markdown, mean, number, us, words
 from evidence.tuner import TWO_TUNES, two_tunes
 
 FOLDER = "attention-h100"
@@ -30,7 +30,7 @@ def table_of(read, name, of_peers=PEERS):
         ratios = {peer: peers[peer, row["asked"]] / row["ns"] for peer in of_peers if (peer, row["asked"]) in peers}
         for peer, ratio in ratios.items():
             columns[peer].append(ratio)
-        body.append([*named(row), f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}", *(number(ratios.get(peer)) for peer in of_peers)])
+        body.append([*named(row), us(row), f"{row['tflop_s']:.0f}", *(number(ratios.get(peer)) for peer in of_peers)])
     if not body:
         return ""
     body.append(["geometric mean", *[""] * 7, *(number(mean(ratios)) for ratios in columns.values())])
@@ -47,7 +47,7 @@ def e4m3(read):
             continue
         ratio = wide[same] / row["ns"] if (same := row["asked"].replace("dtype=e4m3", "dtype=bf16")) in wide else None
         ratios += [ratio] if ratio else []
-        body.append([*named(row), row["implementation"], f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}", number(ratio)])
+        body.append([*named(row), row["implementation"], us(row), f"{row['tflop_s']:.0f}", number(ratio)])
     if not body:
         return ""
     body.append(["geometric mean", *[""] * 8, number(mean(ratios))])
@@ -74,10 +74,10 @@ def e4m3_profile(read):
     return markdown(["one launch", *texts], body)
 
 
-def ratios_of(read, name, peer):
-    """The peer's time over Kiln's, for each problem that both computed."""
+def ratios_of(read, name, peer, counts=lambda row: True):
+    """The peer's time over Kiln's, for each problem that both computed and that `counts`."""
     peers = {row["asked"]: row["ns"] for row in read(f"{FOLDER}/{name}_peers.json") if row["peer"] == peer and row.get("right") and "ns" in row}
-    return [peers[row["asked"]] / row["ns"] for row in read(f"{FOLDER}/{name}.json") if "ns" in row and row["asked"] in peers]
+    return [peers[row["asked"]] / row["ns"] for row in read(f"{FOLDER}/{name}.json") if "ns" in row and row["asked"] in peers and counts(row)]
 
 
 def packed(read, run="packed", titles=PACKED_PEERS):
@@ -88,7 +88,7 @@ def packed(read, run="packed", titles=PACKED_PEERS):
         ratios = {peer: peers[peer, row["asked"]] / row["ns"] for peer in columns if (peer, row["asked"]) in peers}
         for peer, ratio in ratios.items():
             columns[peer].append(ratio)
-        body.append([row["asked"], row["sequences"], row["tokens"], row["longest"], row["mask"], f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}",
+        body.append([row["asked"], row["sequences"], row["tokens"], row["longest"], row["mask"], us(row), f"{row['tflop_s']:.0f}",
                      *(number(ratios.get(peer)) for peer in columns)])
     if not body:
         return ""
@@ -103,7 +103,7 @@ def packed_backward(read):
 def packed_sorted(read):
     """Gradients of packed batches by a build that may take the longest tiles first, and by one before it, in one run."""
     before = {row["asked"]: row["ns"] for row in read("packed-h200/packed_backward_unsorted.json")}
-    body = [[row["asked"], row["sequences"], row["tokens"], row["longest"], "yes" if "sorted=1" in row["config"] else "no", f"{row['ns'] / 1000:.1f}",
+    body = [[row["asked"], row["sequences"], row["tokens"], row["longest"], "yes" if "sorted=1" in row["config"] else "no", us(row),
              f"{before[row['asked']] / 1000:.1f}", number(before[row["asked"]] / row["ns"])] for row in read("packed-h200/packed_backward.json")]
     return body and markdown(["batch", "sequences", "tokens", "longest", "longest tiles first, by its tune", "us", "before, us", "before / now"], body)
 
@@ -139,7 +139,7 @@ def splits(read):
         for column, ratio in zip(columns, ratios) if right else ():
             column.append(ratio)
         star = "" if right else " *"
-        body.append([*named(row)[:-1], f"{row['ns'] / 1000:.1f}", *(f"{each['ns'] / 1000:.0f}{star}" for each in both), *(f"{ratio:.1f}{star}" for ratio in ratios)])
+        body.append([*named(row)[:-1], us(row), *(f"{each['ns'] / 1000:.0f}{star}" for each in both), *(f"{ratio:.1f}{star}" for ratio in ratios)])
     if not body:
         return ""
     body.append(["geometric mean", *[""] * 7, *(number(mean(column), ".1f") for column in columns)])

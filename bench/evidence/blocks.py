@@ -62,7 +62,7 @@ def steady(read):
 def errors(read):
     body = []
     for block, title in BLOCKS.items():
-        for row in of(rows_of(read, block, ("peers",)), "check", None):
+        for row in of(rows_of(read, block, ("peers",)), "check", "kiln"):
             body.append([title, row["tokens"], row["tensor"], "yes" if row["right"] else "NO", *(f"{row[key]:.2%}" for key in ("error", "torch_error", "worst", "torch_worst"))])
     return body and markdown(["block", "tokens", "result, or gradient of", "within the tolerance", "Kiln's error", "torch's in bf16", "Kiln's worst element", "torch's"], body)
 

@@ -1,5 +1,5 @@
 """attention_decode beside the rate at which torch reads as many bytes, torch's FlashAttention-2 backend and FlashInfer."""
-from evidence.table import markdown, mean, number, words
+from evidence.table import markdown, mean, number, us, words
 
 FOLDER = "decode-h100"
 PEERS = {"flash": "FlashAttention-2 / Kiln", "flashinfer": "FlashInfer / Kiln"}
@@ -33,7 +33,7 @@ def decode(read):
             of_read.setdefault(size["queries"], []).append(over["read"])
         for peer in shown:
             ratios.setdefault((size["queries"], peer), []).extend([over[peer]] if peer in over else [])
-        body.append([*named, f"{row['ns'] / 1000:.1f}", f"{row['gb_s']:.0f}", *(number(over.get(peer)) for peer in ("read", *shown))])
+        body.append([*named, us(row), f"{row['gb_s']:.0f}", *(number(over.get(peer)) for peer in ("read", *shown))])
     for queries in sorted(of_read, key=int):
         body.append(["geometric mean", "", queries, "", "", "", f"{number(mean(of_read[queries]))} from 64 MB on", *(number(mean(ratios[queries, peer])) for peer in shown)])
     return markdown(["batch", "keys", "queries", "cache", "us", "GB/s", "of a read", *(PEERS[peer] for peer in shown)], body) if body else ""

@@ -1,6 +1,7 @@
 """Digests of code and of data, by which a table says whether the code has changed since it was measured."""
 import hashlib
 import io
+import json
 import pathlib
 import posixpath
 import re
@@ -17,9 +18,9 @@ INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
 def bare(name, content):
-    """Without comments and white space: a change of these alone is no change of code."""
+    """Without comments and white space: a change of these alone is no change of code. Nor is an include of C++, which names a file that may move."""
     if pathlib.Path(name).suffix in C_FAMILY:
-        content = LITERAL_OR_COMMENT.sub(lambda found: found[1] or b"", content)
+        content = INCLUDE.sub(b"", LITERAL_OR_COMMENT.sub(lambda found: found[1] or b"", content))
     elif pathlib.Path(name).suffix == ".toml":
         content = TOML_STRING_OR_COMMENT.sub(lambda found: found[1] or b"", content)
     else:
@@ -27,13 +28,14 @@ def bare(name, content):
     return re.sub(rb"\s+", b"", content)
 
 
-def digest(files):
-    """`files`: pairs of a path and its content. 16 hexadecimal digits, "" for no files."""
-    hasher, count = hashlib.sha256(), 0
-    for name, content in sorted(files):
-        hasher.update(name.encode() + b"\0" + content + b"\0")
-        count += 1
-    return hasher.hexdigest()[:16] if count else ""
+def short(content):
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def digest(contents):
+    """16 hexadecimal digits for contents in any order, "" for none. Names do not count: a file that only moved is the same code."""
+    each = sorted(hashlib.sha256(content).digest() for content in contents)
+    return short(b"".join(each)) if each else ""
 
 
 def of_code(path):
@@ -67,11 +69,21 @@ def of_tree(path, tree):
             for needed in {beside if beside in tree else common} & tree.keys() - found:
                 found.add(needed)
                 pending.append(needed)
-    return digest((name, bare(name, tree[name])) for name in found)
+    return digest(bare(name, tree[name]) for name in found)
 
 
 def of_data(paths):
-    return digest([(path.name, path.read_bytes()) for path in paths])
+    """The digest of result files, whose names count."""
+    return short(b"".join(path.name.encode() + b"\0" + path.read_bytes() + b"\0" for path in sorted(paths))) if paths else ""
+
+
+def of_records(name):
+    """The digest of the records that a file of cache/ ships: what each bucket launches, without times, provenance and digests of sources."""
+    served = []
+    for line in (ROOT / name).read_text().splitlines():
+        record = json.loads(line)
+        served.append([record["key"], [[choice.get(field) for field in ("role", "sizes", "implementation", "config")] for choice in record["choices"]]])
+    return short(json.dumps(sorted(served)).encode())
 
 
 def is_code(name):

@@ -1,7 +1,7 @@
 """The fused memory-bound family beside a copy of the same bytes, torch, torch.compile, Liger-Kernel and quack."""
 import math
 
-from evidence.table import markdown, mean, number, words
+from evidence.table import markdown, mean, number, us, words
 
 PEERS = {"torch": "torch", "compile": "torch.compile", "liger": "Liger", "quack": "quack"}
 CLASSES = {"16 rows": (0, 32e6), "100 to 200 MB": (32e6, 320e6), "0.7 to 1.4 GB": (320e6, math.inf)}  # by bytes moved
@@ -49,7 +49,7 @@ def family(read):
     for row in in_class(rows, "0.7 to 1.4 GB"):
         each = [peers.get((name, key(row))) for name in names]
         cells = [f"{peer['ns'] / row['ns']:.2f}" + ("" if peer["right"] else " *") if peer else "-" for peer in each]
-        body.append([label(row), sizes(row), f"{row['ns'] / 1000:.1f}", f"{row['gb_s']:.0f}", f"{row['of_copy']:.2f}", *cells])
+        body.append([label(row), sizes(row), us(row), f"{row['gb_s']:.0f}", f"{row['of_copy']:.2f}", *cells])
     return markdown(["bf16, 0.7 to 1.4 GB moved", "sizes", "us", "GB/s", "of a copy of the same bytes", *(f"{PEERS[name]} / Kiln" for name in names)], body)
 
 

@@ -1,6 +1,6 @@
 """Products of groups and batches, chains of small ops, and single ops beside torch."""
 from evidence.family import asked, sizes
-from evidence.table import markdown, mean, words
+from evidence.table import markdown, mean, us, words
 
 GROUPED = {"grouped": "torch `_grouped_mm` / Kiln", "loop": "loop of cuBLAS / Kiln"}
 BATCHED = {"bmm": "cuBLAS's strided batch / Kiln"}
@@ -16,7 +16,7 @@ def products(read, op, axes, peers):
         ratios = {peer: times[peer, *shape] / row["ns"] for peer in peers if (peer, *shape) in times}
         for peer, ratio in ratios.items():
             columns[peer].append(ratio)
-        body.append([*shape, f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}", *(f"{ratios[peer]:.2f}" if peer in ratios else "-" for peer in peers)])
+        body.append([*shape, us(row), f"{row['tflop_s']:.0f}", *(f"{ratios[peer]:.2f}" if peer in ratios else "-" for peer in peers)])
     body.append(["geometric mean", *[""] * (len(axes) + 1), *(f"{mean(ratios):.2f}" for ratios in columns.values())])
     return markdown([f"{op}: {axes[0]}", *axes[1:], "us", "TFLOP/s", *peers.values()], body)
 
@@ -50,18 +50,6 @@ def chains(read):
                      "torch.compile"], body)
 
 
-def throughput(read):
-    """Single ops beside torch; `of a copy` is of products the tensors' bytes and says little."""
-    peers = {(row["op"], sizes_of(row)): row["ns"] for row in read("throughput-h200/throughput_peers.json") if "ns" in row}
-    body = []
-    for row in read("throughput-h200/throughput.json"):
-        if "ns" in row:
-            peer = peers.get((row["op"], sizes_of(row)))
-            rate = f"{row['tflop_s']:.0f} TFLOP/s" if row["op"] == "gemm" else f"{row['of_copy']:.2f} of a copy"
-            body.append([row["op"], sizes_of(row), f"{row['ns'] / 1000:.1f}", rate, f"{peer / row['ns']:.2f}" if peer else "-"])
-    return body and markdown(["bf16", "sizes", "us", "rate", "torch / Kiln"], body)
-
-
 LAYOUTS = {"nt": "forward (nt)", "nn": "an input's gradient (nn)", "tn": "a weight's gradient (tn)"}
 
 
@@ -85,4 +73,4 @@ def sizes_of(row):
     return " x ".join(words(row["problem"])[axis] for axis in "mnk") if row["op"] == "gemm" else sizes(row)
 
 
-TABLES = {"grouped": grouped, "batched": batched, "chains": chains, "throughput": throughput, "training": training}
+TABLES = {"grouped": grouped, "batched": batched, "chains": chains, "training": training}

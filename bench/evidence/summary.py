@@ -1,37 +1,43 @@
-"""README's table of results: the figures that a reader asks for first. A † marks rows whose code has changed since."""
+"""README's table of results: the figures that a reader asks for first, each with its own mark and its worst case."""
 import re
 from statistics import median
 
-from evidence.attention import ratios_of
+from evidence.attention import MODELS_PEERS, ratios_of
 from evidence.blocks import BLOCKS, of, over_kiln, rows_of
-from evidence.claim import is_older, runs_of
+from evidence.claim import runs_of
 from evidence.decode import shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.hits import FOLDERS
-from evidence.table import Reader, markdown, mean, quantile
-from evidence.team import compared, over, tuned
-from evidence.tuner import DEVICES, TYPES, at, folder, measured, regrets
+from evidence.table import Reader, markdown, mean, quantile, words
+from evidence.team import best_of_peers, compared
+from evidence.tuner import DEVICES, TYPES, agreement_seconds, at, folder, measured, regrets, sizes
+
+MANY_ROWS = 64  # up to here a product is bound by reading its weights
 
 
-def by_type(read, device="H200"):
-    """The pairs of each type that was measured on a device."""
-    return {dtype: rows for dtype in TYPES if (rows := measured(read, device, dtype))}
+def and_worst(found):
+    """'1.02, worst 0.91 (200)' of ratios."""
+    return f"{mean(found):.2f}, worst {min(found):.2f} ({len(found)})"
 
 
-def gemm(read):
-    return f"{gemm_means(read)}; {worst(read)}"
+def of_types(read, device, told):
+    """What `told` makes of each type's pairs on a device, each with its mark."""
+    said = [read.figure(lambda r, dtype=dtype: told(dtype, measured(r, device, dtype))) for dtype in TYPES]
+    return f"{device}: " + ", ".join(each for each in said if each) if any(said) else ""
 
 
-def gemm_means(read):
-    said = [f"{device}{dtype} {mean(row['best_over_kiln'] for row in rows):.3f} ({len(rows)} pairs)" for device, name in (("", "H200"), ("H100 ", "H100"))
-            for dtype, rows in by_type(read, name).items()]
-    return f"geometric mean {', '.join(said)}"
+def gemm(read, device):
+    """Mean, worst and who served."""
+    def told(dtype, rows):
+        worst = min(rows, key=lambda row: row["best_over_kiln"])
+        served = sum(row["implementation"] == "cublaslt" for row in rows)
+        many = [row["best_over_kiln"] for row in rows if sizes(row)[0] > MANY_ROWS]
+        return f"{dtype} {mean(row['best_over_kiln'] for row in rows):.3f}, {mean(many):.3f} above {MANY_ROWS} rows, worst {worst['best_over_kiln']:.3f} at {at(worst)} ({len(rows)} pairs, {served} served by cuBLASLt)"
+    return of_types(read, device, told)
 
 
-def worst(read):
-    rows = [(row["best_over_kiln"], row, dtype, device) for device in DEVICES for dtype, of in by_type(read, device).items() for row in of]
-    ratio, row, dtype, device = min(rows, key=lambda each: each[0])
-    return f"worst {ratio:.3f} at {at(row)}, {dtype}, {device}; {sum(each[0] < 0.97 for each in rows)} of {len(rows)} pairs under 0.97"
+def of_many_rows(rows):
+    return [row for row in rows if sizes(row)[0] > MANY_ROWS]
 
 
 def cores(read, device):
@@ -40,130 +46,221 @@ def cores(read, device):
     return " and ".join(sorted({word for machine in machines for word in re.findall(r"\d+ cores", machine)}))
 
 
-def tunes(read):
-    said = []
-    for device in DEVICES:
-        seconds = {dtype: [row["ready_ms"] / 1000 for row in rows if row["tunes"]] for dtype, rows in by_type(read, device).items()}
-        medians = [f"{dtype} {quantile(each, 0.5):.1f}" for dtype, each in seconds.items()]
-        said.append(f"{device}, {cores(read, device)}: median {', '.join(medians)} s, worst {max(max(each) for each in seconds.values()):.1f} s")
-    return "; ".join(said)
+def tunes(read, device):
+    def told(r):
+        seconds = {dtype: [row["ready_ms"] / 1000 for row in measured(r, device, dtype) if row["tunes"]] for dtype in TYPES}
+        medians = [f"{dtype} {quantile(each, 0.5):.1f}" for dtype, each in seconds.items() if each]
+        longest = max([second for each in seconds.values() for second in each] + agreement_seconds(r, device))
+        return f"{device}, {cores(r, device)}: median {', '.join(medians)} s, worst {longest:.1f} s"
+    return read.figure(told)
 
 
-def regret(read):
-    said = []
-    for device in DEVICES:
-        rows = [(row, op) for of, op, row in regrets(read) if of == device]
+def regret(read, device):
+    def told(r):
+        rows = [(row, op) for of, op, row in regrets(r) if of == device]
         row, op = max(rows, key=lambda each: each[0]["worst"])
         medians = [each["median"] for each, _ in rows]
-        said.append(f"{device}, {len(rows)} ops: median {min(medians):.1%} to {max(medians):.1%}, worst {row['worst']:.0%} (`{op}`)")
-    return "; ".join(said)
+        return f"{device}, {len(rows)} ops: median {min(medians):.1%} to {max(medians):.1%}, worst {row['worst']:.0%} (`{op}`)"
+    return read.figure(told)
 
 
-def untuned(read):
-    said = []
-    for device in DEVICES:
-        slower = {dtype: [row["stand_in_over_kiln"] - 1 for row in rows if row.get("stand_in_origin") in ("nearest", "model", "default")]
-                  for dtype, rows in by_type(read, device).items()}
+def untuned(read, device):
+    def told(r):
+        slower = {dtype: [row["stand_in_over_kiln"] - 1 for row in measured(r, device, dtype) if row.get("stand_in_origin") in ("nearest", "model", "default")] for dtype in TYPES}
         medians = [f"{dtype} {quantile(each, 0.5):.1%} ({len(each)})" for dtype, each in slower.items() if each]
-        said.append(f"{device} median {', '.join(medians)}, worst {max(max(each) for each in slower.values() if each):.0%}")
-    return "; ".join(said)
+        return f"{device}: median {', '.join(medians)}, worst {max(max(each) for each in slower.values() if each):.0%}"
+    return read.figure(told)
 
 
 def hot(read):
-    rows = [row for folder in FOLDERS for row in read(f"{folder}/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and
-            row["way"] in ("Op::launch, hot", "Plan::launch")]
-    attention, others = ([row["over_bare_ns"] for row in rows if (row["op"] == "attention_forward") == which] for which in (True, False))
-    return f"{min(others)} to {max(others)} ns (H100), `attention_forward` {max(attention)} ns (H200)"
+    def told(folder, name, which):
+        def over_bare(r):
+            found = [row["over_bare_ns"] for row in r(f"{folder}/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and
+                     row["way"] in ("Op::launch, hot", "Plan::launch") and which(row["op"])]
+            return f"{name} {min(found)} to {max(found)} ns"
+        return read.figure(over_bare)
+    large = "attention_forward"
+    return "; ".join([told(FOLDERS[0], "`rms_norm`, `gemm` and an op with TMA (H100)", lambda op: op != large), told(FOLDERS[1], f"`{large}` (H200)", lambda op: op == large)])
 
 
 def stream(read):
-    [row], [verified] = read("stream-h200/replay.json"), read("stream-h200/replay_verified.json")[-1:]
-    return f"{row['tunes']} tunes, {row['compiles']} compiles; {verified['wrong']} wrong in a pass of their own, verified with NVRTC"
+    def told(r):
+        [row], [verified] = r("stream-h200/replay.json"), r("stream-h200/replay_verified.json")[-1:]
+        return f"{row['tunes']} tunes, {row['compiles']} compiles; {verified['wrong']} wrong in a pass of their own, verified with NVRTC"
+    return read.figure(told)
 
 
 def memory_bound(read):
-    rows, peers, names = rows_and_peers(read)
-    large = in_class(rows, "0.7 to 1.4 GB")
-    said = {"torch": "eager torch takes {:.2f} times as long", "compile": "`torch.compile` {:.2f}", "liger": "Liger {:.2f} where it has the kernel"}
-    told = [said[name].format(mean(ratios(large, peers, name))) for name in names if name in said]
-    return f"{len(large)} kernels: {mean(row['of_copy'] for row in large):.2f} of a device copy's rate; {', '.join(told)}"
+    def told(r):
+        rows, peers, names = rows_and_peers(r)
+        large = in_class(rows, "0.7 to 1.4 GB")
+        of_copy = [row["of_copy"] for row in large]
+        beside = [f"{title} {and_worst(found)}" for peer, title in (("compile", "`torch.compile`"), ("liger", "Liger")) if peer in names and (found := ratios(large, peers, peer))]
+        return f"{mean(of_copy):.2f} of a device copy's rate, worst {min(of_copy):.2f} ({len(large)} kernels); {'; '.join(beside)}"
+    return read.figure(told)
 
 
-def dense_attention(read):
+def dense_attention(read, kind):
     said = []
-    for kind, where in (("_drawn", "At random lengths"), ("", "Mostly at buckets' upper ends")):
-        passes = []
-        for name, words in ((f"attention{kind}{'_forward' if kind else ''}", "forward"), (f"attention{kind}_backward", "backward")):
-            cudnn, flash = ratios_of(read, name, "cudnn"), ratios_of(read, name, "flash")
-            passes.append(f"{words} {mean(cudnn):.2f}, worst {min(cudnn):.2f} ({len(cudnn)} problems), over FlashAttention-2 {mean(flash):.2f}")
-        said.append(f"{where}: {'; '.join(passes)}")
-    return ". ".join(said) + "; H100"
+    for name, title in ((f"attention{kind}{'_forward' if kind else ''}", "forward"), (f"attention{kind}_backward", "backward")):
+        said.append(read.figure(lambda r, name=name, title=title: f"{title} cuDNN {and_worst(ratios_of(r, name, 'cudnn'))}, FlashAttention-2 {mean(ratios_of(r, name, 'flash')):.2f}"))
+    return "; ".join(each for each in said if each)
 
 
-def served_attention(read):
-    shares, peers = shares_of_read(read), {row["asked"]: row["ns"] for row in read("packed-h100/packed_peers.json") if row["peer"] == "varlen" and row.get("right")}
-    packed = [peers[row["asked"]] / row["ns"] for row in read("packed-h100/packed.json")]
-    return f"{mean(shares):.2f} of a plain read's rate from 64 MB on, worst {min(shares):.2f} ({len(shares)} problems, H100); {mean(packed):.2f} over torch's `varlen_attn` ({len(packed)} batches, H100)"
+def attention_of_models(read):
+    return read.figure(lambda r: "; ".join(f"{title.split(' / ')[0]} {and_worst(ratios_of(r, 'attention_models', peer))}" for peer, title in MODELS_PEERS.items()))
 
 
-def all_reduced(read):
-    ratios = [ratio for (op, _), sizes in tuned(read).items() if op == "gemm_all_reduce" for ratio, _, _ in sizes.values()]
-    return f"{min(ratios):.2f} to {max(ratios):.2f}"
+def decode(read):
+    def told(r):
+        shares = shares_of_read(r)
+        return f"{mean(shares):.2f}, worst {min(shares):.2f} ({len(shares)} problems)"
+    return read.figure(told)
+
+
+def packed(read):
+    def told(r, name):
+        peers = {row["asked"]: row["ns"] for row in r(f"packed-h100/{name}_peers.json") if row["peer"] == "varlen" and row.get("right")}
+        return and_worst([peers[row["asked"]] / row["ns"] for row in r(f"packed-h100/{name}.json") if row["asked"] in peers])
+    return f"forward {read.figure(lambda r: told(r, 'packed'))}; gradients {read.figure(lambda r: told(r, 'packed_backward'))}"
+
+
+PARTS = {"collectives": lambda asked: "gemm" not in asked and "attention" not in asked, "products": lambda asked: "gemm" in asked, "attention": lambda asked: "attention" in asked}
 
 
 def on_two_gpus(read):
-    rows = compared(read)
-    parts = {"collectives": [row for row in rows if "gemm" not in row[0]["asked"] and "attention" not in row[0]["asked"]],
-             "products": [row for row in rows if "gemm" in row[0]["asked"]], "attention": [row for row in rows if "attention" in row[0]["asked"]]}
-    ratios = {name: over(some, "nccl") for name, some in parts.items()}
-    return "; ".join(f"{name} {mean(found):.2f}, worst {min(found):.2f} ({len(found)} problems)" for name, found in ratios.items()) + f"; `gemm_all_reduce` beside NCCL in its tune {all_reduced(read)}; two H200"
+    def told(r, name):
+        rows = [(row, peers) for row, peers in compared(r) if PARTS[name](row["asked"]) and peers]
+        found = [best_of_peers(peers) / row["ns"] for row, peers in rows]
+        fused = [(row, peers) for row, peers in rows if "fused" in peers]
+        slower = sum(peers["fused"]["ns"] < row["ns"] for row, peers in fused)
+        return f"{name} {and_worst(found)}" + (f", torch's fused op is faster at {slower} of {len(fused)}" if fused else "")
+    return "; ".join(read.figure(lambda r, name=name: told(r, name)) for name in PARTS)
 
 
 def layers_on_two_gpus(read):
-    seconds = {(side, stack): next(row["seconds"] for row in read(f"team-h200/team_layers_{side}{stack}.json") if row["phase"] == "stream")
-               for side in ("", "peers_", "alone_") for stack in ("llama", "flux")}
-    return "; ".join(f"{title}: {seconds['', stack]:.1f} s, torch with NCCL {seconds['peers_', stack]:.1f}, torch on one GPU {seconds['alone_', stack]:.1f}"
-                     for stack, title in (("llama", "80 layers of Llama 70B's MLP"), ("flux", "57 blocks of Flux"))) + "; two H200"
+    def told(r, stack, title):
+        batches = {side: {row["tokens"]: row["ms"] for row in r(f"team-h200/team_layers_{side}{stack}.json") if row["phase"] == "steady"} for side in ("", "peers_", "alone_")}
+        found = [min(batches[side][tokens] for side in ("peers_", "alone_")) / ms for tokens, ms in batches[""].items()]
+        return f"{title} {and_worst(found)}"
+    return "; ".join(read.figure(lambda r, stack=stack, title=title: told(r, stack, title)) for stack, title in (("llama", "80 layers of Llama 70B's MLP"), ("flux", "57 blocks of Flux")))
 
 
 def whole_blocks(read):
     said = []
     for block, title in BLOCKS.items():
-        rows = rows_of(read, block, ("", "peers"))
-        ratios = [[ratio for ratio, _ in over_kiln(rows, "compile", key)] for key in ("infer_ns", "train_ns")]
-        said.append(f"{title} {median(ratios[0]):.2f} and {median(ratios[1]):.2f}, worst {min(map(min, ratios)):.2f} ({len(ratios[0])} lengths)")
-    rows = rows_of(read, next(iter(BLOCKS)), ("prewarmed", "peers"))
-    kiln, compiled = (next((row["infer_ms"] + row["train_ms"]) / 1000 for row in of(rows, "first", side)) for side in ("kiln, a prewarmed file", "compile"))
-    return f"{'; '.join(said)}. Llama's first batch by a prewarmed file {kiln:.2f} s, `torch.compile` from its cache {compiled:.1f} (H100)"
+        def told(r, block=block, title=title):
+            rows = rows_of(r, block, ("", "peers"))
+            forward, both = ([ratio for ratio, _ in over_kiln(rows, "compile", key)] for key in ("infer_ns", "train_ns"))
+            return f"{title} {median(forward):.2f}, worst {min(forward):.2f}; with gradients {median(both):.2f}, worst {min(both):.2f} ({len(both)} lengths)"
+        said.append(read.figure(told))
+    return ". ".join(said)
+
+
+def first_batches(read):
+    block = next(iter(BLOCKS))
+    def seconds(side):
+        def told(r):
+            row = of(rows_of(r, block, (side[1],)), "first", side[0])[0]
+            return f"{side[2]} {(row['infer_ms'] + row['train_ms']) / 1000:.{1 if row['infer_ms'] > 1000 else 2}f} s"
+        return read.figure(told)
+    return ", ".join(seconds(side) for side in (("kiln, a prewarmed file", "prewarmed", "a prewarmed file"), ("kiln, records that ship", "shipped", "records that ship, on 16 cores"),
+                                                ("kiln, no file", "cold", "no file"), ("compile", "peers", "`torch.compile` from its cache"), ("compile, no cache", "peers", "without")))
 
 
 def start(read):
-    [row] = [row for row in read("cold-start-h200/cold_start.json") if row["way"] == "Kiln, shipped file, overlay"]
-    return f"{row['result_ms'] - row['until_context_ms']:.1f} ms"
+    def told(r):
+        rows = {row["way"]: row["result_ms"] - row["until_context_ms"] for row in r("cold-start-h200/cold_start.json") if "failed" not in row}
+        return f"{rows['Kiln, shipped file, overlay']:.1f} ms without NVRTC, {rows['Kiln, shipped file, overlay, NVRTC installed']:.1f} ms where it is installed, {rows['Kiln through NVRTC, nothing shipped']:.0f} ms with nothing shipped"
+    return read.figure(told)
 
 
-ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the very length / Kiln": gemm,
-        "tuning one bucket of gemm": tunes,
-        "inside a bucket, over a config tuned for the very length": regret,
-        "served with no tune of that bucket, over tuned": untuned,
-        "a hot launch over the driver's bare launch, one thread": hot,
-        "10,000 distinct problems from one shipped file without NVRTC": stream,
-        "memory-bound kernels at about 1 GB, geometric means": memory_bound,
-        "attention, dense, cuDNN / Kiln": dense_attention,
-        "attention: decode; packed batches of unlike lengths": served_attention,
-        "ops of a team of two, mostly at buckets' upper ends, torch with NCCL (and cuBLAS, cuDNN or FlashAttention) / Kiln": on_two_gpus,
-        "a model's block, `torch.compile` / Kiln, medians forward, and forward and backward": whole_blocks,
-        "layers of two sets of weights on two GPUs, from process start to the last of a few batches, by the file of an earlier run": layers_on_two_gpus,
-        "from a context to the first checked result with a shipped file": start}
+def by_device(told):
+    return lambda read: "; ".join(each for device in DEVICES if (each := told(read, device)))
 
 
-def results(_):
-    body = []
-    for what, figure in ROWS.items():
-        read = Reader()
-        told = figure(read)
-        body.append([what, told + (" †" if is_older(read.used) else "")])
-    return markdown(["what", "figure"], body)
+ROWS = {"`gemm` at random lengths of models' products: cuBLASLt's best algorithm at the same length": by_device(gemm),
+        "attention at random lengths, H100": lambda read: dense_attention(read, "_drawn"),
+        "gradients of attention with models' heads, H100": attention_of_models,
+        "packed batches: torch's `varlen_attn`; decode from 64 MB on: a plain read; H100": lambda read: f"{packed(read)}; decode {decode(read)}",
+        "memory-bound kernels at about 1 GB, H200": memory_bound,
+        "two H200: the faster of torch with NCCL and torch's fused ops; layers: of NCCL and one GPU, steady": lambda read: f"{on_two_gpus(read)}; {layers_on_two_gpus(read)}",
+        "a model's block: `torch.compile`, medians": whole_blocks,
+        "first batch of Llama 3 8B's block, H100": first_batches,
+        "tuning one bucket of `gemm`": by_device(tunes),
+        "a bucket's record, over a config tuned for the very length": by_device(regret),
+        "a stand-in where there is no record, over the tuned config": by_device(untuned),
+        "a hot launch, over the driver's bare launch": hot,
+        "one shipped file, H200: 10,000 distinct problems without NVRTC; from a context to the first checked result": lambda read: f"{stream(read)}; {start(read)}"}
 
 
-TABLES = {"results": results}
+def longer(found):
+    """'3 % longer, worst 24 %': how much longer Kiln takes than a peer, by ratios of the peer's time over Kiln's that are under 1."""
+    return f"{1 / mean(found) - 1:.0%} longer, worst {1 / min(found) - 1:.0%} ({len(found)})"
+
+
+def own_kernels(read, device):
+    return of_types(read, device, lambda dtype, rows: f"{dtype} {longer([row['best_over_own'] for row in of_many_rows(rows) if 'best_over_own' in row])}")
+
+
+def training(read):
+    return read.figure(lambda r: longer([row["best_over_kiln"] for row in r("training-h100/training.json") if "best_over_kiln" in row]))
+
+
+def heads_of(read, dim):
+    def told(r):
+        found = ratios_of(r, "attention_models", "flash4", lambda row: words(row["asked"])["head_dim"] == str(dim))
+        return f"heads of {dim}: slower at {sum(ratio < 1 for ratio in found)} of {len(found)}, worst {1 / min(found) - 1:.0%} longer"
+    return read.figure(told)
+
+
+def slower_team(read, run, peer, title):
+    def told(r):
+        found = [(peers[peer]["ns"] / row["ns"], row["asked"]) for row, peers in compared(r, run) if peer in peers]
+        ratio, asked = min(found)
+        return f"{title} is faster at {sum(ratio < 1 for ratio, _ in found)} of {len(found)}" + (f", worst {1 / ratio - 1:.0%} longer at `{asked.removesuffix(' dtype=bf16')}`" if ratio < 1 else "")
+    return read.figure(told)
+
+
+def slower_blocks(read):
+    def told(r, block, title):
+        rows = rows_of(r, block, ("", "peers"))
+        found = [ratio for key in ("infer_ns", "train_ns") for ratio, _ in over_kiln(rows, "compile", key)]
+        return f"{title}: slower in {sum(ratio < 1 for ratio in found)} of {len(found)} passes, worst {1 / min(found) - 1:.0%} longer"
+    return "; ".join(read.figure(lambda r, block=block, title=title: told(r, block, title)) for block, title in BLOCKS.items())
+
+
+SLOWER = {"`gemm` above 64 rows by Kiln's own kernels: cuBLASLt's best algorithm": by_device(own_kernels),
+          "products of a training step by the records that ship, H100: cuBLASLt's best algorithm": training,
+          "gradients of attention with models' heads, H100: FlashAttention-4": lambda read: "; ".join(heads_of(read, dim) for dim in (64, 128)),
+          "ops on two and on four H200": lambda read: "; ".join(["two: " + slower_team(read, "team", "fused", "torch's fused op"), "four: " + slower_team(read, "team4", "nccl", "NCCL"), slower_team(read, "team4", "fused", "torch's fused op")]),
+          "a model's block: `torch.compile`": slower_blocks}
+
+
+def listed(read, rows, heads):
+    return markdown(heads, [[what, told] for what, figure in rows.items() if (told := figure(read).strip("; ,."))])
+
+
+def results(read):
+    return listed(read, ROWS, ["Ratios are a peer's time over Kiln's", "figure"])
+
+
+def slower(read):
+    return listed(read, SLOWER, ["where", "Kiln takes"])
+
+
+def shares():
+    """Figures of README without a mark, with one, and those that it leaves out."""
+    read = Reader()
+    results(read)
+    slower(read)
+    return sum(mark == "" for mark in read.figures), sum(bool(mark) for mark in read.figures), sum(mark is None for mark in read.figures)
+
+
+def share(_):
+    plain, marked, _ = shares()
+    return f"{plain} of {plain + marked}"
+
+
+FIGURES = {"share": share}
+TABLES = {"results": results, "slower": slower}

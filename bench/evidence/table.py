@@ -1,19 +1,35 @@
-"""What the tables share: reading lines of JSON, means and quantiles, and Markdown."""
+"""What the tables share: reading lines of JSON with their marks, means and quantiles, and Markdown."""
 import json
 import math
 
-from evidence.claim import RESULTS
+from evidence import claim
+from evidence.claim import runs_of
+from evidence.marks import State, is_too_old
+
+_state = None
+
+
+def state():
+    """Of the present code; made once."""
+    global _state
+    _state = _state or State()
+    return _state
+
+
+class Row(dict):
+    """A line of a file. `mark`: that of its own kernels, "" where they are as they were measured."""
+    mark = ""
 
 
 class Reader:
-    """Reads files of bench/results by "CLAIM/NAME", and remembers which: a table's caption speaks of these."""
+    """Reads files of bench/results by "CLAIM/NAME", and remembers which: a table's caption and a figure's mark speak of these."""
 
     def __init__(self):
-        self.used = []
+        self.used, self.figures = [], []
 
     def text(self, name):
         """The file's text, "" where it is not there."""
-        path = RESULTS / name
+        path = claim.RESULTS / name
         if not path.exists():
             return ""
         self.used.append(name)
@@ -22,16 +38,37 @@ class Reader:
     @staticmethod
     def matching(pattern):
         """The names of files that match."""
-        return sorted(path.relative_to(RESULTS).as_posix() for path in RESULTS.glob(pattern))
+        return sorted(path.relative_to(claim.RESULTS).as_posix() for path in claim.RESULTS.glob(pattern))
 
     def __call__(self, name):
         """The objects of the file, one a line."""
-        return [json.loads(line) for line in self.text(name).splitlines() if line.startswith("{")]
+        rows = [Row(json.loads(line)) for line in self.text(name).splitlines() if line.startswith("{")]
+        folder, file = name.split("/", 1)
+        for row in rows if rows and state().programs.knows(folder, file) else ():
+            row.mark = state().mark_of_row(folder, file, row)
+        return rows
+
+    def figure(self, told):
+        """What `told` makes of a reader, with the mark of the files that it read; "" where one of them is too old or has no build to be shown."""
+        read = Reader()
+        text = told(read)
+        self.used += read.used
+        if is_too_old(read.used):
+            self.figures.append(None)
+            return ""
+        mark = state().mark(read.used)
+        self.figures.append(mark)
+        return text + (f" {mark}" if mark else "")
+
+
+def problems_of(files):
+    """Problems that were asked of the runs of these files and have no row, with the reason."""
+    return [each for _, run in runs_of(files) for each in run.left_out]
 
 
 def markdown(head, body):
     rows = ["| " + " | ".join(map(str, line)) + " |\n" for line in [head, *body]]
-    return "".join([rows[0].replace("|  |", "| |"), "|" + "---|" * len(head) + "\n", *rows[1:]])
+    return "".join([rows[0].replace("|  |", "| |"), "|" + "---|" * len(head) + "\n", *rows[1:]]) if body else ""
 
 
 def words(text):
@@ -52,3 +89,8 @@ def quantile(values, share):
 
 def number(value, form=".2f"):
     return format(value, form) if value is not None else "-"
+
+
+def us(row, field="ns"):
+    """Microseconds of a row, with the mark of its kernels."""
+    return f"{row[field] / 1000:.1f}" + (f" {row.mark}" if getattr(row, "mark", "") else "")

@@ -1,5 +1,5 @@
 """What two GPUs of one host offer a team of ranks, and ops of a team beside NCCL and torch."""
-from evidence.table import markdown, mean, number, words
+from evidence.table import markdown, mean, number, us, words
 
 STORED = "team-h200/team_probe.json"
 BLOCKS = (1, 2, 4, 8, 16, 32, 132)
@@ -55,6 +55,11 @@ def compared(read, run="team"):
     return [(row, peers.get(row["asked"], {})) for row in read(f"team-h200/{run}.json") if "ns" in row]
 
 
+def best_of_peers(peers):
+    """Nanoseconds of the fastest peer: NCCL with a library, or torch's fused op."""
+    return min(row["ns"] for row in peers.values())
+
+
 def tuned(read):
     """By bucket, in the order of the file: at each tuned size, the time by NCCL and Kiln's product over that by kernels of Kiln alone."""
     ratios = {}
@@ -103,7 +108,7 @@ def over(rows, peer, field="ns"):
 
 
 def ops(read, run="team", ranks="two"):
-    body = [[row["asked"], f"{row['ns'] / 1000:.1f}", *(number(peers[peer]["ns"] / row["ns"]) if peer in peers else "-" for peer in ("nccl", "fused")),
+    body = [[row["asked"], us(row), *(number(peers[peer]["ns"] / row["ns"]) if peer in peers else "-" for peer in ("nccl", "fused")),
              f"{row['host_us']:.1f}", *(f"{peers[peer]['host_us']:.0f}" if peer in peers else "-" for peer in ("nccl", "fused")), number(row["replayed_ns"] / row["ns"])]
             for row, peers in compared(read, run)]
     return markdown([f"problem, of each of {ranks} ranks", "Kiln, us", "torch with NCCL / Kiln", "torch's fused op / Kiln", "host time of a launch, us", "by NCCL", "by torch's fused op",
@@ -115,9 +120,9 @@ def skew(read):
     body = []
     for row, peers in compared(read, "team_skew"):
         own = row["skewed_ns"]
-        ratios = [", ".join(number(peers[peer]["skewed_ns"][us] / own[us]) for us in LATE_US) if peer in peers else "-" for peer in ("nccl", "fused")]
-        body.append([row["asked"], f"{row['ns'] / 1000:.1f}", *(f"{own[us] / 1000:.1f}" for us in LATE_US), *ratios])
-    return markdown(["problem, of each of two ranks", "Kiln, us", *(f"{int(us):,} us apart" for us in LATE_US), "torch with NCCL / Kiln, at each", "torch's fused op / Kiln, at each"],
+        ratios = [", ".join(number(peers[peer]["skewed_ns"][late] / own[late]) for late in LATE_US) if peer in peers else "-" for peer in ("nccl", "fused")]
+        body.append([row["asked"], us(row), *(f"{own[late] / 1000:.1f}" for late in LATE_US), *ratios])
+    return markdown(["problem, of each of two ranks", "Kiln, us", *(f"{int(late):,} us apart" for late in LATE_US), "torch with NCCL / Kiln, at each", "torch's fused op / Kiln, at each"],
                     body) if body else ""
 
 

@@ -5,7 +5,6 @@ TYPES = ("bf16", "f16", "e4m3")
 DEVICES = ("H200", "H100")
 ROWS = {"1 to 64": (1, 64), "65 to 1024": (65, 1024), "1025 and more": (1025, 1 << 30)}
 LONG_NS = 300e3
-PEERS = ("triton", "torch")
 
 
 def folder(device):
@@ -59,23 +58,6 @@ def pairs_by_rows(read):
         long, short = [[row["best_over_kiln"] < 0.97 for row in rows if (row["kiln_ns"] >= LONG_NS) == which] for which in (True, False)]
         body.append([title, *(f"{number(mean(group), '.3f')} ({len(group)})" for group in groups), *(f"{sum(each)} of {len(each)}" for each in (short, long))])
     return markdown(["cuBLASLt's best / Kiln with the library, by rows of x", *ROWS, "under 0.97 below 0.3 ms", "from 0.3 ms on"], body)
-
-
-def pairs_peers(read):
-    """Triton's autotuned kernel and torch on the same pairs; only of types whose peers were run."""
-    body = []
-    for name in read.matching("tuner-*/pairs_*_peers.json"):
-        device, dtype = name.split("/")[0].removeprefix("tuner-").upper(), name.split("_")[1]
-        title, rows, peers = f"{device}, {dtype}", measured(read, device, dtype), read(name)
-        times = {(row["peer"], row["m"], row["n"], row["k"]): row["ns"] for row in peers if row.get("right")}
-        for peer in PEERS:
-            found = [(times[peer, *sizes(row)] / row["kiln_ns"], row) for row in rows if (peer, *sizes(row)) in times]
-            if found:
-                ratios = [ratio for ratio, _ in found]
-                worst = min(found, key=lambda each: each[0])
-                body.append([title, peer.capitalize() if peer == "triton" else peer, len(found), f"{mean(ratios):.3f}", f"{worst[0]:.3f} at {at(worst[1])}",
-                             sum(ratio < 1 for ratio in ratios)])
-    return markdown(["", "peer / Kiln", "pairs", "geometric mean", "worst", "under 1"], body) if body else ""
 
 
 def tunes(read):
@@ -150,6 +132,11 @@ TWO_TUNES = ["two tunes", "buckets, of those drawn", "lengths", "within 2 %", "w
              "a tune, s, median", "worst"]
 
 
+def agreement_seconds(read, device):
+    """What each tune took of the buckets that were tuned twice."""
+    return [row[which] for row in read(f"{folder(device)}/agreement.json") for which in ("first_s", "second_s") if which in row]
+
+
 def agreement(read):
     return markdown(TWO_TUNES, [row for device in DEVICES
                                 for row in two_tunes(f"{device}, gemm, bf16", asked_buckets(read, device), read(f"{folder(device)}/agreement.json"))])
@@ -159,5 +146,5 @@ def asked_buckets(read, device):
     return sum(line.startswith("gemm") for line in read.text(f"{folder(device)}/agreement.txt").splitlines())
 
 
-TABLES = {"pairs": pairs, "pairs_by_rows": pairs_by_rows, "pairs_peers": pairs_peers, "tunes": tunes, "tune_costs": tune_costs, "prewarms": prewarms, "regret": regret, "untuned": untuned,
+TABLES = {"pairs": pairs, "pairs_by_rows": pairs_by_rows, "tunes": tunes, "tune_costs": tune_costs, "prewarms": prewarms, "regret": regret, "untuned": untuned,
           "agreement": agreement}

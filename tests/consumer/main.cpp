@@ -21,17 +21,15 @@ void normalise(const Norm& norm, const void* x, const void* weight, void* y, std
   norm.op.launch(problem, arguments, stream);
 }
 
-int main() {
-  try {
-    kiln::Options options;
-    options.bases = {"llama3_8b.kiln"};           // tuned ahead, shipped beside the program
-    options.on_miss = kiln::MissPolicy::nearest;  // production: never tune
-    const kiln::Engine engine(options);           // one a device; without a driver it throws
-    for (const std::string& warning : engine.warnings()) std::cerr << warning << '\n';  // a base that is missing, say
-    const Norm norm{engine.op("rms_norm")};
-    std::cout << norm.op.name() << " is ready\n";  // from here on: normalise(norm, x, weight, y, rows, stream)
-  } catch (const kiln::Error& error) {             // its message says what was asked, what was found, and what to do
-    std::cerr << to_string(error.kind()) << ": " << error.what() << '\n';
-    return error.kind() == kiln::ErrorKind::no_driver || error.kind() == kiln::ErrorKind::no_device ? 3 : 1;
-  }
+int main() try {
+  kiln::Options options;
+  options.bases = {"llama3_8b.kiln"};           // tuned ahead, shipped beside the program
+  options.on_miss = kiln::MissPolicy::nearest;  // production: never tune
+  const kiln::Engine engine(options);           // one a device; without a driver it throws
+  for (const std::string& warning : engine.warnings()) std::cerr << warning << '\n';  // a base that is missing, say
+  const Norm norm{engine.op("rms_norm")};
+  std::cout << norm.op.name() << " is ready\n";  // from here on: normalise(norm, x, weight, y, rows, stream)
+} catch (const kiln::Error& error) {             // its message says what was asked, what was found, and what to do
+  std::cerr << to_string(error.kind()) << ": " << error.what() << '\n';
+  return error.kind() == kiln::ErrorKind::no_driver || error.kind() == kiln::ErrorKind::no_device ? 3 : 1;
 }

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Times a tenth of the evidence again, by default commands: whether figures still hold on this build, driver and board.
+
+    bench/canary.py BUILD OUT --device h100 [--seed S] [--share 0.1] [--only FILE...]
+
+Draws problems of each file that FILES names, by the seed (the commit unless given), at least two a file; times them and their peers by the programs that
+made the file; writes OUT/canary.jsonl, a line a problem. `was` and `now` are ratios of the peer's time over Kiln's, as the tables show them. A line holds
+where they differ by 3 % at most. bench/stamp.py canary FILE... puts that file among the claims; evidence/marks.py lifts marks by it.
+"""
+import argparse
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+APART = 0.03
+
+
+@dataclasses.dataclass
+class File:
+    claim: str
+    name: str
+    peers: str = ""     # file of the peers' rows
+    script: str = ""    # that made it, reading problems
+    words: tuple = ()   # of its command line
+    partner: tuple = () # the problem beside which a row stands, as a replacement of text
+
+
+DRAWN = ("attention_drawn_forward", "attention_drawn_backward")
+FILES = [File("attention-h100", "attention", "attention_peers", "attention.py"),
+         File("attention-h100", "attention_backward", "attention_backward_peers", "attention_backward.py"),
+         File("attention-h100", DRAWN[0], f"{DRAWN[0]}_peers", "attention.py"), File("attention-h100", DRAWN[1], f"{DRAWN[1]}_peers", "attention_backward.py"),
+         File("attention-h100", "attention_models", "attention_models_peers", "attention_backward.py", ("--peers", "cudnn,flash4")),
+         File("attention-h100", "attention_e4m3", partner=("dtype=e4m3", "dtype=bf16")),
+         File("decode-h100", "decode", "decode_peers", "attention_decode.py"),
+         File("products-h200", "products", "products_peers", "products.py"),
+         *(File(f"tuner-{device}", f"pairs_{dtype}") for device in ("h100", "h200") for dtype in ("bf16", "f16", "e4m3")),
+         *(File("tuner-h200", f"pairs_{dtype}_rest") for dtype in ("bf16", "f16", "e4m3"))]
+
+
+def rows_of(file, name):
+    path = ROOT / "bench/results" / file.claim / f"{name}.json"
+    return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")] if path.is_file() else []
+
+
+def line_of(row):
+    """The problem of a row, as a list of bench/problems has it."""
+    asked = row.get("asked") or row.get("problem") or " ".join(f"{axis}={row[axis]}" for axis in ("groups", "batch", "m", "n", "k") if axis in row)
+    return asked if "=" not in asked.split()[0] else f"{row.get('op', 'gemm')} {asked}"
+
+
+def drawn(file, rows, seed, share):
+    """A tenth of the problems, by the digest of each."""
+    asked = sorted({line_of(row) for row in rows if "ns" in row or "best_over_kiln" in row}, key=lambda line: hashlib.sha256(f"{seed} {file.claim} {line}".encode()).digest())
+    return asked[:max(2, round(share * len(asked)))]
+
+
+def ratios(rows, peers):
+    """By problem and peer, the peer's time over Kiln's."""
+    own = {line_of(row): row["ns"] for row in rows if "ns" in row}
+    return {(line_of(row), row["peer"]): row["ns"] / own[line_of(row)] for row in peers if row.get("right", True) and "ns" in row and line_of(row) in own}
+
+
+def pair_ratios(rows):
+    return {(line_of(row), "cublaslt"): row["best_over_kiln"] for row in rows if "best_over_kiln" in row}
+
+
+def partner_ratios(file, rows):
+    own = {line_of(row): row["ns"] for row in rows if "ns" in row}
+    return {(line, "bf16"): own[line.replace(*file.partner)] / ns for line, ns in own.items() if file.partner[0] in line and line.replace(*file.partner) in own}
+
+
+class Canary:
+    def __init__(self, asked):
+        self.asked, self.out = asked, pathlib.Path(asked.out)
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.environment = os.environ | {"KILN_WORKER": f"{asked.build}/src/cli/kiln-worker"}
+
+    def run(self, name, command, lines):
+        """The rows that a command prints of these problems, which it reads from a file or, without {}, from standard input."""
+        problems, log = self.out / f"{name}.txt", self.out / f"{name}.json"
+        problems.write_text("".join(f"{line}\n" for line in lines))
+        with problems.open() as given, log.open("w") as printed, (self.out / f"{name}.err").open("w") as errors:
+            subprocess.run([word.replace("{}", str(problems)) for word in command], stdin=given, stdout=printed, stderr=errors, env=self.environment, cwd=ROOT, timeout=self.asked.limit, check=False)
+        return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+
+    def kiln(self, program, name, lines, *words):
+        shipped = f"cache/{self.asked.device}.jsonl"
+        return self.run(name, [f"{self.asked.build}/bench/{program}", *(("--base", shipped) if program == "bench_throughput" else ()), "--overlay", str(self.out / "canary.kiln"), "--problems", "{}", *words], lines)
+
+    def of(self, file):
+        """The canary's lines of a file."""
+        was = rows_of(file, file.name)
+        lines = drawn(file, was, self.asked.seed, self.asked.share)
+        name = f"{file.claim}_{file.name}"
+        if file.name.startswith("pairs_"):
+            dtype = file.name.split("_")[1]
+            lines = [" ".join(word for word in line.split() if word.split("=")[0] in ("gemm", "m", "n", "k")) for line in lines]
+            now = self.kiln("bench_gemm", name, lines, f"dtype={dtype}", *(["scaling=tensor"] if dtype == "e4m3" else []))
+            before, after = ({(self.sizes(line), peer): ratio for (line, peer), ratio in pair_ratios(rows).items()} for rows in (was, now))
+        elif file.partner:
+            lines = [line for line in lines if file.partner[0] in line] or lines[:1]
+            now = self.kiln("bench_throughput", name, lines + [line.replace(*file.partner) for line in lines])
+            before, after = (partner_ratios(file, rows) for rows in (was, now))
+        else:
+            now = self.kiln("bench_throughput", name, lines)
+            peers = self.run(f"{name}_peers", ["python3", f"bench/peers/{file.script}", *file.words], lines)
+            before, after = ratios(was, rows_of(file, file.peers)), ratios(now, peers)
+        for key, ratio in after.items():
+            if key in before:
+                row = next((row for row in now if "build" in row), {})
+                yield {"claim": file.claim, "file": f"{file.name}.json", "asked": key[0], "peer": key[1], "was": round(before[key], 4), "now": round(ratio, 4),
+                       "holds": abs(ratio / before[key] - 1) <= APART, **({"build": row["build"]} if row else {})}
+        missing = {line for line in lines} - {key[0] for key in after} if not file.name.startswith("pairs_") and not file.partner else set()
+        for line in sorted(missing):
+            print(f"{file.claim}/{file.name}: no answer for {line}", file=sys.stderr)
+
+    @staticmethod
+    def sizes(line):
+        return " ".join(word for word in line.split() if word.split("=")[0] in ("gemm", "m", "n", "k"))
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("build")
+    options.add_argument("out")
+    options.add_argument("--device", required=True, choices=("h100", "h200"))
+    options.add_argument("--seed", default="")
+    options.add_argument("--share", type=float, default=0.1)
+    options.add_argument("--limit", type=int, default=120, help="seconds a command")
+    options.add_argument("--only", nargs="*", default=[])
+    asked = options.parse_args()
+    asked.seed = asked.seed or subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    canary = Canary(asked)
+    with (canary.out / "canary.jsonl").open("w") as told:
+        for file in FILES:
+            if file.claim.endswith(asked.device) and (not asked.only or file.name in asked.only):
+                try:
+                    for row in canary.of(file):
+                        print(json.dumps(row), file=told, flush=True)
+                except subprocess.TimeoutExpired as late:
+                    print(f"{file.claim}/{file.name}: {late}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""The mark of a figure: † where what was measured and what the code does now differ, ‡ where a peer has another version than bench/peers.lock.
+
+What counts depends on the kind of the run (evidence/claim.py): machine code of its rows, code, records, instructions, versions. A canary
+(bench/canary.py) times a tenth of a file's rows again; where these hold, code that has not changed since the canary counts as unchanged.
+"""
+import dataclasses
+import datetime
+import json
+import tomllib
+
+from evidence import claim, digests
+from evidence.claim import Claim, listed, runs_of
+from evidence.programs import Programs
+
+CHANGED, NEWER = "†", "‡"
+INSTRUCTIONS = 0.02  # a hot launch's count may differ by this share
+AGE_DAYS = 30
+HOLDS = 0.9  # of a canary's rows
+
+
+@dataclasses.dataclass
+class Change:
+    mark: str
+    what: str  # a noun: "src/tune"
+    lifted: str = ""  # "confirmed DATE BUILD", where a canary held
+
+
+class State:
+    """All that marks are judged by; digests of the present code are taken once."""
+
+    def __init__(self):
+        self.programs, self.code, self.canaries = Programs(), {}, None
+        lock = digests.ROOT / "bench/peers.lock"
+        self.lock = tomllib.loads(lock.read_text()) if lock.is_file() else {}
+
+    def of_code(self, path):
+        if path not in self.code:
+            self.code[path] = digests.of_code(path)
+        return self.code[path]
+
+    def rows(self, folder, name):
+        return [json.loads(line) for line in (claim.RESULTS / folder / name).read_text().splitlines() if line.startswith("{")] if name.endswith((".json", ".jsonl")) else []
+
+    def changes(self, folder, run):
+        """Why figures of the run are marked, row by row apart."""
+        found = []
+        if not run.commit:
+            found.append(Change(CHANGED, "the build, which was not written down,"))
+        found += [Change(CHANGED, path) for path, digest in run.code.items() if run.commit and self.of_code(path) != digest]
+        found += [Change(CHANGED, path) for path, digest in run.records.items() if digests.of_records(path) != digest]
+        if run.kind == "host" and (apart := instructions_apart(folder)) is not None:
+            found = [change for change in found if not change.what.startswith("src/")]
+            found += [Change(CHANGED, f"the count of its instructions, by {apart:.0%},")] if apart > INSTRUCTIONS else []
+        found += [Change(NEWER, f"{name} ({version or 'version not written down'})") for name, version in run.peers.items() if self.lock.get(name) != version or not version]
+        for change in found:
+            change.lifted = self.confirmed(folder, run, change)
+        return found
+
+    def confirmed(self, folder, run, change):
+        """The canary that held for this run's files and since which what `change` names is as now."""
+        if self.canaries is None:
+            self.canaries = Claim.read("canary").run if (claim.RESULTS / "canary/claim.toml").is_file() else []
+        for canary in self.canaries:
+            rows = [row for name in canary.files for row in self.rows("canary", name) if row["claim"] == folder and row["file"] in run.files]
+            covers = change.what in canary.code and canary.code[change.what] == self.of_code(change.what) or change.mark == NEWER and all(
+                canary.peers.get(name) == self.lock.get(name) for name in run.peers) or not run.commit and not any(self.of_code(path) != digest for path, digest in canary.code.items())
+            if rows and covers and sum(row["holds"] for row in rows) >= HOLDS * len(rows):
+                return f"confirmed {canary.date}, build {canary.commit}"
+        return ""
+
+    def row_changed(self, folder, file, row):
+        return self.programs.changed(folder, file, row)
+
+    def mark_of_run(self, folder, run):
+        return "".join(sorted({change.mark for change in self.changes(folder, run) if not change.lifted}))
+
+    def mark_of_row(self, folder, file, row):
+        return CHANGED if self.row_changed(folder, file, row) else ""
+
+    def kernels_changed(self, folder, run):
+        """How many rows of the run have other machine code now, and how many were looked at."""
+        verdicts = [self.row_changed(folder, name, row) for name in run.files if self.programs.knows(folder, name) for row in self.rows(folder, name)]
+        verdicts = [each for each in verdicts if each is not None]
+        return sum(verdicts), len(verdicts)
+
+    def mark(self, files):
+        """The mark of a figure that all rows of `files` ("CLAIM/NAME") go into."""
+        return joined([*(self.mark_of_run(folder, run) for folder, run in runs_of(files)),
+                       *(CHANGED for folder, run in runs_of(files) if self.kernels_changed(folder, run)[0])])
+
+
+def joined(marks):
+    return "".join(sorted(set("".join(marks))))
+
+
+def instructions_apart(folder):
+    """The largest relative difference of instructions of a launch: of the build that was timed, and of the present count. Nothing where the first was not counted."""
+    then, now = (claim.RESULTS / name for name in (f"{folder}/instructions.json", "hit-instructions/callgrind_hit.json"))
+    if not (then.is_file() and now.is_file()):
+        return None
+    counts = [{row["op"]: row["Op::launch"]["instructions"] for row in map(json.loads, path.read_text().splitlines())} for path in (then, now)]
+    return max(abs(counts[1][op] / counts[0][op] - 1) for op in counts[0].keys() & counts[1].keys())
+
+
+def newest():
+    return max(run.date for folder in claim.folders() for run in Claim.read(folder).run)
+
+
+def is_too_old(files):
+    """Whether a figure must leave README: no build, or more than 30 days older than the newest run."""
+    limit = datetime.date.fromisoformat(newest()) - datetime.timedelta(days=AGE_DAYS)
+    return any(not run.commit or datetime.date.fromisoformat(run.date) < limit for _, run in runs_of(files))
+
+
+def caption(files, state):
+    """Where and when `files` were measured, and what has changed since."""
+    runs, sentences = list(runs_of(files)), []
+    for folder, run in runs:
+        who = f"{run.name}: m" if run.name and len(runs) > 1 else "M"
+        build = f", build {run.commit}" if run.commit else ""
+        said = f"{who}easured on {run.machine}, {run.date}{build} ([{folder}](../bench/results/{folder}))."
+        changes = state.changes(folder, run)
+        kernels, of = state.kernels_changed(folder, run)
+        for mark in (CHANGED, NEWER):
+            names = [change.what for change in changes if change.mark == mark and not change.lifted]
+            names += [f"the machine code of {kernels} of {of} rows"] if mark == CHANGED and kernels else []
+            if names:
+                verb = ("has" if len(names) == 1 else "have") + " changed since" if mark == CHANGED else ("is" if len(names) == 1 else "are") + " not of the version in bench/peers.lock"
+                said += f"\n{mark} {listed(names)} {verb}.".replace(",  ", ", ")
+        if lifted := list(dict.fromkeys(change.lifted for change in changes if change.lifted)):
+            said += f"\nA tenth of it was timed again: {listed(lifted)}."
+        sentences.append(said)
+    return "\n".join(dict.fromkeys(sentences))

@@ -1,0 +1,66 @@
+"""Which machine code the figures speak of.
+
+A line of bench/results/CLAIM/programs.jsonl names a program of a row, and its code when it was measured:
+
+    {"file": "attention.json", "op", "problem", "implementation", "config", "source", "options", "ptx", "compiler"}
+
+source: digest of the tokens of all sources and of the name expressions. options: what NVRTC was given. ptx: digest of what the NVRTC build
+`compiler` made of them, without the names that it makes up. bench/results/present.jsonl has the same of the present code, for each program once.
+The code is the same where options are equal, and sources are or one compiler made equal PTX of both. bench_programs prints both; bench/present
+writes the second, and CI compares it with the code.
+"""
+import json
+
+from evidence import claim
+
+IDENTITY = ("op", "problem", "implementation", "config")
+
+
+def programs_of(row):
+    """The programs of a row: (op, problem, implementation, config) each. Rows without a config have none; a library's kernels are not ours."""
+    asked = row.get("asked", "").split(" ")[0]
+    op = row.get("op") or (asked if "=" not in asked and "config" in row else "") or ("gemm" if row.get("bench") == "gemm" else "")
+    found = [(op, row["problem"], row[implementation], row[config]) for implementation, config in (("implementation", "config"), ("own_implementation", "own_config"))
+             if op and {"problem", implementation, config} <= row.keys()]
+    return list(dict.fromkeys(each for each in found if each[2] not in ("cublaslt", "nccl")))
+
+
+def lines(name):
+    path = claim.RESULTS / name
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def identity(row):
+    return tuple(row[field] for field in IDENTITY)
+
+
+class Programs:
+    """What is known of all programs; read once."""
+
+    def __init__(self):
+        self.present = {identity(row): row for row in lines("present.jsonl")}
+        self.measured = {}
+
+    def of(self, folder):
+        if folder not in self.measured:
+            self.measured[folder] = {(row["file"], *identity(row)): row for row in lines(f"{folder}/programs.jsonl")}
+        return self.measured[folder]
+
+    def knows(self, folder, file):
+        return any(name == file for name, *_ in self.of(folder))
+
+    def changed(self, folder, file, row):
+        """Whether a program of the row is other machine code now. Nothing where none is known."""
+        known = self.of(folder)
+        verdicts = [is_other(known[file, *each], self.present.get(each)) for each in programs_of(row) if (file, *each) in known]
+        return any(verdicts) if verdicts else None
+
+
+def is_other(then, now):
+    if now is None or "error" in now or "error" in then:
+        return True
+    if then["options"] != now["options"]:
+        return True
+    if then["source"] == now["source"]:
+        return False
+    return not (then.get("ptx") and then.get("ptx") == now.get("ptx") and then.get("compiler") == now.get("compiler"))
