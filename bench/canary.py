@@ -79,7 +79,9 @@ class Canary:
     def __init__(self, asked):
         self.asked, self.out = asked, pathlib.Path(asked.out)
         self.out.mkdir(parents=True, exist_ok=True)
-        self.environment = os.environ | {"KILN_WORKER": f"{asked.build}/src/cli/kiln-worker"}
+        said = subprocess.run([f"{asked.build}/src/cli/kiln", "--version"], capture_output=True, text=True, check=True).stdout
+        self.build = said.split(", build ")[1].split()[0]
+        self.environment = os.environ | {"KILN_WORKER": f"{asked.build}/src/cli/kiln-worker", "KILN_BENCH_BUILD": self.build}
 
     def run(self, name, command, lines):
         """The rows that a command prints of these problems, which it reads from a file or, without {}, from standard input."""
@@ -95,13 +97,14 @@ class Canary:
 
     def of(self, file):
         """The canary's lines of a file."""
-        was = rows_of(file, file.name)
+        was, versions = rows_of(file, file.name), {}
         lines = drawn(file, was, self.asked.seed, self.asked.share)
         name = f"{file.claim}_{file.name}"
         if file.name.startswith("pairs_"):
             dtype = file.name.split("_")[1]
             lines = [" ".join(word for word in line.split() if word.split("=")[0] in ("gemm", "m", "n", "k")) for line in lines]
             now = self.kiln("bench_gemm", name, lines, f"dtype={dtype}", *(["scaling=tensor"] if dtype == "e4m3" else []))
+            versions = {"cublaslt": row["library"].removeprefix("cuBLASLt ") for row in now if "library" in row}
             before, after = ({(self.sizes(line), peer): ratio for (line, peer), ratio in pair_ratios(rows).items()} for rows in (was, now))
         elif file.partner:
             lines = [line for line in lines if file.partner[0] in line] or lines[:1]
@@ -111,11 +114,11 @@ class Canary:
             now = self.kiln("bench_throughput", name, lines)
             peers = self.run(f"{name}_peers", ["python3", f"bench/peers/{file.script}", *file.words], lines)
             before, after = ratios(was, rows_of(file, file.peers)), ratios(now, peers)
+            versions = {name: version for row in peers for name, version in row.get("versions", {}).items()}
         for key, ratio in after.items():
             if key in before:
-                row = next((row for row in now if "build" in row), {})
                 yield {"claim": file.claim, "file": f"{file.name}.json", "asked": key[0], "peer": key[1], "was": round(before[key], 4), "now": round(ratio, 4),
-                       "holds": abs(ratio / before[key] - 1) <= APART, **({"build": row["build"]} if row else {})}
+                       "holds": abs(ratio / before[key] - 1) <= APART, "build": self.build, "versions": versions}
         missing = {line for line in lines} - {key[0] for key in after} if not file.name.startswith("pairs_") and not file.partner else set()
         for line in sorted(missing):
             print(f"{file.claim}/{file.name}: no answer for {line}", file=sys.stderr)

@@ -24,7 +24,7 @@ class Evidence(unittest.TestCase):
             self.addCleanup(patch.stop)
         self.write("src/tune/a.cpp", CODE)
         self.write("cache/h100.jsonl", '{"key": "norm rows=8", "choices": [{"role": "fastest", "sizes": "", "implementation": "row", "config": "threads=256", "source_digest": "1"}], "baseline_ns": 5}\n')
-        self.write("bench/peers.lock", 'torch = "2.11.0"\n')
+        self.write("bench/peers.lock", '[torch]\nversion = "2.11.0"\n')
         self.write("bench/results/hits/hits.json", json.dumps({**PROGRAM, "ns": 40, "build": "v1-3-gabc1234"}) + "\n")
         self.write("bench/results/hits/programs.jsonl", json.dumps({"file": "hits.json", **PROGRAM, **CODE_OF}) + "\n")
         self.present()
@@ -123,7 +123,7 @@ class Evidence(unittest.TestCase):
         self.assertIn("† cache/h100.jsonl has changed since.", self.caption())
 
     def test_a_newer_release_of_a_peer_has_a_mark_of_its_own(self):
-        self.write("bench/peers.lock", 'torch = "2.12.0"\n')
+        self.write("bench/peers.lock", '[torch]\nversion = "2.12.0"\n')
         self.assertEqual(self.mark(), "‡")
         self.assertIn("‡ torch (2.11.0) is not of the version in bench/peers.lock.", self.caption())
 
@@ -224,6 +224,21 @@ class Evidence(unittest.TestCase):
         self.assertEqual(len(list(checks.of_table("a.md", "hits", "\n"))), 1)
         self.assertEqual(len(list(checks.of_table("a.md", "hits", "\n| us |\n|---|\n\nMeasured on one GPU.\n"))), 1)
         self.assertEqual(list(checks.of_table("a.md", "hits", "\n| us |\n|---|\n| 4 |\n")), [])
+
+    def test_functions_of_a_file_count_alone(self):
+        self.write("bench/watch.cpp", "constexpr int rounds = 5, limit{3};\nint time(int x) {\n  if (x) { return 1; }\n  return 2;\n}\nint print(int x) { return x; }\n")
+        self.write("bench/watch.py", "LIMIT = 3\ndef time(x):\n    return x\ndef show(x):\n    return x\n")
+        paths = ("bench/watch.cpp#time,rounds", "bench/watch.py#time,LIMIT")
+        before = [digests.of_code(path) for path in paths]
+        self.assertNotIn("", before)
+        for name, text in (("cpp", "constexpr int rounds = 5, limit{3};\nint time(int x) {  // as before\n  if (x) { return 1; }\n  return 2;\n}\nint print(long x) { return x + 1; }\n"),
+                           ("py", "LIMIT = 3\ndef show(x):\n    return 2 * x\ndef time(x):\n    return x\n")):
+            self.write(f"bench/watch.{name}", text)
+        self.assertEqual([digests.of_code(path) for path in paths], before)
+        self.write("bench/watch.cpp", "constexpr int rounds = 6, limit{3};\nint time(int x) {\n  if (x) { return 1; }\n  return 2;\n}\n")
+        self.write("bench/watch.py", "LIMIT = 3\ndef time(x):\n    return 2 * x\n")
+        for path, had in zip(paths, before):
+            self.assertNotEqual(digests.of_code(path), had, path)
 
     def test_an_op_counts_with_what_it_includes_and_nothing_else(self):
         self.write("templates/gemm/tile.cuh", '#include "common/wait.cuh"\n#include <cstdint>\n')

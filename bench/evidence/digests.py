@@ -1,4 +1,8 @@
-"""Digests of code and of data, by which a table says whether the code has changed since it was measured."""
+"""Digests of code and of data, by which a table says whether the code has changed since it was measured.
+
+Code is named by a folder or file of the tree, or by functions and constants of a file: "src/cuda/gate.cpp#close,open".
+"""
+import ast
 import hashlib
 import io
 import json
@@ -38,14 +42,46 @@ def digest(contents):
     return short(b"".join(each)) if each else ""
 
 
+def defined(name, content, names):
+    """The definitions of functions and constants in a file, all overloads, in the file's order."""
+    text = content.decode()
+    if name.endswith(".py"):
+        parts = [node for node in ast.parse(text).body if {getattr(node, "name", ""), *(each.id for target in getattr(node, "targets", []) for each in ast.walk(target) if isinstance(each, ast.Name))} & names]
+        return [ast.get_source_segment(text, node).encode() for node in parts]
+    text = LITERAL_OR_COMMENT.sub(lambda found: found[1] or b"", content).decode()
+    either = "|".join(sorted(names))
+    starts = re.compile(rf"^[^\n;{{}}=#]*\b(?:\w+::)*(?:{either})\([^;{{}}\[]*\)(?:\s|const|noexcept|override)*(?P<body>\{{)|^[^\n(){{}};#]*\b(?:{either})\b *(?:=|\{{)", re.M)
+    return [text[found.start():end_of(text, found.start("body")) if found["body"] else text.index(";", found.start())].encode() for found in starts.finditer(text)]
+
+
+def end_of(text, brace):
+    """Past the brace that closes this one."""
+    depth = 0
+    for at in range(brace, len(text)):
+        depth += (text[at] == "{") - (text[at] == "}")
+        if depth == 0:
+            return at + 1
+    return len(text)
+
+
+def of_part(path, read):
+    """The digest of a path with #; `read` gives the content of a file, b"" where it is not there."""
+    name, names = path.split("#")
+    return digest(bare(name, part) for part in defined(name, read(name), set(names.split(","))))
+
+
 def of_code(path):
-    """The digest of a folder or file of the present tree, documents left out. An op's templates count with what they include. Needs no git."""
+    """The digest of code of the present tree, documents left out. An op's templates count with what they include. Needs no git."""
+    if "#" in path:
+        return of_part(path, lambda name: (ROOT / name).read_bytes() if (ROOT / name).is_file() else b"")
     return of_tree(path, {each.relative_to(ROOT).as_posix(): each.read_bytes() for each in (ROOT / read_for(path)).rglob("*") if each.is_file()}
                    if (ROOT / read_for(path)).is_dir() else {path: (ROOT / path).read_bytes()} if (ROOT / path).is_file() else {})
 
 
 def of_code_at(path, commit):
-    """The digest of the same folder or file at a commit."""
+    """The digest of the same code at a commit."""
+    if "#" in path:
+        return of_part(path, lambda name: subprocess.run(["git", "show", f"{commit}:{name}"], cwd=ROOT, capture_output=True, check=False).stdout)
     listed = subprocess.run(["git", "ls-tree", commit, path], cwd=ROOT, capture_output=True, check=True).stdout
     if not listed:
         return ""
@@ -77,11 +113,13 @@ def of_data(paths):
     return short(b"".join(path.name.encode() + b"\0" + path.read_bytes() + b"\0" for path in sorted(paths))) if paths else ""
 
 
-def of_records(name):
-    """The digest of the records that a file of cache/ ships: what each bucket launches, without times, provenance and digests of sources."""
-    served = []
-    for line in (ROOT / name).read_text().splitlines():
-        record = json.loads(line)
+def of_records(path):
+    """The digest of the records that a file of cache/ ships: what each bucket launches, without times, provenance and digests of sources. Of some ops
+    alone: "cache/h100.jsonl#gemm"."""
+    served, (name, _, ops) = [], path.partition("#")
+    for record in map(json.loads, (ROOT / name).read_text().splitlines()):
+        if ops and record["op"] not in ops.split(","):
+            continue
         served.append([record["key"], [[choice.get(field) for field in ("role", "sizes", "implementation", "config")] for choice in record["choices"]]])
     return short(json.dumps(sorted(served)).encode())
 

@@ -31,7 +31,8 @@ class State:
     def __init__(self):
         self.programs, self.code, self.canaries = Programs(), {}, None
         lock = digests.ROOT / "bench/peers.lock"
-        self.lock = tomllib.loads(lock.read_text()) if lock.is_file() else {}
+        self.locked = tomllib.loads(lock.read_text()) if lock.is_file() else {}
+        self.lock = {name: peer["version"] for name, peer in self.locked.items()}
 
     def of_code(self, path):
         if path not in self.code:
@@ -122,7 +123,7 @@ def caption(files, state):
         changes = state.changes(folder, run)
         kernels, of = state.kernels_changed(folder, run)
         for mark in (CHANGED, NEWER):
-            names = [change.what for change in changes if change.mark == mark and not change.lifted]
+            names = [change.what.split("#")[0] for change in changes if change.mark == mark and not change.lifted]
             names += [f"the machine code of {kernels} of {of} rows"] if mark == CHANGED and kernels else []
             if names:
                 verb = ("has" if len(names) == 1 else "have") + " changed since" if mark == CHANGED else ("is" if len(names) == 1 else "are") + " not of the version in bench/peers.lock"

@@ -8,7 +8,7 @@ from evidence.claim import runs_of
 from evidence.decode import shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.hits import FOLDERS
-from evidence.table import Reader, markdown, mean, quantile, words
+from evidence.table import Reader, markdown, mean, quantile, state, words
 from evidence.team import best_of_peers, compared
 from evidence.tuner import DEVICES, TYPES, agreement_seconds, at, folder, measured, regrets, sizes
 
@@ -262,5 +262,10 @@ def share(_):
     return f"{plain} of {plain + marked}"
 
 
-FIGURES = {"share": share}
+def peers(_):
+    """The versions of the peers, and which of them have a newer release."""
+    return "; ".join(f"{name} {peer['version']}" + (f" ({peer['newest']} is out)" if peer.get("newest", peer["version"]) != peer["version"] else "") for name, peer in state().locked.items())
+
+
+FIGURES = {"share": share, "peers": peers}
 TABLES = {"results": results, "slower": slower}
