@@ -37,7 +37,7 @@ class Run(Folder):
         self.write("bin/nvidia-smi", GPUS)
         self.program("src/cli/kiln", 'if [ "$1" = --version ]; then echo "kiln 0.1.0, build 00000ff-dirty"; fi')
         self.program("bench/bench_compile_rate")
-        self.program("bench/bench_team_probe")
+        self.program("bench/bench_background")
 
     def program(self, name, body='echo "{}"'):
         self.write(f"build/{name}", f"#!/bin/sh\n{body}\n")
@@ -51,17 +51,17 @@ class Run(Folder):
         return [json.loads(line) for line in (self.root / "out/steps.jsonl").read_text().splitlines()]
 
     def test_all_steps_pass(self):
-        ran = self.run_steps("compiles", "team_probe")
+        ran = self.run_steps("compiles", "background")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
-        self.assertEqual([json.loads(line)["step"] for line in ran.stdout.splitlines()], ["compiles", "team_probe"])
+        self.assertEqual([json.loads(line)["step"] for line in ran.stdout.splitlines()], ["compiles", "background"])
 
     def test_a_failed_step_is_named_after_the_others_have_run(self):
         self.program("bench/bench_compile_rate", "echo no compiler >&2; exit 3")
-        ran = self.run_steps("compiles", "team_probe")
+        ran = self.run_steps("compiles", "background")
         self.assertEqual(ran.returncode, 1)
         self.assertRegex(ran.stderr, "^failed: compiles;")
         self.assertEqual([stamp["exit"] for stamp in self.stamps()], [3, 0])
-        self.assertIn("team_probe", ran.stdout)
+        self.assertIn("background", ran.stdout)
 
     def test_a_step_fails_with_any_command_of_it(self):
         self.write("bin/python3", "#!/bin/sh\nexit 0\n")

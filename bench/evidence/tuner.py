@@ -13,8 +13,7 @@ def folder(device):
 
 def measured(read, device, dtype):
     """The rows of every draw: pairs_TYPE.json, pairs_TYPE_seed24.json."""
-    names = [name for name in read.matching(f"{folder(device)}/pairs_{dtype}*.json") if "_peers" not in name]
-    return [row for name in names for row in read(name) if "error" not in row]
+    return [row for name in read.matching(f"{folder(device)}/pairs_{dtype}*.json") for row in read(name) if "error" not in row]
 
 
 def runs(read, devices=DEVICES):
