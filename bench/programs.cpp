@@ -3,12 +3,15 @@
 //   bench_programs [--device h100|h200|CLASS] [--tree CHECKOUT] [--templates FOLDER]... [--ptx] [--code] [--jobs N] [--keep FOLDER] < ROWS
 //
 // A row is a JSON object a line: `op`, `problem` (NAME=VALUE words), `implementation`, `config`; also `device_class` where it is not
-// --device's (h200), and a choice's `sizes`, for the largest of which its config is checked. Its other fields come back in `id`.
+// --device's (h200); of a choice also `sizes`, for the largest of which its config is checked, and `source_digest`. Its other fields come back in `id`.
 // --tree: manifests and common/ headers of another checkout, by the present parser and the present compile options. --templates: ops of folders.
 //
 // The answer is a line for each row, in their order:
 //   op, implementation, config   the config with each parameter: one that the row lacks has its default
-//   source, names, options       jit::source_digest; name expressions; the options that determine the bytes, none for a library without kernels
+//   device_class, source         of the facts that were used; jit::source_digest
+//   current                      whether the row's source_digest is of these sources, where it has one
+//   library                      a library that takes part, and what it computes
+//   names, options               name expressions; the options that determine the bytes; none for a library without kernels
 //   ptx, compiler                with --ptx, or --code, where there are kernels: 16 digits of the SHA-256 of normal_ptx(), and what made it
 //   code, functions              with --code: 16 digits of machine_code(), and of each function its registers and the bytes that it spills
 //   error                        alone after `config`, which is then the row's, where the row speaks of nothing that there is; or why a compile failed
@@ -160,7 +163,10 @@ class Compiles {
 Json answer_of(const Program& program) {
   Json answer = {{"op", program.op}, {"implementation", program.implementation}, {"config", program.config}};
   if (program.error.empty()) {
+    answer["device_class"] = program.device_class;
     answer["source"] = program.source;
+    if (!program.stored.empty()) answer["current"] = program.is_current;
+    if (!program.code.library.empty()) answer["library"] = program.code.library + ": " + program.code.library_product;
     answer["names"] = program.code.name_expressions;
     answer["options"] = Json::array();
     if (program.code.has_kernels()) answer["options"] = kiln::jit::byte_determining_options(program.code);

@@ -86,12 +86,12 @@ class Rows(unittest.TestCase):
             record = json.loads(line)
             for choice in record["choices"]:
                 row = {"op": record["op"], "problem": record["bucket"], "device_class": record["device_class"],
-                       **{name: choice[name] for name in ("implementation", "config", "sizes")}}
+                       **{name: choice[name] for name in ("implementation", "config", "sizes", "source_digest")}}
                 cls.rows.setdefault((record["op"], choice["implementation"]), row)
 
-    def test_choices_that_ship_have_code(self):
+    def test_choices_that_ship_are_current(self):
         for answer in ask(self.rows.values()):
-            self.assertRegex(answer.get("source", answer.get("error")), "^[0-9a-f]{64}$")
+            self.assertTrue(answer.get("current"), answer)
 
     def test_a_tree_of_the_same_checkout_is_what_is_built_in(self):
         self.assertEqual(ask(self.rows.values(), "--tree", ROOT), ask(self.rows.values()))
@@ -100,15 +100,16 @@ class Rows(unittest.TestCase):
         for name in ("h100", "h200"):
             record = json.loads((ROOT / f"cache/{name}.jsonl").read_text().split("\n", 1)[0])
             row = {"op": record["op"], "problem": record["bucket"], **{field: record["choices"][0][field] for field in ("implementation", "config", "sizes")}}
-            self.assertEqual(ask([row], "--device", name), ask([row], "--device", record["device_class"]))
+            self.assertEqual(ask([row], "--device", name)[0]["device_class"], record["device_class"])
 
     def test_a_row_of_a_library_has_a_digest_and_no_kernels(self):
         answer, = ask([self.rows["gemm", "cublaslt"]])
         self.assertEqual((answer["names"], answer["options"]), ([], []))
+        self.assertRegex(answer["library"], "^cublaslt: a=")
 
 
-class Code(unittest.TestCase):
-    """Of a checkout with one small op."""
+class Trees(unittest.TestCase):
+    """Checkouts with one small op."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -122,6 +123,8 @@ class Code(unittest.TestCase):
             file.write_text(text)
         return self.root / name
 
+
+class Code(Trees):
     def error(self, **changed):
         answer, = ask([{**ROW, **changed}], "--tree", self.tree())
         self.assertNotIn("source", answer)
@@ -130,6 +133,11 @@ class Code(unittest.TestCase):
     def test_a_parameter_that_the_row_lacks_has_its_default(self):
         lacking, whole = ask([ROW, {**ROW, "config": "threads=128 width=1"}], "--tree", self.tree())
         self.assertEqual(lacking, whole)
+
+    def test_a_digest_of_other_sources_is_not_current(self):
+        source = ask([ROW], "--tree", self.tree())[0]["source"]
+        own, other = ask([{**ROW, "source_digest": source}, {**ROW, "source_digest": "0" * 64}], "--tree", self.tree())
+        self.assertEqual((own["current"], other["current"]), (True, False))
 
     def test_further_fields_come_back(self):
         answer, = ask([{**ROW, "ns": 12.5, "asked": {"n": 1000}}], "--tree", self.tree())

@@ -96,8 +96,10 @@ void resolve(Program& program, Ops& ops, const std::string& problem_words, const
   const manifest::Config config = config_of(op, *implementation, problem, *device, program.config);
   const auto frame = manifest::make_frame(op, implementation, problem, *device, config);
   program.code = kiln::jit::specialise(op, *implementation, frame, kiln::jit::target_arch(device->sm()));
+  program.device_class = device_class;
   program.config = manifest::to_string(*implementation, config);
   program.source = manifest::to_hex(kiln::jit::source_digest(program.code));
+  program.is_current = program.stored == program.source;
 }
 
 }  // namespace
@@ -129,6 +131,7 @@ Program read_program(Ops& ops, const std::string& line, const std::string& devic
     program.config = take(program.rest, "config");
     const std::string problem = take(program.rest, "problem"), sizes = take(program.rest, "sizes");
     const std::string own_class = take(program.rest, "device_class");
+    program.stored = take(program.rest, "source_digest");
     resolve(program, ops, problem, sizes, own_class.empty() ? device_class : own_class);
   } catch (const Error& error) {
     program.error = error.what();
@@ -140,7 +143,7 @@ Program read_program(Ops& ops, const std::string& line, const std::string& devic
 
 std::string class_of_device(const std::string& name) {
   if (name == "h100") return "sm_90/mp132/l2_52428800/smem_232448/bus_5120";
-  if (name == "h200") return "sm_90/mp132/l2_62914560/smem_232448/bus_6144";
+  if (name == "h200") return "sm_90/mp132/l2_62914560/smem_232448/bus_6016";
   return name;
 }
 

@@ -34,7 +34,10 @@ class Ops {
 /// What a row speaks of, or why nothing.
 struct Program {
   std::string op, implementation, config;  // the config with each parameter
-  std::string source;                      // jit::source_digest in hexadecimal digits
+  std::string device_class;
+  std::string source;       // jit::source_digest in hexadecimal digits
+  std::string stored;       // the row's own digest, if any
+  bool is_current = false;  // by `stored`
   kiln::jit::Specialisation code;
   Json rest = Json::object();  // the row's further fields
   std::string error;           // not empty: the members above are what the row says
