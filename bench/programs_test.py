@@ -4,6 +4,7 @@ KILN_BENCH_PROGRAMS; kernels are compiled, so an NVRTC must be found."""
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -52,7 +53,7 @@ grid = ["ceil_div(n, threads * width)"]
 block = ["threads"]
 args = ["x", "y", "n"]
 """
-SCALE = """#include "common/factor.cuh"
+SCALE = """#include "common/parts/factor.cuh"
 template <typename T>
 __global__ void scale_reference(const T* x, float* y, long long n) {
   for (long long i = 0; i < n; ++i) y[i] = factor * x[i];
@@ -117,7 +118,7 @@ class Trees(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
 
     def tree(self, name="tree", op=OP, chunks=CHUNKS, scale=SCALE, factor=FACTOR):
-        for path, text in (("scale/op.toml", op), ("scale/chunks.toml", chunks), ("scale/scale.cuh", scale), ("common/factor.cuh", factor)):
+        for path, text in (("scale/op.toml", op), ("scale/chunks.toml", chunks), ("scale/scale.cuh", scale), ("common/parts/factor.cuh", factor)):
             file = self.root / name / "templates" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
@@ -151,6 +152,19 @@ class Code(Trees):
         self.assertIn("breaks the constraint", self.error(config="threads=256 width=2"))
         self.assertIn("'m'", self.error(problem="m=1000"))
         self.assertIn("does not parse", self.error(device_class="an H100"))
+
+    def test_headers_of_a_tree_hide_those_of_the_library(self):
+        tree = self.root / "copy"
+        shutil.copytree(ROOT / "templates", tree / "templates")
+        row = {"op": "gemm", "problem": "m=64 n=4096 k=4096", "implementation": "mma", "config": "tile_m=16 tile_n=64 tile_k=128"}
+        before, = ask([row], "--tree", tree)
+        for header in ("common/types.cuh", "common/gemm/operand_tile.cuh"):
+            with self.subTest(header):
+                file = tree / "templates" / header
+                file.write_text(file.read_text() + "constexpr int spare = 77;\n")
+                after, = ask([row], "--tree", tree)
+                self.assertNotEqual(after["source"], before["source"])
+                before = after
 
     def test_an_op_of_the_library_is_none_of_a_tree_without_it(self):
         answer, = ask([{**ROW, "op": "gemm"}], "--tree", self.tree())

@@ -30,10 +30,11 @@ std::vector<fs::path> with_tree(std::vector<fs::path> templates, const fs::path&
 std::vector<manifest::SourceFile> common_of(const fs::path& tree) {
   std::vector<manifest::SourceFile> files;
   if (tree.empty()) return files;
-  for (const fs::directory_entry& each : fs::directory_iterator(tree / "templates" / "common")) {
+  const fs::path templates = tree / "templates";
+  for (const fs::directory_entry& each : fs::recursive_directory_iterator(templates / "common")) {
     if (each.path().extension() != ".cuh") continue;
     std::ifstream stream(each.path(), std::ios::binary);
-    files.push_back({"common/" + each.path().filename().string(),
+    files.push_back({each.path().lexically_relative(templates).generic_string(),
                      std::string(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>())});
   }
   return files;
