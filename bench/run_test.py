@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Tests what bench/run makes of steps that fail, and what rows say of themselves. Needs no GPU and no build."""
+"""Tests what bench/run makes of steps that fail, what bench/tally.py makes of faults, and what rows say of themselves. Needs no GPU and no build."""
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -11,8 +13,10 @@ import unittest
 from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "bench/peers"))
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench/peers")]
 import rows  # noqa: E402
+import tally  # noqa: E402
+from evidence import claim  # noqa: E402
 
 GPUS = '#!/bin/sh\ncase "$*" in *clocks.sm*) echo "1980, 1980, 120.50, 700.00"; echo "1755, 1980, [N/A], 700.00" ;; *) echo "NVIDIA H100, 580.1" ;; esac\n'
 
@@ -157,6 +161,51 @@ class Rows(unittest.TestCase):
         self.assertEqual(rows.libraries_of(torch), {"cudnn": "91002", "nccl": "2.27.3"})
         torch.distributed.is_initialized = no
         self.assertEqual(rows.libraries_of(torch), {"cudnn": "91002"})
+
+
+class Tally(Folder):
+    STORED = "1\t400\twriters killed\n1\t6925\tcommits among the kills\n4\t161\twrites to a full disk\n"
+
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(claim, "RESULTS", self.root)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.write("faults/tally.tsv", self.STORED)
+        claim.Claim("faults", "none lost", [claim.Run(["tally.tsv"], "ctest", "a host", "2026-11-20", "abc1234", "", {"src": "0"}, kind="function")]).write()
+
+    def of(self, found, *words):
+        """Exit status, output and errors."""
+        output, errors = io.StringIO(), io.StringIO()
+        with mock.patch.object(sys, "argv", ["tally.py", str(self.write("found.tsv", found)), *words]), contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            return tally.main(), output.getvalue(), errors.getvalue()
+
+    def test_lines_of_one_text_are_added_up_in_any_order(self):
+        status, output, _ = self.of("4\t100\twrites to a full disk\n1\t6925\tcommits among the kills\n1\t400\twriters killed\n4\t61\twrites to a full disk\n")
+        self.assertEqual((status, output), (0, "7,486 cases of 2 rows, as stored\n"))
+
+    def test_a_case_that_is_missing_or_new_fails_and_the_command_is_told(self):
+        for change in ((400, 399), (400, 401), ("writers killed", "readers killed")):
+            status, _, errors = self.of(self.STORED.replace(*map(str, change)))
+            self.assertEqual(status, 1)
+            self.assertIn("bench/tally.py", errors)
+        self.assertEqual(self.of(self.STORED + "9\t1\tbits\n")[2].splitlines()[0], "row 9: bits: 1 cases, none stored")
+
+    def test_a_count_by_chance_may_differ_but_not_vanish(self):
+        self.assertEqual(self.of(self.STORED.replace("6925", "347"))[0], 0)
+        self.assertIn("0 cases, expected 347 at least", self.of(self.STORED.replace("1\t6925\tcommits among the kills\n", ""))[2])
+
+    def test_a_row_that_a_machine_skips_may_be_missing_and_is_named(self):
+        status, output, _ = self.of(self.STORED.replace("161\twrites to a full disk", "skipped\tno mount namespace"))
+        self.assertEqual(status, 0)
+        self.assertIn("row 4 was skipped in part: no mount namespace", output)
+
+    def test_what_is_written_is_as_found_but_keeps_what_was_skipped_and_what_chance_confirmed(self):
+        self.assertEqual(self.of("4\tskipped\tno namespace\n1\t500\twriters killed\n1\t6000\tcommits among the kills\n", "--write")[0], 0)
+        self.assertEqual(tally.stored_at().read_text(), "1\t6925\tcommits among the kills\n1\t500\twriters killed\n4\t161\twrites to a full disk\n")
+        written = claim.Claim.read("faults")
+        self.assertEqual((list(written.wrong()), written.run[0].code), ([], {}))
+        self.assertNotEqual(written.run[0].commit, "abc1234")
 
 
 if __name__ == "__main__":
