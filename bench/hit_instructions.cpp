@@ -1,5 +1,6 @@
 // Repeats each stage of a hot launch, for an instrument that counts instructions inside `measured` (bench/callgrind-hit).
 //
+//   bench_hit_instructions --build
 //   bench_hit_instructions COUNT "OP axis=value..." [--overlay FILE] [--templates FOLDER]...
 //
 // What the call needs is compiled into the overlay when it lacks it. Prints the plan, then the stages in their order. Nothing is timed.
@@ -8,6 +9,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "cli/build.hpp"
 #include "hot_call.hpp"
 
 namespace {
@@ -33,6 +35,10 @@ extern "C" [[gnu::noinline]] void measured(const bench::HotCall& call, Stage sta
 }
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--build") {
+    fmt::print("{}\n", kiln::build());
+    return 0;
+  }
   if (argc < 3) return 2;
   try {
     kiln::Options options;

@@ -14,6 +14,7 @@ from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench/peers")]
+import hit_counts  # noqa: E402
 import rows  # noqa: E402
 import tally  # noqa: E402
 from evidence import claim  # noqa: E402
@@ -206,6 +207,24 @@ class Tally(Folder):
         written = claim.Claim.read("faults")
         self.assertEqual((list(written.wrong()), written.run[0].code), ([], {}))
         self.assertNotEqual(written.run[0].commit, "abc1234")
+
+
+class HitCounts(Folder):
+    def compare(self, old, new):
+        for name, counts in (("old.json", old), ("new.json", new)):
+            self.write(name, "".join(json.dumps({"op": op, **{way: {"instructions": count} for way in hit_counts.LAUNCHES}}) + "\n" for op, count in counts.items()))
+        with mock.patch.object(sys, "argv", ["", f"{self.root}/old.json", f"{self.root}/new.json"]), contextlib.redirect_stdout(io.StringIO()) as output:
+            return hit_counts.main(), output.getvalue()
+
+    def test_counts_within_two_percent_are_the_same_launch(self):
+        self.assertEqual(self.compare({"plain": 1000}, {"plain": 1019})[0], 0)
+        status, output = self.compare({"plain": 1000, "expressions": 500}, {"plain": 1021, "expressions": 500})
+        self.assertEqual(status, 1)
+        self.assertIn("plain, Op::launch: 1000 -> 1021, 1.021 (past 2 %)\n", output)
+
+    def test_kinds_without_a_counterpart_are_named_and_nothing_in_common_fails(self):
+        self.assertEqual(self.compare({"plain": 1000}, {"plain": 1000, "attention": 1})[0], 0)
+        self.assertEqual(self.compare({"plain": 1000}, {"attention": 1000})[0], 1)
 
 
 if __name__ == "__main__":
