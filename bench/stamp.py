@@ -6,7 +6,7 @@
 The build is what the rows say; rows of several builds, of a build with changes, or without a build are refused. The run that has the first
 FILE is replaced, and what is not given stays as it had it; a new run takes kind, machine, command and code from the options. FILEs leave the
 runs that had them. Digests of the code are those at the build's commit; versions of peers are those of the rows. --code: beside the kernels,
-whose code bench/present finds; the stopwatch and the peers' scripts are named for each bench. --claim: one line, for a new folder.
+whose code bench/present finds: the stopwatch and the peers' scripts. A canary's code is that of the runs it speaks of. --claim: one line, for a new folder.
 """
 import argparse
 import subprocess
@@ -36,7 +36,7 @@ def main():
     rows = list(checks.rows_of(asked.folder, run))
     run.commit = commit_of(rows, options)
     run.peers = {name: version for _, row in rows for name, version in row.get("versions", {}).items()}
-    run.code = {path: digests.of_code_at(path, run.commit) for path in asked.code or stays.code}
+    run.code = {path: digests.of_code_at(path, run.commit) for path in asked.code or code_of_canary(rows) or stays.code}
     run.records = {path: digests.of_records(path) for path in asked.records or stays.records}
     if not (claim.claim and run.command and run.machine and (run.code or run.records)):
         options.error("a new run needs --machine, --command and --code or --records, and a new folder --claim")
@@ -48,6 +48,12 @@ def main():
             other.files, other.data = stay, digests.of_data([RESULTS / asked.folder / name for name in stay])
     claim.run = [each for each in claim.run if each.files]
     claim.write()
+
+
+def code_of_canary(rows):
+    """The code of all runs that a canary's rows speak of: it is as the canary's build has it that they held."""
+    about = {(row["claim"], row["file"]) for _, row in rows if "holds" in row}
+    return dict.fromkeys(path for folder, name in sorted(about) for run in Claim.read(folder).run if name in run.files for path in run.code)
 
 
 def commit_of(rows, options):
