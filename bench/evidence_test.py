@@ -279,6 +279,10 @@ class Tables(unittest.TestCase):
     def peer(asked, peer, ns, right=True, **more):
         return {"asked": asked, "peer": peer, "right": right, "ns": ns, "host_us": 100.0, **more}
 
+    def test_groups_of_code_name_what_there_is(self):
+        missing = [part for parts in digests.GROUPS.values() for part in parts if not part.endswith(".hpp") and not digests.of_code(part)]
+        self.assertEqual(missing, [])
+
     def test_tables_of_absent_files_are_empty(self):
         for name in ("team_ops", "team_ops4", "team_skew", "team_parts", "packed", "packed_backward"):
             self.assertEqual(self.table(name), [], name)

@@ -1,6 +1,6 @@
 """Digests of code and of data, by which a table says whether the code has changed since it was measured.
 
-Code is named by a folder or file of the tree, or by functions and constants of a file: "src/cuda/gate.cpp#close,open".
+Code is named by a folder or file of the tree, by functions and constants of a file ("src/cuda/gate.cpp#close,open"), or by a group of GROUPS.
 """
 import ast
 import hashlib
@@ -19,6 +19,16 @@ LITERAL_OR_COMMENT = re.compile(rb"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')|//
 TOML_STRING_OR_COMMENT = re.compile(rb"""("(?:\\.|[^"\\\n])*"|'[^'\n]*')|#[^\n]*""")
 
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+SEARCH = ("candidates conclusion exhaustive forecast guess inner_sizes last_comparison launch_choice lengths model near_index neighbours parting portfolio prior racing scoreboard "
+          "search slowdown switches throughput trials tuner").split()
+GROUPS = {
+    # What a time is measured by.
+    "the stopwatch": ["src/tune/measure.cpp#slots,flush_ns,flush_threads,flush_blocks,piece_bytes,longest_batch_ns,unnoticed_ns,short_ns,beyond_help_ns,rest_per_run,in_batches,flush,enqueue,hold,sample",
+                      "src/cuda/gate.cpp#close,open"],
+    # What a choice follows from, beside times: neither workers, nor verification, nor where machine code comes from.
+    "the search": [f"src/tune/{name}.{kind}" for name in SEARCH for kind in ("cpp", "hpp")],
+}
 
 
 def bare(name, content):
@@ -72,6 +82,8 @@ def of_part(path, read):
 
 def of_code(path):
     """The digest of code of the present tree, documents left out. An op's templates count with what they include. Needs no git."""
+    if path in GROUPS:
+        return digest(of_code(part).encode() for part in GROUPS[path])
     if "#" in path:
         return of_part(path, lambda name: (ROOT / name).read_bytes() if (ROOT / name).is_file() else b"")
     return of_tree(path, {each.relative_to(ROOT).as_posix(): each.read_bytes() for each in (ROOT / read_for(path)).rglob("*") if each.is_file()}
@@ -80,6 +92,8 @@ def of_code(path):
 
 def of_code_at(path, commit):
     """The digest of the same code at a commit."""
+    if path in GROUPS:
+        return digest(of_code_at(part, commit).encode() for part in GROUPS[path])
     if "#" in path:
         return of_part(path, lambda name: subprocess.run(["git", "show", f"{commit}:{name}"], cwd=ROOT, capture_output=True, check=False).stdout)
     listed = subprocess.run(["git", "ls-tree", commit, path], cwd=ROOT, capture_output=True, check=True).stdout
