@@ -1,9 +1,10 @@
 // What a large .kiln file costs: a look-up that is not hot, opening, merging, bytes a record; beside plain files in a folder and plain SQL.
 //
-//   bench_cache_file FOLDER CUBINS.kiln [RECORDS]
+//   bench_cache_file FOLDER CUBINS.kiln [RECORDS [MIB]]
 //
 // Makes two files of RECORDS (100000) records each, a quarter of their keys in common, each record with three choices, eight candidates and a
-// cubin of its own: an image of CUBINS.kiln, stamped with its number. One JSON object a line; times are medians unless they are named otherwise.
+// cubin of its own: an image of CUBINS.kiln, stamped with its number. Exit 1 where an entry is not found, where the merged file lacks one, or where the
+// merge takes more than MIB of memory. One JSON object a line; times are medians unless they are named otherwise.
 // Google Benchmark does not fit: each look-up is the first of its key, and merges are whole processes, timed with their peak of memory.
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <random>
 
 #include "row.hpp"
@@ -126,8 +128,8 @@ std::vector<double> each_timed(const std::vector<std::int64_t>& numbers, Work&& 
   return seconds;
 }
 
-/// Wall time and peak memory of one way to merge, in a process of its own.
-void report_process(const char* what, const std::array<std::string, 3>& paths) {
+/// Wall time and peak memory of one way to merge, in a process of its own. Returns the latter in MiB.
+std::int64_t report_process(const char* what, const std::array<std::string, 3>& paths) {
   std::fflush(stdout);
   const auto start = std::chrono::steady_clock::now();
   const pid_t child = fork();
@@ -141,6 +143,7 @@ void report_process(const char* what, const std::array<std::string, 3>& paths) {
   wait4(child, &status, 0, &usage);
   if (status != 0) throw std::runtime_error(fmt::format("{} failed with status {}", what, status));
   fmt::print("{},\"seconds\":{:.2f},\"peak_mib\":{}}}\n", row_of(what), seconds_since(start), usage.ru_maxrss / 1024);
+  return usage.ru_maxrss / 1024;
 }
 
 void merge_by_kiln(const fs::path& a, const fs::path& b, const fs::path& to) {
@@ -186,7 +189,15 @@ int child(const std::string& what, const fs::path& a, const fs::path& b, const f
   return 0;
 }
 
-int measure(const fs::path& folder, const fs::path& cubins, std::int64_t records) {
+void check_merged(const fs::path& path, std::int64_t records) {
+  const FileStats stats = File::open(path, Access::read_only)->stats();
+  const std::int64_t expected = records * 3 / 4 + records;
+  if (stats.records != expected || stats.cubins != expected)
+    throw std::runtime_error(fmt::format("the merged file has {} records and {} cubins, expected {} of each",
+                                         stats.records, stats.cubins, expected));
+}
+
+int measure(const fs::path& folder, const fs::path& cubins, std::int64_t records, std::int64_t most_mib) {
   const auto images = File::open(cubins, Access::read_only)->cubins();
   const fs::path a = folder / "a.kiln", b = folder / "b.kiln", c = folder / "c.kiln", bare = folder / "bare.kiln";
   make(a, 0, records, 1000, images);
@@ -219,7 +230,10 @@ int measure(const fs::path& folder, const fs::path& cubins, std::int64_t records
                         read_whole(plain_file(folder / "plain", number, ".cubin")) > 0;
                }));
 
-  report_process("merge", std::array{a.string(), b.string(), c.string()});
+  const std::int64_t merge_mib = report_process("merge", std::array{a.string(), b.string(), c.string()});
+  check_merged(c, records);
+  if (merge_mib > most_mib)
+    throw std::runtime_error(fmt::format("the merge took {} MiB of memory, expected {} at most", merge_mib, most_mib));
   report_process("merge by plain SQL, nothing verified",
                  std::array{a.string(), b.string(), (folder / "d.kiln").string()});
 
@@ -243,10 +257,11 @@ int measure(const fs::path& folder, const fs::path& cubins, std::int64_t records
 int main(int argc, char** argv) try {
   if (argc == 6 && std::string_view(argv[1]) == "--child") return child(argv[2], argv[3], argv[4], argv[5]);
   if (argc < 3) {
-    fmt::print(stderr, "usage: bench_cache_file FOLDER CUBINS.kiln [RECORDS]\n");
+    fmt::print(stderr, "usage: bench_cache_file FOLDER CUBINS.kiln [RECORDS [MIB]]\n");
     return 2;
   }
-  return measure(argv[1], argv[2], argc > 3 ? std::stoll(argv[3]) : 100000);
+  return measure(argv[1], argv[2], argc > 3 ? std::stoll(argv[3]) : 100000,
+                 argc > 4 ? std::stoll(argv[4]) : std::numeric_limits<std::int64_t>::max());
 } catch (const std::exception& error) {
   fmt::print(stderr, "bench_cache_file: {}\n", error.what());
   return 1;
