@@ -9,6 +9,14 @@ import programs_test
 from programs_test import CHUNKS, FACTOR, PROGRAM, ROOT, SCALE, ask
 
 DEVICE_CLASS = "sm_90/mp132/l2_52428800/smem_232448/bus_5120"
+BENCH = """#!/usr/bin/env bash
+[[ $1 == --base && $2 == *build/cache/h100.kiln && $3 == --problems ]]
+while read -r op problem; do
+  for width in 1 2; do
+    echo "{\\"bench\\":\\"throughput\\",\\"op\\":\\"$op\\",\\"problem\\":\\"$problem\\",\\"implementation\\":\\"chunks\\",\\"config\\":\\"threads=128 width=$width\\",\\"ns\\":1000}"
+  done
+done <"$4"
+"""
 UNUSED = "__device__ float halved(float x) { return x / 2; }\n"
 
 
@@ -120,8 +128,21 @@ class Canary(Fixture):
         listed = (self.lists / "canary-h100.txt").read_text().splitlines()
         self.assertEqual(len(listed), 2)
         self.assertIn("scale n=2048 dtype=f32 sign=plus", listed)
-        subprocess.run(["bash", "-n", self.lists / "canary.sh"], check=True)
         self.assert_kept(self.before)
+
+    def test_what_the_listed_commands_print_is_a_canary(self):
+        self.restamp(self.new, status=1)
+        builds = [self.root / name for name in ("old build", "new build")]
+        for build in builds:  # of a bench that knows no GPU, and prints for either config
+            (build / "bench").mkdir(parents=True)
+            bench = build / "bench/bench_throughput"
+            bench.write_text(BENCH)
+            bench.chmod(0o755)
+        printed = subprocess.run([self.lists / "canary.sh", "h100", *builds], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(len(printed.splitlines()), 3 * 2 * 2 * 2)
+        rows = self.root / "canary.jsonl"
+        rows.write_text(printed)
+        self.assertIn("2 renewed; choices: 3 by a canary", self.restamp(self.new, "--canary", rows))
 
     def test_one_that_holds_renews_all(self):
         self.assertIn("2 renewed; choices: 3 by a canary", self.restamp(self.new, "--canary", self.times(1.009)))
