@@ -100,7 +100,7 @@ void resolve(Program& program, Ops& ops, const std::string& problem_words, const
   program.device_class = device_class;
   program.config = manifest::to_string(*implementation, config);
   program.source = manifest::to_hex(kiln::jit::source_digest(program.code));
-  program.is_current = program.stored == program.source;
+  program.is_current = kiln::jit::is_present_source(program.code, program.stored);
 }
 
 }  // namespace

@@ -73,7 +73,10 @@ struct Selecting {
     if (compilers.empty()) return;
     for (const std::string& arch : archs_for(device.sm()))
       for (const jit::Specialisation& needed : engine::needed_specialisations(found, device, arch, regime))
-        for (const std::string& compiler : compilers) cubin_keys.insert(jit::cubin_key(needed, compiler));
+        for (const std::string& compiler : compilers) {
+          cubin_keys.insert(jit::cubin_key(needed, compiler));
+          if (const auto earlier = jit::cubin_key_over_text(needed, compiler)) cubin_keys.insert(*earlier);
+        }
   }
 
   std::span<const OpBucket> buckets;

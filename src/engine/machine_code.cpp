@@ -20,8 +20,10 @@ struct CodeAt {
 
 std::optional<CodeAt> search(store::Layers& layers, const jit::Specialisation& code,
                              const std::vector<std::string>& compilers) {
-  for (const std::string& compiler : compilers)
-    if (const auto found = layers.find_cubin(jit::cubin_key(code, compiler))) return CodeAt{found->layer, compiler};
+  for (const std::string& compiler : compilers) {
+    const auto found = jit::find_by_key(code, compiler, [&](const auto& key) { return layers.find_cubin(key); });
+    if (found) return CodeAt{found->layer, compiler};
+  }
   return std::nullopt;
 }
 

@@ -209,6 +209,13 @@ void leave_what_ranks_share(Resolution& resolution, const manifest::Op& op, cons
               "an op of a team is served by a record alone, which its ranks tune together: by kiln tune, Tuner, their first launch or Engine::prepare");
 }
 
+/// A specialisation for no architecture, which no digest of sources covers.
+jit::Specialisation sources_of(const manifest::Op& op, const manifest::Implementation& implementation,
+                               const Problem& at, const manifest::DeviceFacts& device,
+                               std::span<const std::int64_t> config) {
+  return jit::specialise(op, implementation, manifest::make_frame(op, &implementation, at, device, config), {});
+}
+
 }  // namespace
 
 std::optional<std::string> why_network_serves_not(const manifest::Op& op, const Problem& problem,
@@ -366,13 +373,12 @@ std::vector<jit::Specialisation> specialisations_of(const manifest::Op& op, cons
 
 std::string present_source(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& at,
                            const manifest::DeviceFacts& device, std::span<const std::int64_t> config) {
-  const auto frame = manifest::make_frame(op, &implementation, at, device, config);
-  return manifest::to_hex(jit::source_digest(jit::specialise(op, implementation, frame, {})));
+  return manifest::to_hex(jit::source_digest(sources_of(op, implementation, at, device, config)));
 }
 
 bool is_stale(const manifest::Op& op, const manifest::Implementation& implementation, const manifest::Config& config,
               const Problem& at, const manifest::DeviceFacts& device, const store::Choice& choice) {
-  if (choice.source_digest != present_source(op, implementation, at, device, config)) return true;
+  if (!jit::is_present_source(sources_of(op, implementation, at, device, config), choice.source_digest)) return true;
   if (implementation.has_kernels()) return false;
   const std::string identity = jit::library_identity(implementation.library);
   return !identity.empty() && identity != choice.compiler;

@@ -12,6 +12,7 @@
 
 #include "cuda/search_path.hpp"
 #include "jit/include_scan.hpp"
+#include "jit/source_meaning.hpp"
 #include "kiln/error.hpp"
 #include "manifest/shortage.hpp"
 
@@ -73,7 +74,7 @@ class ClosureWalk {
     if (!seen_.insert(file.name).second) return;
     closure_.given.push_back(file);
     const std::string shown = shown_name(specialisation_, file.name);
-    for (const Inclusion& asked : scan_template(shown, file.text)) {
+    for (const Inclusion& asked : scan_template(shown, file.text, &closure_.given_macros)) {
       if (const manifest::SourceFile* given = find_given(asked.name)) {
         visit_given(*given);
       } else if (!visit_toolkit(asked.name, {}) && !asked.angled) {
@@ -98,10 +99,12 @@ class ClosureWalk {
     auto text = read_text(normal);
     if (!text) return false;
     seen_.insert("<" + normal.string());
-    const std::vector<Inclusion> inclusions = scan_toolkit_header(*text);
+    const HeaderScan scan = scan_toolkit_header(*text);
+    closure_.toolkit_names_callers_place = closure_.toolkit_names_callers_place || scan.names_callers_place;
+    closure_.toolkit_macros.insert(closure_.toolkit_macros.end(), scan.macros.begin(), scan.macros.end());
     closure_.toolkit.push_back({include_name(normal), std::move(*text)});
     closure_.toolkit_paths.push_back(normal);
-    for (const Inclusion& asked : inclusions) {
+    for (const Inclusion& asked : scan.inclusions) {
       if (const manifest::SourceFile* given = find_given(asked.name)) {
         visit_given(*given);
       } else {
@@ -139,15 +142,52 @@ class ClosureWalk {
   std::set<std::string> seen_;
 };
 
+/// Returns nothing where more than the tokens of the given files may reach the machine code. An include of a given file is its place in the
+/// walk. Names of given files enter only beside toolkit headers, which might include them or ask for them.
+std::optional<manifest::Digest> meaning_of(const Closure& closure) {
+  const auto any_macro = [&](bool Macro::*has) {
+    return std::any_of(closure.given_macros.begin(), closure.given_macros.end(),
+                       [has](const Macro& each) { return each.*has; });
+  };
+  const bool has_toolkit = !closure.toolkit.empty();
+  if (closure.toolkit_names_callers_place || any_macro(&Macro::may_form_place)) return std::nullopt;
+  if (has_toolkit && any_macro(&Macro::pastes)) return std::nullopt;  // it may form the name of a toolkit's macro
+  const auto index_of = [&](std::string_view name) -> std::optional<std::size_t> {
+    for (std::size_t i = 0; i < closure.given.size(); ++i)
+      if (closure.given[i].name == name) return i;
+    return std::nullopt;
+  };
+  SourceMeaning meaning(index_of, revealing_macros(closure.toolkit_macros),
+                        any_macro(&Macro::stringises) ? Blanks::all : Blanks::that_part);
+  manifest::Hasher hasher;
+  hasher.field(static_cast<std::int64_t>(closure.given.size()));
+  for (const manifest::SourceFile& file : closure.given) {
+    const auto form = meaning.of(file.text);
+    if (!form) return std::nullopt;
+    hasher.field(has_toolkit ? std::string_view(file.name) : std::string_view()).field(*form);
+  }
+  for (const manifest::SourceFile& file : closure.toolkit) hasher.field(file.name).field(file.text);
+  return hasher.finish();
+}
+
 }  // namespace
 
-KnownClosure::KnownClosure(Closure walked) : closure(std::move(walked)) {
-  for (auto [hasher, what] : {std::pair(&cubin_key, "cubin"), std::pair(&source_digest, "source")}) {
-    hasher->field(what).field(static_cast<std::int64_t>(closure.given.size() + closure.toolkit.size()));
-    for (const auto* files : {&closure.given, &closure.toolkit})
-      for (const manifest::SourceFile& file : *files) hasher->field(file.name).field(file.text);
-  }
+KnownClosure::KnownClosure(Closure walked) : closure(std::move(walked)), meaning_(meaning_of(closure)) {
   for (const path& file : closure.toolkit_paths) stamps_.push_back(stamp_of(file));
+}
+
+manifest::Hasher KnownClosure::hasher(std::string_view kind, ByText& by_text, Over over) const {
+  if (over == Over::meaning && meaning_) {
+    manifest::Hasher hasher;
+    hasher.field(kind).field(*meaning_);
+    return hasher;
+  }
+  std::call_once(by_text.once, [&] {
+    by_text.hasher.field(kind).field(static_cast<std::int64_t>(closure.given.size() + closure.toolkit.size()));
+    for (const auto* files : {&closure.given, &closure.toolkit})
+      for (const manifest::SourceFile& file : *files) by_text.hasher.field(file.name).field(file.text);
+  });
+  return by_text.hasher;
 }
 
 KnownClosure::Stamp KnownClosure::stamp_of(const path& file) {

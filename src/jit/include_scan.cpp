@@ -29,7 +29,8 @@ Inclusion inclusion(const std::string& header, int line) {
 
 class TemplateScan {
  public:
-  TemplateScan(std::string_view shown, std::string_view text) : shown_(shown), lexer_(text) {}
+  TemplateScan(std::string_view shown, std::string_view text, std::vector<Macro>* macros)
+      : shown_(shown), lexer_(text), macros_(macros) {}
 
   std::vector<Inclusion> run() {
     try {
@@ -75,14 +76,20 @@ class TemplateScan {
       refuse(directive.line, "uses #" + directive.text, "only #include is allowed");
     }
     if (directive.text == "include") add(directive.line, "#include");
-    std::array<std::string, 2> before;  // the two preceding tokens
+    std::vector<Token> tokens;
     Token token = lexer_.next();
     for (; !ends(token); token = lexer_.next()) {
-      const bool defined = before[1] == "defined" || (before[0] == "defined" && before[1] == "(");
-      scan_directive_token(directive, token, defined);
-      before = {std::move(before[1]), std::move(token.text)};
+      scan_directive_token(directive, token, is_operand_of_defined(tokens));
+      tokens.push_back(std::move(token));
     }
+    if (macros_ != nullptr && directive.text == "define") macros_->push_back(macro_of(tokens));
     return token.kind != TokenKind::end_of_file;
+  }
+
+  /// Whether the token after these is.
+  static bool is_operand_of_defined(const std::vector<Token>& before) {
+    const auto last = [&](std::size_t back) { return before.size() < back ? "" : before[before.size() - back].text; };
+    return last(1) == "defined" || (last(2) == "defined" && last(1) == "(");
   }
 
   /// `defined`: the token is the operand of defined, which reads no file.
@@ -149,32 +156,41 @@ class TemplateScan {
 
   std::string shown_;
   SourceLexer lexer_;
+  std::vector<Macro>* macros_;
   std::vector<Inclusion> found_;
 };
 
 }  // namespace
 
-std::vector<Inclusion> scan_template(std::string_view shown, std::string_view text) {
-  return TemplateScan(shown, text).run();
+std::vector<Inclusion> scan_template(std::string_view shown, std::string_view text, std::vector<Macro>* macros) {
+  return TemplateScan(shown, text, macros).run();
 }
 
-std::vector<Inclusion> scan_toolkit_header(std::string_view text) {
-  std::vector<Inclusion> found;
+HeaderScan scan_toolkit_header(std::string_view text) {
+  HeaderScan scan;
   SourceLexer lexer(text);
-  bool line_begins = true;
+  std::vector<Token> line;  // without its end
+  const auto is_define = [&] { return line.size() > 2 && line[0].text == "#" && line[1].text == "define"; };
+  const auto end_line = [&] {
+    if (is_define()) scan.macros.push_back(macro_of(std::span(line).subspan(2)));
+    line.clear();
+  };
   for (;;) {
     try {
       Token token = lexer.next();
-      if (line_begins && token.text == "#") {
-        token = lexer.next();
-        const auto header = token.text == "include" ? lexer.header_name() : std::nullopt;
-        if (header) found.push_back(inclusion(*header, token.line));
-      }
-      if (token.kind == TokenKind::end_of_file) return found;
-      line_begins = token.kind == TokenKind::end_of_line;
+      const bool ends_line = token.kind == TokenKind::end_of_line || token.kind == TokenKind::end_of_file;
+      if (ends_line) end_line();
+      if (token.kind == TokenKind::end_of_file) return scan;
+      if (ends_line) continue;
+      if (token.kind == TokenKind::identifier && names_callers_place(token.text)) scan.names_callers_place = true;
+      line.push_back(std::move(token));
+      if (line.size() != 2 || line[0].text != "#" || line[1].text != "include") continue;
+      if (const auto header = lexer.header_name()) scan.inclusions.push_back(inclusion(*header, line[1].line));
     } catch (const AmbiguousSource&) {
+      const bool was_define = is_define();
+      end_line();
+      if (was_define) scan.macros.back().stringises = true;
       lexer.skip_line();
-      line_begins = true;
     }
   }
 }

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "jit/macro_scan.hpp"
+
 namespace kiln::jit {
 
 struct Inclusion {
@@ -14,10 +16,18 @@ struct Inclusion {
 };
 
 /// Returns every #include and __has_include of a template's source, those of untaken conditionals included. `shown` names the file in
-/// messages. Throws Error(compile_failed) for the constructs that include_closure() lists.
-std::vector<Inclusion> scan_template(std::string_view shown, std::string_view text);
+/// messages. Adds the macros that it defines to `macros`, if given. Throws Error(compile_failed) for the constructs that include_closure()
+/// lists.
+std::vector<Inclusion> scan_template(std::string_view shown, std::string_view text,
+                                     std::vector<Macro>* macros = nullptr);
 
-/// Returns the includes of a toolkit header, which is trusted. Skips ambiguous text and includes computed by macros.
-std::vector<Inclusion> scan_toolkit_header(std::string_view text);
+struct HeaderScan {
+  std::vector<Inclusion> inclusions;
+  std::vector<Macro> macros;
+  bool names_callers_place = false;  // any identifier of it does
+};
+/// Scans a toolkit header, which is trusted. Skips ambiguous text and includes computed by macros. A macro with ambiguous text counts as one
+/// that stringises.
+HeaderScan scan_toolkit_header(std::string_view text);
 
 }  // namespace kiln::jit

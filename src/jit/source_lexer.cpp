@@ -24,6 +24,14 @@ constexpr std::array<bool, 256> harmless = [] {
 }();
 bool is_harmless(char c) { return harmless[static_cast<unsigned char>(c)]; }
 
+/// Whether the name that begins with this underscore is neither the beginning of __has_include, __has_embed, __DATE__, __TIME__ and
+/// __TIMESTAMP__ nor begins with one of them.
+bool begins_harmless_name(std::string_view text) {
+  if (text.size() < 2 || text[1] != '_') return text.size() >= 2 && continues_identifier(text[1]);
+  return text.size() >= 3 && continues_identifier(text[2]) &&
+         std::string_view("hDT").find(text[2]) == std::string_view::npos;
+}
+
 bool is_raw_prefix(std::string_view text) {
   for (const std::string_view prefix : {"R", "LR", "uR", "UR", "u8R"}) {
     if (text == prefix) return true;
@@ -72,7 +80,7 @@ bool SourceLexer::skip_harmless_line() noexcept {
   for (std::size_t at = 0; at < line.size(); ++at) {
     const char c = line[at];
     if (is_harmless(c)) continue;
-    if (c == '_' && at > 0 && continues_identifier(line[at - 1])) continue;
+    if (c == '_' && ((at > 0 && continues_identifier(line[at - 1])) || begins_harmless_name(line.substr(at)))) continue;
     std::size_t end = at;
     if (c == '/') {
       if (line.substr(at, 2) != "//") {

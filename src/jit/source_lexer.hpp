@@ -35,7 +35,7 @@ class SourceLexer {
   /// Advances past the end of the present line.
   void skip_line() noexcept;
   /// At the beginning of a line: skips the line and returns true if it has no directive, literal, block comment, splice, leading import or
-  /// export, or name with a leading underscore. Else returns false and skips nothing.
+  /// export, or name that may read a file or the clock. Else returns false and skips nothing.
   bool skip_harmless_line() noexcept;
 
  private:

@@ -28,26 +28,78 @@ std::vector<std::string> byte_determining_options(const Specialisation& speciali
   return options;
 }
 
-manifest::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler) {
-  manifest::Hasher hasher(known_closure(specialisation)->cubin_key);
+namespace {
+
+/// Whether an option asks for line numbers or for a debugger's data, which hold them.
+bool asks_for_lines(const std::string& option) {
+  return option == "-G" || option == "-g" || option.find("line") != std::string::npos ||
+         option.find("debug") != std::string::npos;
+}
+
+manifest::Digest key_over(Over over, const Specialisation& specialisation, std::string_view compiler) {
+  manifest::Hasher hasher = known_closure(specialisation)->for_cubin_key(over);
   hash_list(hasher, specialisation.name_expressions);
   hash_list(hasher, byte_determining_options(specialisation));
   hasher.field(compiler);
   return hasher.finish();
 }
 
-manifest::Digest code_digest(const Specialisation& specialisation) {
-  manifest::Hasher hasher(known_closure(specialisation)->source_digest);
+/// Of the cubin keys that are made now.
+Over over_of(const Specialisation& specialisation) {
+  const auto& options = specialisation.options;
+  return std::any_of(options.begin(), options.end(), asks_for_lines) ? Over::text : Over::meaning;
+}
+
+manifest::Digest code_digest_over(Over over, const Specialisation& specialisation) {
+  manifest::Hasher hasher = known_closure(specialisation)->for_source_digest(over);
   hash_list(hasher, specialisation.name_expressions);
   return hasher.finish();
 }
 
-manifest::Digest source_digest(const Specialisation& specialisation) {
-  if (specialisation.library.empty()) return code_digest(specialisation);
+manifest::Digest source_digest_over(Over over, const Specialisation& specialisation) {
+  if (specialisation.library.empty()) return code_digest_over(over, specialisation);
   manifest::Hasher hasher;
   hasher.field(specialisation.library).field(specialisation.library_product);
-  if (specialisation.has_kernels()) hasher.field(manifest::to_hex(code_digest(specialisation)));
+  if (specialisation.has_kernels()) hasher.field(manifest::to_hex(code_digest_over(over, specialisation)));
   return hasher.finish();
+}
+
+/// Whether a digest over the text of these sources may be stored.
+bool has_digest_over_text(const Specialisation& specialisation) {
+  return specialisation.has_kernels() && known_closure(specialisation)->has_meaning();
+}
+
+bool is_digest_of(manifest::Digest digest_over(Over, const Specialisation&), const Specialisation& specialisation,
+                  std::string_view stored) {
+  return stored == manifest::to_hex(digest_over(Over::meaning, specialisation)) ||
+         (has_digest_over_text(specialisation) && stored == manifest::to_hex(digest_over(Over::text, specialisation)));
+}
+
+}  // namespace
+
+manifest::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler) {
+  return key_over(over_of(specialisation), specialisation, compiler);
+}
+
+std::optional<manifest::Digest> cubin_key_over_text(const Specialisation& specialisation, std::string_view compiler) {
+  if (over_of(specialisation) == Over::text || !has_digest_over_text(specialisation)) return std::nullopt;
+  return key_over(Over::text, specialisation, compiler);
+}
+
+manifest::Digest code_digest(const Specialisation& specialisation) {
+  return code_digest_over(Over::meaning, specialisation);
+}
+
+bool is_present_code(const Specialisation& specialisation, std::string_view stored) {
+  return is_digest_of(code_digest_over, specialisation, stored);
+}
+
+manifest::Digest source_digest(const Specialisation& specialisation) {
+  return source_digest_over(Over::meaning, specialisation);
+}
+
+bool is_present_source(const Specialisation& specialisation, std::string_view stored) {
+  return is_digest_of(source_digest_over, specialisation, stored);
 }
 
 // From 9.0 on, the suffix adds the architecture's own instructions, such as wgmma on 9.0.

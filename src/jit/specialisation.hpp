@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,15 +58,34 @@ std::string compiler_identity();
 /// Returns the options that reach the machine code, in the order in which NVRTC takes them and cubin_key() hashes them.
 std::vector<std::string> byte_determining_options(const Specialisation& specialisation);
 
-/// Digest of closure, name expressions, options, architecture and compiler; never of a path, time or program name. Throws as
-/// include_closure() does.
+// The three digests cover what a compiler reads of the op's own files and of common/ headers: the tokens, without comments, layout and
+// file names. Where more can reach the machine code, such as line numbers, they cover names and texts (source_meaning.hpp). Toolkit
+// headers are always covered by text. Earlier versions of Kiln stored digests over names and texts; those of the present sources count.
+// All throw as include_closure() does.
+
+/// Digest of closure, name expressions, options, architecture and compiler; never of a path, time or program name. Options that ask for line
+/// numbers make it one over text.
 manifest::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler);
-/// Digest of closure and name expressions, without constraints and comments of the manifest: whether machine code is of the present source.
-/// Throws as include_closure() does.
+/// The key under which an earlier version of Kiln stored the same machine code; nothing where that is cubin_key().
+std::optional<manifest::Digest> cubin_key_over_text(const Specialisation& specialisation, std::string_view compiler);
+/// Returns what `look_up` finds under cubin_key(), else under cubin_key_over_text().
+template <class LookUp>
+auto find_by_key(const Specialisation& specialisation, std::string_view compiler, LookUp look_up) {
+  auto found = look_up(cubin_key(specialisation, compiler));
+  if (found) return found;
+  if (const auto earlier = cubin_key_over_text(specialisation, compiler)) found = look_up(*earlier);
+  return found;
+}
+
+/// Digest of closure and name expressions, without constraints and comments of the manifest.
 manifest::Digest code_digest(const Specialisation& specialisation);
-/// Whether a record was tuned from the present source: code_digest(), and for a library library_product. Where there are no kernels, a record
-/// names the library's version as its compiler. Throws as include_closure() does.
+/// Whether machine code with this stored digest, in hexadecimal digits, is of the present sources.
+bool is_present_code(const Specialisation& specialisation, std::string_view stored);
+/// Digest of what a record is tuned from: code_digest(), and for a library library_product. Where there are no kernels, a record names the
+/// library's version as its compiler.
 manifest::Digest source_digest(const Specialisation& specialisation);
+/// Whether a choice with this stored digest, in hexadecimal digits, was tuned from the present sources.
+bool is_present_source(const Specialisation& specialisation, std::string_view stored);
 
 /// Throws Error(no_nvrtc), Error(out_of_memory), or Error(compile_failed) with NVRTC's log, in the user's file names and lines. Also throws
 /// Error(compile_failed) with the advisory when ptxas ignored setmaxnreg or serialised wgmma (C7508, C7517, C7519).

@@ -34,8 +34,9 @@ std::optional<std::size_t> untrusted_layer_with(const store::Layers& layers,
   for (std::size_t at = 0; at < layers.layers().size(); ++at) {
     const store::Layer& layer = layers.layers()[at];
     if (!layer.file || layer.trusted_for_code) continue;
+    const auto look_up = [&](const manifest::Digest& key) { return layer.file->find_cubin(key); };
     for (const std::string& compiler : layer.file->compilers())
-      if (layer.file->find_cubin(jit::cubin_key(specialisation, compiler))) return at;
+      if (jit::find_by_key(specialisation, compiler, look_up)) return at;
   }
   return std::nullopt;
 }
@@ -72,18 +73,19 @@ std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation
 std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const jit::Specialisation& specialisation,
                                              store::Counters* met) {
   if (!specialisation.has_kernels()) return in_library(specialisation);
-  const manifest::Digest key = jit::cubin_key(specialisation, compiler);
-  auto found = layers_.find_cubin(key, met);
+  auto found = jit::find_by_key(specialisation, compiler,
+                                [&](const manifest::Digest& key) { return layers_.find_cubin(key, met); });
   if (!found) return std::nullopt;
   jit::Cubin cubin{std::move(found->value.image), std::move(found->value.lowered_names), {}, {}};
-  return KeyedCubin{key, std::string(compiler), std::move(cubin), true};
+  return KeyedCubin{jit::cubin_key(specialisation, compiler), std::string(compiler), std::move(cubin), true};
 }
 
 void Cubins::prefetch(const jit::Specialisation& specialisation, jit::Urgency urgency) {
   if (!specialisation.has_kernels() || own_compiler().empty()) return;
   try {
-    const manifest::Digest key = jit::cubin_key(specialisation, own_compiler());
-    if (!layers_.find_cubin(key)) pool_.submit(key, specialisation, urgency);
+    const auto look_up = [&](const manifest::Digest& key) { return layers_.find_cubin(key); };
+    if (!jit::find_by_key(specialisation, own_compiler(), look_up))
+      pool_.submit(jit::cubin_key(specialisation, own_compiler()), specialisation, urgency);
   } catch (const Error& error) {  // refused sources: get() throws again
     if (error.kind() != ErrorKind::compile_failed) throw;
   }

@@ -15,7 +15,7 @@ namespace kiln::tune {
 
 /// A cubin with its key and compiler.
 struct KeyedCubin {
-  manifest::Digest key{};
+  manifest::Digest key{};  // jit::cubin_key(), under whichever key a layer has it
   std::string compiler;
   jit::Cubin cubin;
   bool from_store = false;

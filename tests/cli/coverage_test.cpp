@@ -20,6 +20,30 @@ TEST_CASE("coverage counts machine code, names the file that has it, and can req
   CHECK(says(command.run("--json " + asked + whole).output, "\"with_machine_code\":1"));
 }
 
+TEST_CASE(
+    "records and machine code stored over the text of the present sources are current, those of other text are not") {
+  const Command command;
+  const TunedRows rows = tuned({"rows=512", "cols=4096", "dtype=bf16"});
+  const std::string same = command.path("same.kiln"), other = command.path("other.kiln");
+  put(*store::File::open(same, store::Access::read_write), stored_over_text(rows));
+  put(*store::File::open(other, store::Access::read_write), stored_over_text(rows, ";\n"));
+  const std::string coverage = "coverage " + workload_of(command, "512") + " --require-machine-code --base ";
+  const std::string explain = "explain rms_norm rows=300 cols=4096 dtype=bf16 --device-class H200 --base ";
+  const Ran covered = command.run("--json " + coverage + same), missed = command.run("--json " + coverage + other);
+  CHECK_MESSAGE((covered.status == 0 && says(covered.output, "\"stale\":0,")), covered.output);
+  CHECK_MESSAGE((missed.status == 1 && says(missed.output, "\"stale\":1,")), missed.output);
+  CHECK(says(command.run(explain + same).output, "base " + same + " has it: no compile"));
+  CHECK(says(command.run(explain + other).output, "no file has it"));
+  CHECK(says(command.run("cache prune --stale --dry-run " + same).output, ": 0 records, 0 candidates and 0 cubins "));
+  const std::string pruned = command.run("cache prune --stale --dry-run " + other).output;
+  CHECK_MESSAGE(says(pruned, ": 1 record, 0 candidates and "), pruned);
+  CHECK_FALSE(says(pruned, " 0 cubins "));
+  // What is copied out of it is found again.
+  const std::string copy = command.path("copy.kiln");
+  CHECK(command.run("cache export " + same + " --workload " + command.path("w.toml") + " -o " + copy).status == 0);
+  CHECK(command.run(coverage + copy).status == 0);
+}
+
 TEST_CASE("coverage says that the overlay supplies what a base lacks") {
   const Command command;
   const std::string bare = tuned_file(command, "bare.kiln", false);

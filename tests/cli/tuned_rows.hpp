@@ -36,10 +36,14 @@ inline std::vector<store::CubinRow> cubins_for(const std::vector<jit::Specialisa
   return rows;
 }
 
+inline const manifest::Op& rms_norm() {
+  static const manifest::Catalogue ops{std::span<const std::filesystem::path>()};
+  return cli::find_op(ops, "rms_norm");
+}
+
 /// The default has won, for all of the bucket.
 inline TunedRows tuned(const std::vector<std::string>& words, const char* device_class = h200, double cost_ns = 1000) {
-  static const manifest::Catalogue ops{std::span<const std::filesystem::path>()};
-  const manifest::Op& op = cli::find_op(ops, "rms_norm");
+  const manifest::Op& op = rms_norm();
   const Problem bucket = manifest::bucket_of(op, cli::parse_problem(op, words));
   const manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(device_class).value();
   const tune::Usable winner = tune::default_for(op, bucket, device);
@@ -67,6 +71,37 @@ inline TunedRows tuned(const std::vector<std::string>& words, const char* device
   rows.cubins = cubins_for(tune::deployed(op, bucket, device, "sm_90a", &record));
   for (store::CubinRow& each : cubins_for(tune::verification(op, bucket, device, "sm_90a")))
     rows.cubins.push_back(std::move(each));
+  return rows;
+}
+
+/// The source digest that earlier versions of Kiln stored.
+inline std::string digest_over_text(const jit::Specialisation& code) {
+  manifest::Hasher hasher;
+  const auto closure = jit::include_closure(code);
+  hasher.field("source").field(static_cast<std::int64_t>(closure.size()));
+  for (const manifest::SourceFile& file : closure) hasher.field(file.name).field(file.text);
+  hasher.field(static_cast<std::int64_t>(code.name_expressions.size()));
+  for (const std::string& name : code.name_expressions) hasher.field(name);
+  return manifest::to_hex(hasher.finish());
+}
+
+/// The rows as such a version stored them, from sources that had `more` at the end of each file of the op.
+inline TunedRows stored_over_text(TunedRows rows, const std::string& more = {}) {
+  const manifest::Op& op = rms_norm();
+  const Problem bucket = manifest::parse_bucket(op, rows.record.bucket).value();
+  const auto device = manifest::DeviceFacts::from_device_class(rows.record.device_class).value();
+  auto code = tune::deployed(op, bucket, device, "sm_90a", &rows.record);
+  for (jit::Specialisation& each : tune::verification(op, bucket, device, "sm_90a")) code.push_back(std::move(each));
+  std::vector<manifest::SourceFile> files = op.files.files();
+  for (manifest::SourceFile& file : files) file.text = file.text.str() + more;
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    if (code[i].op == op.name) code[i].files = files;
+    store::CubinRow& row = rows.cubins[i];
+    row.key = jit::cubin_key_over_text(code[i], row.compiler).value();
+    row.source_digest = digest_over_text(code[i]);
+    const std::string winner = op.name + "/" + rows.record.at_edge().implementation + " ";
+    if (row.label.starts_with(winner)) rows.record.choices.front().source_digest = row.source_digest;
+  }
   return rows;
 }
 

@@ -16,20 +16,33 @@ class EditedOp {
     fs::create_directories(root_);
     fs::copy(fs::path(KILN_SOURCE_DIR) / "tests/e2e/ops/scale", root_ / "scale");
   }
-  /// Another text that computes the same.
-  void touch() const { std::ofstream(root_ / "scale/scale.cuh", std::ios::app) << "// changed\n"; }
-  void remove_vectors() const {
-    std::ifstream in(root_ / "scale/tiled.toml");
-    std::string text{std::istreambuf_iterator<char>(in), {}};
-    text.replace(text.find("[1, 4]"), 6, "[1]");
-    std::ofstream(root_ / "scale/tiled.toml") << text;
+  /// Other sources that compute the same.
+  void touch() const { std::ofstream(root_ / "scale/scale.cuh", std::ios::app) << "static_assert(true);\n"; }
+  /// The same tokens: with a comment, other line ends and in a file of another name.
+  void rewrite() const {
+    std::string text = text_of("scale.cuh");
+    for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3) text.replace(at, 1, "\r\n\t");
+    std::ofstream(root_ / "scale/renamed.cuh") << "// Another comment.\n" << text;
+    fs::remove(root_ / "scale/scale.cuh");
+    for (const char* name : {"op.toml", "plain.toml", "tiled.toml"}) replace(name, "scale.cuh", "renamed.cuh");
   }
+  void remove_vectors() const { replace("tiled.toml", "[1, 4]", "[1]"); }
   [[nodiscard]] std::string globals(const TemporaryFolder& folder) const {
     return " --templates " + root_.string() + " --overlay " + (folder / "overlay.kiln").string() + " ";
   }
   [[nodiscard]] const fs::path& root() const noexcept { return root_; }
 
  private:
+  [[nodiscard]] std::string text_of(const char* name) const {
+    std::ifstream in(root_ / "scale" / name);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void replace(const char* name, std::string_view old, std::string_view with) const {
+    std::string text = text_of(name);
+    text.replace(text.find(old), old.size(), with);
+    std::ofstream(root_ / "scale" / name) << text;
+  }
+
   fs::path root_;
 };
 
@@ -68,6 +81,22 @@ TEST_CASE("a stale record serves and is said to be stale; --stale tunes exactly 
   CHECK(contains(expect(0, "kiln tune --stale" + at), "1 of 2 records of this device is stale, 1 renewed"));
   check_renewal(expect(0, "kiln tune --stale --json" + at), 2, 0, 0, 0);
   CHECK(contains(expect(0, "kiln explain scale rows=64 cols=128 dtype=f32 --json" + at), R"("stale":false)"));
+}
+
+TEST_CASE("a comment, another layout and a file that moved leave records current and machine code in use") {
+  const TemporaryFolder folder;
+  const EditedOp op(folder);
+  const std::string at = op.globals(folder);
+  expect(0, "kiln tune scale rows=64 cols=128 dtype=f32" + at);
+  op.rewrite();
+  check_renewal(expect(0, "kiln tune --stale --json" + at), 1, 0, 0, 0);
+  const Machine machine;
+  kiln::Options chosen = options(folder / "overlay.kiln", kiln::MissPolicy::error);
+  chosen.template_paths = {op.root()};
+  const kiln::Engine engine(chosen);
+  CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == kiln::Origin::overlay);
+  CHECK(engine.stats().stale == 0);
+  CHECK(engine.stats().compiles == 0);
 }
 
 TEST_CASE("a stale record of a base is renewed into the overlay, and one that cannot serve is counted apart") {

@@ -4,8 +4,8 @@
 namespace kiln::faults {
 namespace {
 
-/// Tuned elsewhere: the same records, and their machine code as another NVRTC would have keyed it.
-void rekey_for(const fs::path& path, const std::string& compiler) {
+/// Stores the same record, and its machine code as `rekey` changes it.
+void store_anew(const fs::path& path, const std::function<void(const jit::Specialisation&, store::CubinRow&)>& rekey) {
   const manifest::Op op = scale_op();
   store::Record record = records_of(path).at(0);
   one_choice(record);
@@ -18,14 +18,21 @@ void rekey_for(const fs::path& path, const std::string& compiler) {
       const jit::Specialisation specialisation = specialisation_of(op, name, config);
       auto row = file->find_cubin(jit::cubin_key(specialisation, jit::compiler_identity()));
       REQUIRE(row);
-      row->key = jit::cubin_key(specialisation, compiler);
-      row->compiler = compiler;
+      rekey(specialisation, *row);
       rows.push_back(std::move(*row));
     }
     return rows;
   }();
   fs::remove(path);
   store::File::open(path, store::Access::read_write)->put_all({&record, 1}, machine_code);
+}
+
+/// Tuned elsewhere: the machine code has the key that another NVRTC would have given it.
+void rekey_for(const fs::path& path, const std::string& compiler) {
+  store_anew(path, [&](const jit::Specialisation& specialisation, store::CubinRow& row) {
+    row.key = jit::cubin_key(specialisation, compiler);
+    row.compiler = compiler;
+  });
 }
 
 std::int64_t cubins_of(const fs::path& path) {
@@ -54,6 +61,30 @@ TEST_CASE("fault 26: machine code of another NVRTC is a miss, the record of it a
   CHECK(again.stats().compiles == 0);
   CHECK(again.stats().misses.no_cubin == 0);
   tally(26, 2, "launches from machine code of another NVRTC");
+}
+
+TEST_CASE(
+    "fault 26: machine code under the key of an earlier version of Kiln serves, and is replaced once it is refused") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const fs::path overlay = tuned_overlay(folder);
+  store_anew(overlay, [](const jit::Specialisation& specialisation, store::CubinRow& row) {
+    row.key = jit::cubin_key_over_text(specialisation, row.compiler).value();
+  });
+  {
+    const Engine engine(e2e::options(overlay, MissPolicy::error));
+    CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
+    CHECK(engine.stats().compiles == 0);
+    CHECK(engine.stats().misses.no_cubin == 0);
+  }
+  for (const std::int64_t compiles : {1, 0}) {
+    if (compiles > 0) control("fail cuModuleLoadDataEx CUDA_ERROR_INVALID_IMAGE");
+    const Engine engine(e2e::options(overlay, MissPolicy::error));
+    CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
+    CHECK(engine.stats().compiles == compiles);
+    CHECK(engine.stats().misses.refused_cubin == compiles);
+  }
+  tally(26, 3, "launches from machine code under the key of an earlier version");
 }
 
 TEST_CASE("child: without NVRTC the machine code of any NVRTC serves" * doctest::skip()) {
