@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests that bench/restamp renews the digests of records exactly where the machine code is the same. See programs_test.py for what is needed."""
+import hashlib
 import json
-import pathlib
 import subprocess
 import sys
 
@@ -18,6 +18,12 @@ while read -r op problem; do
 done <"$4"
 """
 UNUSED = "__device__ float halved(float x) { return x / 2; }\n"
+
+
+def digest_of(*fields):
+    """SHA-256 of fields, each after its length, numbers as 8 bytes."""
+    parts = [field.to_bytes(8, "little") if isinstance(field, int) else field.encode() for field in fields]
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).hexdigest()
 
 
 class Fixture(programs_test.Trees):
@@ -68,6 +74,29 @@ class Restamp(Fixture):
         said = self.restamp(self.tree("elsewhere"))
         self.assertNotIn("compiled", said)
         self.assertIn("2 were current", said)
+
+    def test_a_comment_takes_no_compile(self):
+        before = self.records.read_text()
+        said = self.restamp(self.tree("new", factor="// Twice.\n" + FACTOR))
+        self.assertNotIn("compiled", said)
+        self.assertIn("2 were current", said)
+        self.assert_kept(before)
+
+    def test_digests_over_text_are_renewed_without_a_compile(self):
+        """Those that earlier versions of Kiln stored: of the files in the order in which they are included, and of the name expressions."""
+        present = self.records.read_text()
+        files = [field for name, text in (("scale.cuh", SCALE), ("common/parts/factor.cuh", FACTOR)) for field in (name, text)]
+        names = {width: f"scale<float, 128, {width}>" for width in (1, 2)}
+        by_text = {width: digest_of("source", 2, *files, 1, name) for width, name in names.items()}
+        lines = [json.loads(line) for line in present.splitlines()]
+        text = present
+        for choice in (choice for line in lines for choice in line["choices"]):
+            text = text.replace(choice["source_digest"], by_text[int(choice["config"][-1])])
+        self.records.write_text(text)
+        said = self.restamp(self.old)
+        self.assertNotIn("compiled", said)
+        self.assertIn("2 renewed; choices: 3 by equal sources", said)
+        self.assert_kept(present)
 
     def test_names_and_unused_functions_renew_by_equal_ptx(self):
         new = self.tree("new", scale=SCALE.replace("first", "begin"), factor=FACTOR + UNUSED)
