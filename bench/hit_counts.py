@@ -3,8 +3,8 @@
 
     bench/hit_counts.py OLD.json NEW.json
 
-Prints each kind of launch with both counts and their ratio. Fails where a ratio is more than 2 % from 1: what was timed of OLD is not what
-NEW does. Kinds that only one of them has are named and not compared.
+Prints each kind of launch with both counts and their ratio. Fails where a ratio is more than 2 % from 1, or where the driver is called more
+or less often: what was timed of OLD is not what NEW does. Kinds that only one of them has are named and not compared.
 """
 import argparse
 import json
@@ -17,12 +17,7 @@ ALIKE = 0.02
 
 def counts_of(path):
     rows = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines() if line.startswith("{")]
-    return {(row["op"], way): row[way]["instructions"] for row in rows for way in LAUNCHES}
-
-
-def compared(old, new):
-    """Kind, both counts and the ratio, of what both have."""
-    return [(kind, old[kind], new[kind], new[kind] / old[kind]) for kind in old if kind in new]
+    return {(row["op"], way): row[way] for row in rows for way in LAUNCHES}
 
 
 def main():
@@ -32,10 +27,11 @@ def main():
     asked = parser.parse_args()
     old, new = counts_of(asked.old), counts_of(asked.new)
     apart = False
-    for (op, way), before, now, ratio in compared(old, new):
-        far = abs(ratio - 1) > ALIKE
-        apart = apart or far
-        print(f"{op}, {way}: {before} -> {now}, {ratio:.3f}{' (past 2 %)' if far else ''}")
+    for op, way in (kind for kind in old if kind in new):
+        (before, calls_before), (now, calls_now) = ((of[op, way]["instructions"], of[op, way]["driver_calls"]) for of in (old, new))
+        why = [" (past 2 %)"] * (abs(now / before - 1) > ALIKE) + [f" (driver calls: {calls_before} -> {calls_now})"] * (calls_before != calls_now)
+        apart = apart or bool(why)
+        print(f"{op}, {way}: {before} -> {now}, {now / before:.3f}{''.join(why)}")
     for op, way in sorted(old.keys() ^ new.keys()):
         print(f"{op}, {way}: in one of them alone")
     return 1 if apart or not old.keys() & new.keys() else 0

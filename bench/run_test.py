@@ -210,9 +210,10 @@ class Tally(Folder):
 
 
 class HitCounts(Folder):
-    def compare(self, old, new):
-        for name, counts in (("old.json", old), ("new.json", new)):
-            self.write(name, "".join(json.dumps({"op": op, **{way: {"instructions": count} for way in hit_counts.LAUNCHES}}) + "\n" for op, count in counts.items()))
+    def compare(self, old, new, calls=1):
+        for name, counts, times in (("old.json", old, 1), ("new.json", new, calls)):
+            ways = lambda count: {way: {"instructions": count, "driver_calls": times} for way in hit_counts.LAUNCHES}
+            self.write(name, "".join(json.dumps({"op": op, **ways(count)}) + "\n" for op, count in counts.items()))
         with mock.patch.object(sys, "argv", ["", f"{self.root}/old.json", f"{self.root}/new.json"]), contextlib.redirect_stdout(io.StringIO()) as output:
             return hit_counts.main(), output.getvalue()
 
@@ -221,6 +222,11 @@ class HitCounts(Folder):
         status, output = self.compare({"plain": 1000, "expressions": 500}, {"plain": 1021, "expressions": 500})
         self.assertEqual(status, 1)
         self.assertIn("plain, Op::launch: 1000 -> 1021, 1.021 (past 2 %)\n", output)
+
+    def test_another_call_of_the_driver_is_another_launch(self):
+        status, output = self.compare({"plain": 1000}, {"plain": 1000}, calls=3)
+        self.assertEqual(status, 1)
+        self.assertIn("1.000 (driver calls: 1 -> 3)", output)
 
     def test_kinds_without_a_counterpart_are_named_and_nothing_in_common_fails(self):
         self.assertEqual(self.compare({"plain": 1000}, {"plain": 1000, "attention": 1})[0], 0)
