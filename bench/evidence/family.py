@@ -28,8 +28,8 @@ def sizes(row):
 
 def rows_and_peers(read):
     """Kiln's rows, and the peers' by name and problem; and which peers were timed at all."""
-    rows = [row for row in read("memory-bound-h200/family.json") if "ns" in row]
-    peers = {(row["peer"], key(row)): row for name in ("family_peers", "family_compiled") for row in read(f"memory-bound-h200/{name}.json") if "ns" in row}
+    rows = [row for row in read("memory-bound-h100/family.json") if "ns" in row]
+    peers = {(row["peer"], key(row)): row for name in ("family_peers", "family_compiled") for row in read(f"memory-bound-h100/{name}.json") if "ns" in row}
     return rows, peers, [peer for peer in PEERS if any(peer == name for name, _ in peers)]
 
 

@@ -32,7 +32,7 @@ class State:
         self.programs, self.code, self.canaries = Programs(), {}, None
         lock = digests.ROOT / "bench/peers.lock"
         self.locked = tomllib.loads(lock.read_text()) if lock.is_file() else {}
-        self.lock = {name: peer["version"] for name, peer in self.locked.items()}
+        self.lock = {name: peer["version"] for name, peer in self.locked.items() if isinstance(peer, dict)}
 
     def of_code(self, path):
         if path not in self.code:

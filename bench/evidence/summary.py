@@ -4,7 +4,7 @@ from statistics import median
 
 from evidence.attention import MODELS_PEERS, ratios_of
 from evidence.blocks import BLOCKS, of, over_kiln, rows_of
-from evidence.claim import runs_of
+from evidence.claim import listed as listed_words, runs_of
 from evidence.decode import shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.hits import FOLDERS
@@ -183,7 +183,7 @@ ROWS = {"`gemm` at random lengths of models' products: cuBLASLt's best algorithm
         "attention at random lengths, H100": lambda read: dense_attention(read, "_drawn"),
         "gradients of attention with models' heads, H100": attention_of_models,
         "packed batches: torch's `varlen_attn`; decode from 64 MB on: a plain read; H100": lambda read: f"{packed(read)}; decode {decode(read)}",
-        "memory-bound kernels at about 1 GB, H200": memory_bound,
+        "memory-bound kernels at about 1 GB, H100": memory_bound,
         "two H200: the faster of torch with NCCL and torch's fused ops; layers: of NCCL and one GPU, steady": lambda read: f"{on_two_gpus(read)}; {layers_on_two_gpus(read)}",
         "a model's block: `torch.compile`, medians": whole_blocks,
         "first batch of Llama 3 8B's block, H100": first_batches,
@@ -262,10 +262,10 @@ def share(_):
     return f"{plain} of {plain + marked}"
 
 
-def peers(_):
-    """The versions of the peers, and which of them have a newer release."""
-    return "; ".join(f"{name} {peer['version']}" + (f" ({peer['newest']} is out)" if peer.get("newest", peer["version"]) != peer["version"] else "") for name, peer in state().locked.items())
+def newer(_):
+    """Which peers have a newer release than the one that figures stand beside."""
+    return listed_words(name for name, peer in state().locked.items() if isinstance(peer, dict) and peer["newest"] != peer["version"])
 
 
-FIGURES = {"share": share, "peers": peers}
+FIGURES = {"share": share, "newer": newer}
 TABLES = {"results": results, "slower": slower}
