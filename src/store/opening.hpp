@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "kiln/error.hpp"
-#include "store/file.hpp"
+#include "store/file_types.hpp"
 #include "store/format.hpp"
 #include "store/output_file.hpp"
 #include "store/seal.hpp"

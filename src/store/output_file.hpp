@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "store/file.hpp"
+#include "store/file_types.hpp"
 
 namespace kiln::store {
 

@@ -8,8 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "store/file.hpp"
+#include "store/file_types.hpp"
 #include "store/integrity.hpp"
+#include "store/prune.hpp"
 #include "store/seal.hpp"
 #include "store/sqlite.hpp"
 
