@@ -143,14 +143,14 @@ void print_summaries(bool json, const std::string& axis, const std::vector<Regre
     const bench::RegretSummary summary = bench::summarise(some);
     if (json)
       print_json({{"event", "summary"},
-                  {"build", build()},
                   {"policy", policy},
                   {"from", low == 0 ? Json() : Json(low)},
                   {"lengths", summary.lengths},
                   {"median", summary.median},
                   {"p95", summary.p95},
                   {"worst", summary.worst},
-                  {"worst_length", summary.worst_length}});
+                  {"worst_length", summary.worst_length},
+                  {"build", build()}});
     table.row({policy, low == 0 ? "all" : fmt::format("{}..{}", low, 4 * low - 1), format_count(summary.lengths),
                percent(summary.median), percent(summary.p95), percent(summary.worst),
                format_count(summary.worst_length)});
