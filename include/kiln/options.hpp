@@ -38,6 +38,9 @@ struct SearchSettings {
   /// After this no candidate is begun, and the best so far are compared. 0: no limit.
   std::chrono::milliseconds time_limit{0};
   std::uint64_t seed = 1;  // for the random choices of racing: one seed and the same costs give the same trials
+  /// A file to which each tune of one device appends a line: all that the search asked, and what it was answered. With it the search can be
+  /// repeated where there is no such device. Empty: nothing is written.
+  std::filesystem::path samples{};
 };
 
 /// The state of the L2 cache in which costs are measured: flushed, or holding the inputs. Part of the record key.

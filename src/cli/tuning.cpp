@@ -117,6 +117,11 @@ void declare_search(CLI::App& command, SearchChoice& choice) {
       ->check(number_from(0.001, 1e6))
       ->type_name("SECONDS");
   command.add_option("--seed", choice.seed, "The seed of racing's draws")->type_name("N");
+  command
+      .add_option(
+          "--samples", choice.samples,
+          "A file to which each tune appends all that it asked and measured, so that it can be repeated without a GPU")
+      ->type_name("FILE");
 }
 
 SearchSettings search_settings(const SearchChoice& choice) {
@@ -125,6 +130,7 @@ SearchSettings search_settings(const SearchChoice& choice) {
   settings.trials = choice.trials;
   settings.time_limit = std::chrono::milliseconds(std::llround(std::ceil(choice.seconds * 1000)));
   settings.seed = choice.seed;
+  settings.samples = choice.samples;
   return settings;
 }
 

@@ -19,6 +19,7 @@ struct SearchChoice {
   std::int64_t trials = 0;
   double seconds = 0;
   std::uint64_t seed = 1;
+  std::string samples;
 };
 
 void declare_search(CLI::App& command, SearchChoice& choice);

@@ -62,6 +62,10 @@ class Bench {
   virtual std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) = 0;
   /// Samples chains in place of single launches: a sample is the time of a chain of equal launches over their number.
   virtual std::vector<Samples> sample_chains(std::span<const Point> points, std::int64_t rounds) = 0;
+  /// Runs a point as often, unmeasured.
+  virtual void warm_up(Point point, std::int64_t runs) { (void)sample({&point, 1}, runs); }
+  /// Whether a device runs the candidates, which rests between batches.
+  [[nodiscard]] virtual bool needs_rest() const { return true; }
   /// Unloads a candidate.
   virtual void drop(std::size_t candidate) = 0;
   /// The host time in nanoseconds that filling tensors and running the reference took.

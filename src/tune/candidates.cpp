@@ -36,7 +36,9 @@ constexpr Ends ends_by_time[] = {{1e5, 16, 8}, {3e5, 12, 6}, {1e6, 6, 3},
 class CandidateBuilder {
  public:
   CandidateBuilder(const CandidatesRequest& request, std::span<const store::Record> neighbours)
-      : request_(request), prior_(request.op, request.bucket, request.device, request.regime, neighbours) {}
+      : request_(request),
+        libraries_(request.libraries != nullptr ? *request.libraries : here_),
+        prior_(request.op, request.bucket, request.device, request.regime, neighbours) {}
 
   Candidates gather() {
     const Usable baseline = default_for(request_.op, request_.bucket, request_.device);
@@ -116,8 +118,8 @@ class CandidateBuilder {
         if (manifest::why_not_eligible(request_.op, implementation, at, request_.device)) continue;
         const auto& lengths = result_.lengths.problems;
         const bool is_length = std::ranges::find(lengths, at) != lengths.end();
-        const auto frame = manifest::make_frame(request_.op, &implementation, at, request_.device);
-        const auto configs = jit::library_candidates(request_.op, implementation, frame, is_length ? library_asked : 1);
+        const auto configs =
+            libraries_.candidates(request_.op, implementation, at, request_.device, is_length ? library_asked : 1);
         if (configs.empty()) continue;
         // The model does not tell a library's configs apart; the library's order does.
         firsts_.push_back({at, &implementation, configs.front()});
@@ -170,9 +172,7 @@ class CandidateBuilder {
         manifest::broken_constraint(request_.op, *entry.implementation, at, request_.device, entry.config))
       return false;
     return !entry.implementation->is_library() ||
-           !jit::why_library_refuses(
-               request_.op, *entry.implementation,
-               manifest::make_frame(request_.op, entry.implementation, at, request_.device, entry.config));
+           !libraries_.why_refused(request_.op, *entry.implementation, at, request_.device, entry.config);
   }
 
   /// Returns up to `at_most` further ends, where the stairs of the fastest expected configs end.
@@ -321,6 +321,8 @@ class CandidateBuilder {
   };
 
   const CandidatesRequest& request_;
+  Libraries here_;
+  Libraries& libraries_;
   Prior prior_;
   Candidates result_;
   std::vector<Proposed> proposed_;

@@ -9,6 +9,7 @@
 #include "store/layers.hpp"
 #include "tune/bench.hpp"
 #include "tune/lengths.hpp"
+#include "tune/machine.hpp"
 #include "tune/search.hpp"
 
 namespace kiln::tune {
@@ -44,8 +45,9 @@ struct CandidatesRequest {
   const manifest::DeviceFacts& device;
   Regime regime = Regime::cold_l2;
   std::string arch;
-  bool all = false;               // false: without candidates that the model expects to be much slower than others
-  bool has_communicator = false;  // of the team: without one, NCCL takes no part
+  bool all = false;                // false: without candidates that the model expects to be much slower than others
+  bool has_communicator = false;   // of the team: without one, NCCL takes no part
+  Libraries* libraries = nullptr;  // null: those of this process
 };
 
 /// Returns the candidates for a bucket. `neighbours`: records near it with their candidates, nearest first. They correct the model, and

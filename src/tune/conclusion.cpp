@@ -149,7 +149,7 @@ class Conclusion {
     if (launches.size() < 2 || request_.device.facts.sm() < manifest::first_programmatic_sm ||
         cost_at(candidate, length).median_ns > longest_chained_ns)
       return best;
-    const KeyedCubin cubin = outcome_.cubins.get(entry.specialisation);
+    const KeyedCubin cubin = outcome_.machine.compiled(entry.specialisation);
     LaunchChoice choice;
     outcome_.paced([&] {
       choice = choose_launch(outcome_.bench, entries_.size(), length, {*entry.implementation, cubin.cubin, entry.at},
@@ -188,7 +188,7 @@ class Conclusion {
     for (const Interval& each : intervals(request_.op, request_.bucket, lengths_, assignment)) {
       const Entry& entry = entries_[each.candidate];
       const Launched& launched = launched_.at(each.candidate);
-      const KeyedCubin cubin = outcome_.cubins.get(entry.specialisation);
+      const KeyedCubin cubin = outcome_.machine.compiled(entry.specialisation);
       const Cost cost = times(cost_at(each.candidate, each.length), launched.gain);
       store::Choice choice;
       choice.role = role;

@@ -5,6 +5,7 @@
 
 #include "tune/bench.hpp"
 #include "tune/candidates.hpp"
+#include "tune/machine.hpp"
 #include "tune/tuner.hpp"
 
 namespace kiln::tune {
@@ -22,7 +23,7 @@ struct SearchOutcome {
   const Candidates& candidates;
   const Measured& measured;
   Bench& bench;
-  Cubins& cubins;
+  Machine& machine;
   /// Runs device work and reports its time to TuneRequest::pace. Throws Error(interrupted) before the work when asked to stop.
   std::function<void(const std::function<void()>&)> paced;
   std::int64_t brought_in = 0;  // candidates

@@ -6,8 +6,8 @@
 
 #include "tune/candidates.hpp"
 #include "tune/conclusion.hpp"
+#include "tune/request.hpp"
 #include "tune/trials.hpp"
-#include "tune/tuner.hpp"
 
 namespace kiln::tune {
 

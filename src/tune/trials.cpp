@@ -7,7 +7,6 @@
 
 #include "kiln/error.hpp"
 #include "tune/deploy.hpp"
-#include "tune/team_bench.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -19,19 +18,14 @@ constexpr std::int64_t least_again = 3;  // rounds
 
 }  // namespace
 
-Trials::Trials(const TuneRequest& request, Cubins& cubins, std::function<void()> check_stop)
-    : request_(request), cubins_(cubins), check_stop_(std::move(check_stop)), preparing_(begin_bench()) {}
+Trials::Trials(const TuneRequest& request, Machine& machine, std::function<void()> check_stop)
+    : request_(request), machine_(machine), check_stop_(std::move(check_stop)), preparing_(begin_bench()) {}
 
 std::future<std::unique_ptr<Bench>> Trials::begin_bench() const {
   for (const jit::Specialisation& needed :
        verification(request_.op, request_.bucket, request_.device.facts, request_.arch))
-    cubins_.prefetch(needed);
-  const auto begin = [this] {
-    BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
-    settings.member = request_.team;
-    if (request_.team != nullptr) return team_bench(settings, cubins_);
-    return request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
-  };
+    machine_.prefetch(needed);
+  const auto begin = [this] { return machine_.bench(); };
   // With both, deferred where the system refuses a thread.
   const auto in_thread = std::launch::async | std::launch::deferred;
   return std::async(request_.worker != nullptr ? in_thread : std::launch::deferred, begin);
@@ -53,7 +47,7 @@ void Trials::paced(const std::function<void()>& work) const {
 std::optional<KeyedCubin> Trials::compile(const Entry& entry, Admission& admission) const {
   admission.verdict = store::Verdict::compile_failed;
   try {
-    return cubins_.get(entry.specialisation);
+    return machine_.compiled(entry.specialisation);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::no_nvrtc || error.kind() == ErrorKind::interrupted) throw;
     admission.reason = error.what();
@@ -117,6 +111,7 @@ std::vector<Samples> Trials::sample_some(std::span<const Point> points, std::int
       failed = failed || !some[i].failure.empty();
       busy.add(some[i].ns);
     }
+    if (!bench_->needs_rest()) busy.ns = 0;
     return failed ? BatchTime() : busy;
   });
   for (std::size_t i = 0; i < all.size(); ++i)
@@ -137,7 +132,7 @@ void Trials::sample_again(Point point, std::int64_t rounds, Samples& samples) {
 
 /// Runs a point unmeasured if the device was idle, since its first runs are slow.
 void Trials::warm_up(Point point) {
-  if (Clock::now() - sampled_ > idle_after) (void)bench_->sample({&point, 1}, warm_runs);
+  if (Clock::now() - sampled_ > idle_after) bench_->warm_up(point, warm_runs);
 }
 
 }  // namespace kiln::tune

@@ -13,8 +13,8 @@
 
 #include "tune/bench.hpp"
 #include "tune/candidates.hpp"
-#include "tune/cubins.hpp"
-#include "tune/tuner.hpp"
+#include "tune/machine.hpp"
+#include "tune/request.hpp"
 
 namespace kiln::tune {
 
@@ -22,7 +22,7 @@ namespace kiln::tune {
 class Trials {
  public:
   /// Begins to compile the reference, since every verification needs it. A worker prepares meanwhile.
-  Trials(const TuneRequest& request, Cubins& cubins, std::function<void()> check_stop);
+  Trials(const TuneRequest& request, Machine& machine, std::function<void()> check_stop);
   Trials(const Trials&) = delete;
   Trials& operator=(const Trials&) = delete;
   /// Waits for the bench. Every other member needs it.
@@ -54,7 +54,7 @@ class Trials {
   void warm_up(Point point);
 
   const TuneRequest& request_;
-  Cubins& cubins_;
+  Machine& machine_;
   std::function<void()> check_stop_;
   std::future<std::unique_ptr<Bench>> preparing_;
   std::unique_ptr<Bench> bench_;

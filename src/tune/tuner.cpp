@@ -13,8 +13,8 @@
 #include "kiln/error.hpp"
 #include "tune/conclusion.hpp"
 #include "tune/deploy.hpp"
-#include "tune/neighbours.hpp"
 #include "tune/parting.hpp"
+#include "tune/recording.hpp"
 #include "tune/serving.hpp"
 #include "tune/trials.hpp"
 
@@ -23,22 +23,20 @@ namespace {
 
 constexpr std::size_t neighbours_asked = 8;  // records whose measurements correct the model
 
-Candidates candidates_for(const TuneRequest& request, Cubins& cubins) {
+Candidates candidates_for(const TuneRequest& request, Machine& machine) {
   const bool exhaustive = request.search.strategy == Strategy::exhaustive;
   std::vector<store::Record> near;
-  if (!exhaustive)
-    near =
-        neighbours(cubins.layers(), request.op, request.bucket, request.device.facts, request.regime, neighbours_asked);
+  if (!exhaustive) near = machine.near_records(neighbours_asked);
   const bool has_communicator = request.team != nullptr && request.team->nccl() != nullptr;
-  return candidates_of(
-      {request.op, request.bucket, request.device.facts, request.regime, request.arch, exhaustive, has_communicator},
-      near);
+  return candidates_of({request.op, request.bucket, request.device.facts, request.regime, request.arch, exhaustive,
+                        has_communicator, &machine.libraries()},
+                       near);
 }
 
-std::unique_ptr<Search> search_for(const TuneRequest& request, const Candidates& candidates, const Cubins& cubins) {
+std::unique_ptr<Search> search_for(const TuneRequest& request, const Candidates& candidates, Machine& machine) {
   if (request.search.strategy == Strategy::exhaustive) return exhaustive(candidates.expectations);
   RacingLimits limits{
-      .compiles_at_once = cubins.compiles_at_once(), .trials = request.search.trials, .seed = request.search.seed};
+      .compiles_at_once = machine.compiles_at_once(), .trials = request.search.trials, .seed = request.search.seed};
   // There a trial takes milliseconds. With the default, two tunes of a product of 2 rows chose configs that differed by 5 % (H200).
   if (candidates.expectations.lengths() == 1) limits.patience *= 2;
   return racing(candidates.expectations, limits);
@@ -46,12 +44,12 @@ std::unique_ptr<Search> search_for(const TuneRequest& request, const Candidates&
 
 class Session {
  public:
-  Session(const TuneRequest& request, Cubins& cubins)
+  Session(const TuneRequest& request, Machine& machine)
       : request_(request),
-        cubins_(cubins),
+        machine_(machine),
         bucket_text_(manifest::to_string(request.op, request.bucket)),
-        trials_(request, cubins, [this] { check_stop(); }),
-        candidates_(candidates_for(request, cubins)) {
+        trials_(request, machine, [this] { check_stop(); }),
+        candidates_(candidates_for(request, machine)) {
     if (candidates_.entries.empty()) {
       const std::string rules = rules_broken(request.op, request.bucket, request.device.facts);
       throw Error(ErrorKind::not_tuned,
@@ -59,7 +57,7 @@ class Session {
                               manifest::display_text(request.op, request.bucket), request.device.facts.device_class(),
                               rules.empty() ? "" : ": ", rules));
     }
-    search_ = search_for(request, candidates_, cubins);
+    search_ = search_for(request, candidates_, machine);
   }
 
   TuneResult run() {
@@ -71,7 +69,7 @@ class Session {
       announce_settled(ask->points);
       check_time();
       for (const Point& point : ask->points)
-        if (!trials_.is_in(point.candidate)) cubins_.prefetch(entry(point.candidate).specialisation);
+        if (!trials_.is_in(point.candidate)) machine_.prefetch(entry(point.candidate).specialisation);
       prefetch_upcoming();
       std::erase_if(ask->points,
                     [&](const Point& point) { return !trials_.is_in(point.candidate) && !bring_in(point.candidate); });
@@ -87,7 +85,7 @@ class Session {
           measured);
     announce_settled({});
     trials_.bench().set_lengths(measured.lengths.problems);
-    TuneResult result = conclude({request_, candidates_, measured, trials_.bench(), cubins_,
+    TuneResult result = conclude({request_, candidates_, measured, trials_.bench(), machine_,
                                   [&](const std::function<void()>& work) {
                                     check_stop();
                                     trials_.paced(work);
@@ -112,14 +110,16 @@ class Session {
 
   [[nodiscard]] bool is_out_of_time() const {
     const auto limit = request_.search.time_limit;
-    return limit.count() > 0 && Clock::now() - begun_ > limit;
+    const bool is_out = limit.count() > 0 && Clock::now() - begun_ > limit;
+    if (is_out) machine_.note_time_limit();
+    return is_out;
   }
   void check_time() {
     if (is_out_of_time()) search_->finish_early();
   }
 
   void prefetch_upcoming() {
-    for (const std::size_t candidate : search_->upcoming()) cubins_.prefetch(entry(candidate).specialisation);
+    for (const std::size_t candidate : search_->upcoming()) machine_.prefetch(entry(candidate).specialisation);
   }
 
   /// Loads and verifies a candidate. Returns false when it was rejected. An exception leaves the candidate as it was.
@@ -246,7 +246,7 @@ class Session {
   }
 
   const TuneRequest& request_;
-  Cubins& cubins_;
+  Machine& machine_;
   std::string bucket_text_;
   Clock::time_point begun_ = Clock::now();
   Trials trials_;
@@ -267,9 +267,9 @@ void add_row(std::vector<store::CubinRow>& rows, const jit::Specialisation& need
 
 }  // namespace
 
-TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
+TuneResult tune_bucket(const TuneRequest& request, Machine& machine) {
   try {
-    return Session(request, cubins).run();
+    return Session(request, machine).run();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
     throw Error(ErrorKind::out_of_memory,
@@ -278,12 +278,22 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
   }
 }
 
+TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
+  const std::unique_ptr<Machine> here = this_machine(request, cubins);
+  if (request.search.samples.empty() || request.team != nullptr) return tune_bucket(request, *here);
+  Recording recording(request, *here);
+  TuneResult result = tune_bucket(request, recording);
+  recording.append_to(request.search.samples, result.record);
+  return result;
+}
+
 void compile_ahead(const TuneRequest& request, Cubins& cubins) {
   for (const jit::Specialisation& needed : verification(request.op, request.bucket, request.device.facts, request.arch))
     cubins.prefetch(needed, jit::Urgency::ahead);
-  const Candidates candidates = candidates_for(request, cubins);
+  const std::unique_ptr<Machine> here = this_machine(request, cubins);
+  const Candidates candidates = candidates_for(request, *here);
   if (candidates.entries.empty()) return;
-  for (const std::size_t first : search_for(request, candidates, cubins)->upcoming())
+  for (const std::size_t first : search_for(request, candidates, *here)->upcoming())
     cubins.prefetch(candidates.entries[first].specialisation, jit::Urgency::ahead);
 }
 

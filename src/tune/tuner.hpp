@@ -1,35 +1,15 @@
 // Tunes one bucket: verifies candidates, times them at several lengths, and publishes the chosen few with their cubins.
 #pragma once
 
-#include <functional>
-#include <string>
 #include <vector>
 
-#include "manifest/problem.hpp"
+#include "jit/specialisation.hpp"
 #include "store/record.hpp"
-#include "team/member.hpp"
 #include "tune/cubins.hpp"
-#include "tune/search.hpp"
-#include "tune/worker.hpp"
+#include "tune/machine.hpp"
+#include "tune/request.hpp"
 
 namespace kiln::tune {
-
-struct TuneRequest {
-  const manifest::Op& op;
-  Problem bucket;   // upper edges
-  std::string key;  // manifest::record_key
-  const cuda::DeviceInfo& device;
-  Regime regime = Regime::cold_l2;
-  std::string arch;  // "sm_90a"
-  SearchSettings search{};
-  Worker* worker = nullptr;  // null: candidates run in the current context
-  /// For an op of a team: candidates run on all ranks, the others within serve_team_trials(). No worker is used.
-  team::Member* team = nullptr;
-  std::function<bool()> stop_requested;
-  std::function<void(const TuneEvent&)> on_event;
-  /// Called after each piece of device work with its duration in nanoseconds by the host's clock. A background tune sleeps here.
-  std::function<void(double)> pace{};
-};
 
 /// A kernel with its machine code.
 struct CompiledKernel {
@@ -49,6 +29,8 @@ struct TuneResult {
 /// Error(interrupted) when asked to stop, and Error(out_of_memory) with the bucket. Throws Error(driver_failed) with the candidate that broke
 /// the caller's context; a worker only rejects that candidate.
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
+/// Tunes with what another machine gives. Records nothing.
+TuneResult tune_bucket(const TuneRequest& request, Machine& machine);
 
 /// Begins ahead of time the compiles that a tune of the bucket begins with, as far as they can be foreseen. Throws as a tune does.
 void compile_ahead(const TuneRequest& request, Cubins& cubins);

@@ -1,0 +1,53 @@
+#include "tune/machine.hpp"
+
+#include "jit/library.hpp"
+#include "manifest/problem.hpp"
+#include "tune/neighbours.hpp"
+#include "tune/team_bench.hpp"
+
+namespace kiln::tune {
+namespace {
+
+class ThisMachine final : public Machine {
+ public:
+  ThisMachine(const TuneRequest& request, Cubins& cubins) : request_(request), cubins_(cubins) {}
+
+  std::vector<store::Record> near_records(std::size_t at_most) override {
+    return neighbours(cubins_.layers(), request_.op, request_.bucket, request_.device.facts, request_.regime, at_most);
+  }
+  Libraries& libraries() override { return libraries_; }
+  std::size_t compiles_at_once() override { return cubins_.compiles_at_once(); }
+  void prefetch(const jit::Specialisation& specialisation) override { cubins_.prefetch(specialisation); }
+  KeyedCubin compiled(const jit::Specialisation& specialisation) override { return cubins_.get(specialisation); }
+  std::unique_ptr<Bench> bench() override {
+    BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
+    settings.member = request_.team;
+    if (request_.team != nullptr) return team_bench(settings, cubins_);
+    return request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
+  }
+
+ private:
+  const TuneRequest& request_;
+  Cubins& cubins_;
+  Libraries libraries_;
+};
+
+}  // namespace
+
+std::vector<manifest::Config> Libraries::candidates(const manifest::Op& op,
+                                                    const manifest::Implementation& implementation, const Problem& at,
+                                                    const manifest::DeviceFacts& device, std::size_t at_most) {
+  return jit::library_candidates(op, implementation, manifest::make_frame(op, &implementation, at, device), at_most);
+}
+
+std::optional<std::string> Libraries::why_refused(const manifest::Op& op,
+                                                  const manifest::Implementation& implementation, const Problem& at,
+                                                  const manifest::DeviceFacts& device, const manifest::Config& config) {
+  return jit::why_library_refuses(op, implementation, manifest::make_frame(op, &implementation, at, device, config));
+}
+
+std::unique_ptr<Machine> this_machine(const TuneRequest& request, Cubins& cubins) {
+  return std::make_unique<ThisMachine>(request, cubins);
+}
+
+}  // namespace kiln::tune

@@ -1,0 +1,206 @@
+#include "tune/recording.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "kiln/error.hpp"
+#include "manifest/key.hpp"
+#include "store/json.hpp"
+
+namespace kiln::tune {
+
+/// A bench that keeps what it gives.
+class Recording::Sampled final : public Bench {
+ public:
+  Sampled(Recording& recording, std::unique_ptr<Bench> bench) : recording_(recording), bench_(std::move(bench)) {}
+
+  void set_lengths(std::vector<Problem> lengths) override {
+    lengths_ = lengths;
+    bench_->set_lengths(std::move(lengths));
+  }
+  Admission admit(std::size_t candidate, const Trial& trial) override {
+    Admission admission = bench_->admit(candidate, trial);
+    recording_.admitted(trial, admission);
+    candidates_.insert_or_assign(
+        candidate, Candidate{&trial.implementation, manifest::Config(trial.config.begin(), trial.config.end())});
+    return admission;
+  }
+  std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
+    return kept(points, bench_->sample(points, rounds), false);
+  }
+  std::vector<Samples> sample_chains(std::span<const Point> points, std::int64_t rounds) override {
+    return kept(points, bench_->sample_chains(points, rounds), true);
+  }
+  void warm_up(Point point, std::int64_t runs) override { bench_->warm_up(point, runs); }
+  [[nodiscard]] bool needs_rest() const override { return bench_->needs_rest(); }
+  void drop(std::size_t candidate) override { bench_->drop(candidate); }
+  [[nodiscard]] double prepared_ns() const override { return bench_->prepared_ns(); }
+
+ private:
+  struct Candidate {
+    const manifest::Implementation* implementation = nullptr;
+    manifest::Config config;
+  };
+
+  std::vector<Samples> kept(std::span<const Point> points, std::vector<Samples> samples, bool chain) {
+    const manifest::Op& op = recording_.request_.op;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const auto& [implementation, config] = candidates_.at(points[i].candidate);
+      const Problem& at = lengths_[points[i].length];
+      recording_.sampled(point_name(op, *implementation, config, at) + (chain ? " chain" : ""),
+                         {{"implementation", implementation->name},
+                          {"config", manifest::to_string(*implementation, config)},
+                          {"at", manifest::to_string(op, at)},
+                          {"chain", chain}},
+                         samples[i]);
+    }
+    return samples;
+  }
+
+  Recording& recording_;
+  std::unique_ptr<Bench> bench_;
+  std::vector<Problem> lengths_;
+  std::map<std::size_t, Candidate> candidates_;
+};
+
+/// Libraries whose answers are kept.
+class Recording::Proposed final : public Libraries {
+ public:
+  explicit Proposed(Recording& recording) : recording_(recording) {}
+
+  std::vector<manifest::Config> candidates(const manifest::Op& op, const manifest::Implementation& implementation,
+                                           const Problem& at, const manifest::DeviceFacts& device,
+                                           std::size_t at_most) override {
+    auto configs = recording_.machine_.libraries().candidates(op, implementation, at, device, at_most);
+    SampleJson texts = SampleJson::array();
+    for (const manifest::Config& each : configs) texts.push_back(manifest::to_string(implementation, each));
+    recording_.line_["proposals"].push_back({{"implementation", implementation.name},
+                                             {"at", manifest::to_string(op, at)},
+                                             {"most", at_most},
+                                             {"configs", std::move(texts)}});
+    return configs;
+  }
+  std::optional<std::string> why_refused(const manifest::Op& op, const manifest::Implementation& implementation,
+                                         const Problem& at, const manifest::DeviceFacts& device,
+                                         const manifest::Config& config) override {
+    auto why = recording_.machine_.libraries().why_refused(op, implementation, at, device, config);
+    if (why)
+      recording_.line_["refusals"].push_back({{"implementation", implementation.name},
+                                              {"at", manifest::to_string(op, at)},
+                                              {"config", manifest::to_string(implementation, config)},
+                                              {"why", *why}});
+    return why;
+  }
+
+ private:
+  Recording& recording_;
+};
+
+std::string point_name(const manifest::Op& op, const manifest::Implementation& implementation,
+                       std::span<const std::int64_t> config, const Problem& at) {
+  return fmt::format("{} {} | {}", implementation.name, manifest::to_string(implementation, config),
+                     manifest::to_string(op, at));
+}
+
+SampleJson to_samples_json(const store::Record& record) {
+  SampleJson choices = SampleJson::array();
+  for (const store::Choice& each : record.choices)
+    choices.push_back({{"role", to_string(each.role)},
+                       {"sizes", each.sizes},
+                       {"implementation", each.implementation},
+                       {"config", each.config}});
+  return choices;
+}
+
+Recording::Recording(const TuneRequest& request, Machine& machine)
+    : request_(request),
+      machine_(machine),
+      libraries_(std::make_unique<Proposed>(*this)),
+      line_{{"op", request.op.name},
+            {"bucket", manifest::to_string(request.op, request.bucket)},
+            {"key", request.key},
+            {"device_class", request.device.facts.device_class()},
+            {"device", request.device.name},
+            {"driver", request.device.driver_version},
+            {"arch", request.arch},
+            {"regime", manifest::to_string(request.regime)},
+            {"strategy", to_string(request.search.strategy)},
+            {"trials", request.search.trials},
+            {"seed", request.search.seed},
+            {"compiles_at_once", machine.compiles_at_once()},
+            {"out_of_time", false},
+            {"near", SampleJson::array()},
+            {"uncompiled", SampleJson::object()},
+            {"proposals", SampleJson::array()},
+            {"refusals", SampleJson::array()},
+            {"admissions", SampleJson::array()},
+            {"points", SampleJson::array()}} {}
+
+Recording::~Recording() = default;
+
+std::vector<store::Record> Recording::near_records(std::size_t at_most) {
+  std::vector<store::Record> near = machine_.near_records(at_most);
+  for (const store::Record& each : near) line_["near"].push_back(SampleJson::parse(store::to_json(each)));
+  return near;
+}
+
+Libraries& Recording::libraries() { return *libraries_; }
+
+KeyedCubin Recording::compiled(const jit::Specialisation& specialisation) try {
+  return machine_.compiled(specialisation);
+} catch (const std::exception& error) {
+  line_["uncompiled"][specialisation.label] = error.what();
+  throw;
+}
+
+std::unique_ptr<Bench> Recording::bench() { return std::make_unique<Sampled>(*this, machine_.bench()); }
+
+void Recording::note_time_limit() { line_["out_of_time"] = true; }
+
+void Recording::admitted(const Trial& trial, const Admission& admission) {
+  line_["admissions"].push_back({{"implementation", trial.implementation.name},
+                                 {"config", manifest::to_string(trial.implementation, trial.config)},
+                                 {"at", manifest::to_string(request_.op, trial.at)},
+                                 {"verdict", to_string(admission.verdict)},
+                                 {"reason", admission.reason},
+                                 {"registers", admission.registers},
+                                 {"spill_bytes", admission.spill_bytes}});
+}
+
+void Recording::sampled(const std::string& name, SampleJson point, const Samples& samples) {
+  SampleJson& points = line_["points"];
+  const auto [place, is_new] = points_.emplace(name, points.size());
+  if (is_new) {
+    point["ns"] = SampleJson::array();
+    points.push_back(std::move(point));
+  }
+  SampleJson& kept = points[place->second];
+  for (const double ns : samples.ns) kept["ns"].push_back(ns);  // what is no number becomes null
+  if (!samples.failure.empty()) kept["failure"] = samples.failure;
+}
+
+void Recording::append_to(const std::filesystem::path& file, const store::Record& record) const {
+  SampleJson whole = line_;
+  whole["choices"] = to_samples_json(record);
+  const std::string text = whole.dump(-1, ' ', false, SampleJson::error_handler_t::replace) + '\n';
+  const int descriptor = open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  bool is_written = descriptor >= 0 && flock(descriptor, LOCK_EX) == 0;  // other processes tune on other devices
+  for (std::size_t done = 0; is_written && done < text.size();) {
+    const ssize_t count = write(descriptor, text.data() + done, text.size() - done);
+    is_written = count > 0 || (count < 0 && errno == EINTR);
+    done += count > 0 ? static_cast<std::size_t>(count) : 0;
+  }
+  const int why = errno;
+  if (descriptor >= 0) close(descriptor);
+  if (!is_written)
+    throw Error(ErrorKind::io, fmt::format("the samples of a tune cannot be written to {}: {}; name a file that can",
+                                           file.string(), std::strerror(why)));
+}
+
+}  // namespace kiln::tune

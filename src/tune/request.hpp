@@ -1,0 +1,32 @@
+// What is asked of a tune.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cuda/device.hpp"
+#include "kiln/options.hpp"
+#include "manifest/problem.hpp"
+#include "team/member.hpp"
+#include "tune/worker.hpp"
+
+namespace kiln::tune {
+
+struct TuneRequest {
+  const manifest::Op& op;
+  Problem bucket;   // upper edges
+  std::string key;  // manifest::record_key
+  const cuda::DeviceInfo& device;
+  Regime regime = Regime::cold_l2;
+  std::string arch;  // "sm_90a"
+  SearchSettings search{};
+  Worker* worker = nullptr;  // null: candidates run in the current context
+  /// For an op of a team: candidates run on all ranks, the others within serve_team_trials(). No worker is used.
+  team::Member* team = nullptr;
+  std::function<bool()> stop_requested;
+  std::function<void(const TuneEvent&)> on_event;
+  /// Called after each piece of device work with its duration in nanoseconds by the host's clock. A background tune sleeps here.
+  std::function<void(double)> pace{};
+};
+
+}  // namespace kiln::tune
