@@ -15,13 +15,15 @@
 
 namespace bench {
 
-/// Takes --base FILE or --overlay FILE and leaves `i` at the file; false for another word. Throws Error(bad_input) where no file follows.
+/// Takes --base FILE, --overlay FILE or --samples FILE, to which tunes append what bench_replay repeats, and leaves `i` at the file; false for another word. Throws Error(bad_input) where no file follows.
 inline bool take_file(int argc, char** argv, int& i, kiln::Options& options) {
   const std::string_view word = argv[i];
-  if (word != "--base" && word != "--overlay") return false;
+  if (word != "--base" && word != "--overlay" && word != "--samples") return false;
   if (++i == argc) throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("{} is given without a value", word));
   if (word == "--base")
     options.bases.emplace_back(argv[i]);
+  else if (word == "--samples")
+    options.search.samples = argv[i];
   else
     options.overlay = argv[i];
   return true;

@@ -1,6 +1,6 @@
 // Matrix products of real models: Kiln's plan, the best of Kiln's own kernels, and cuBLASLt, in turns on the same tensors.
 //
-//   bench_gemm [--base FILE]... [--overlay FILE] [--stand-ins FILE] [--algorithms N] [--fast-accumulation] --problems FILE [name=value...]
+//   bench_gemm [--base FILE]... [--overlay FILE] [--samples FILE] [--stand-ins FILE] [--algorithms N] [--fast-accumulation] --problems FILE [name=value...]
 //
 // FILE holds "gemm m=M n=N k=K # name" a line; the words that follow (dtype=f16) go for all of them. What no file has a record of is tuned
 // on the way, as a first launch does; with --stand-ins another engine, which tunes nothing and has that FILE alone, launches what its

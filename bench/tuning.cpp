@@ -1,6 +1,6 @@
 // What a tune costs, whether two of them agree, and what a bucket's configs lose against one tuned for the very length.
 //
-//   bench_tuning [--lengths N] [--seed S] [--exact] --problems FILE
+//   bench_tuning [--lengths N] [--seed S] [--exact] [--samples FILE] --problems FILE
 //
 // FILE holds a problem a line, "gemm m=1024 n=4096 k=4096 dtype=bf16", which names its bucket. Each bucket is tuned twice from nothing by a first
 // launch's defaults, in two engines with different seeds. At N lengths of the bucket (20), drawn at random, what each engine launches is verified and
@@ -31,6 +31,7 @@ struct Settings {
   std::int64_t lengths = 20;
   std::uint64_t seed = 1;
   bool exact = false;
+  std::filesystem::path samples;  // bench_replay repeats the two tunes of each bucket from it
   std::vector<bench::WrittenProblem> problems;
 };
 
@@ -46,6 +47,8 @@ Settings parse(int argc, char** argv) {
       settings.lengths = std::stoll(argv[i]);
     } else if (word == "--seed") {
       settings.seed = std::stoull(argv[i]);
+    } else if (word == "--samples") {
+      settings.samples = argv[i];
     } else if (word == "--problems") {
       settings.problems = bench::read_problems(argv[i]);
     } else {
@@ -56,10 +59,11 @@ Settings parse(int argc, char** argv) {
   return settings;
 }
 
-kiln::Options options_of(std::uint64_t seed) {
+kiln::Options options_of(std::uint64_t seed, const std::filesystem::path& samples = {}) {
   kiln::Options options;
   options.overlay = "";
   options.search.seed = seed;
+  options.search.samples = samples;
   return options;
 }
 
@@ -81,7 +85,7 @@ Json row_of(const std::string& op) {
 
 /// An engine that knows no file, and so tunes what it is first asked for.
 struct Tuned {
-  explicit Tuned(std::uint64_t seed) : engine(options_of(seed)) {}
+  Tuned(std::uint64_t seed, const std::filesystem::path& samples) : engine(options_of(seed, samples)) {}
   double tune(const std::string& op, const kiln::Problem& bucket) {
     const auto begun = std::chrono::steady_clock::now();
     (void)engine.op(op).plan(bucket);
@@ -122,6 +126,8 @@ class Bench {
  public:
   explicit Bench(const Settings& settings)
       : settings_(settings),
+        first_(1, settings.samples),
+        second_(2, settings.samples),
         state_(options_of(1)),
         scope_(state_.context),
         stopwatch_(state_.context.info().facts, state_.options.regime, state_.arch(), state_.cubins),
@@ -188,7 +194,7 @@ class Bench {
   }
 
   const Settings& settings_;
-  Tuned first_{1}, second_{2};
+  Tuned first_, second_;
   kiln::engine::State state_;
   kiln::cuda::Context::Scope scope_;
   kiln::cuda::Stream stream_;
