@@ -201,6 +201,8 @@ struct Explanation {
   bool cubin_found = false;  // a file supplies the machine code: a launch here needs no compile
   std::string
       machine_code;  // which file has it, or why none supplies it and what a launch does then; empty when nothing serves
+  std::string compiler;  // of the machine code that a file supplies, "nvrtc 13.0 build 65be..."; else empty
+  std::string nvrtc;     // the NVRTC here, in the same form; empty without one. Code by another one serves too
   std::string
       library;  // the library that computes in place of kernels or beside them, such as "cublaslt 13.1.0"; else empty
   double cost_ns = 0;    // median device time of the tune; 0 for Origin::model and Origin::default_

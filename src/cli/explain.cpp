@@ -65,6 +65,8 @@ Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& 
             {"stale", explanation.stale},
             {"cubin_found", explanation.cubin_found},
             {"machine_code", explanation.machine_code},
+            {"compiler", explanation.compiler.empty() ? Json() : Json(explanation.compiler)},
+            {"nvrtc", explanation.nvrtc.empty() ? Json() : Json(explanation.nvrtc)},
             {"library", explanation.library},
             {"cost_ns", explanation.cost_ns},
             {"timed_at", explanation.timed_at},

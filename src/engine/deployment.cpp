@@ -57,7 +57,8 @@ std::vector<jit::Specialisation> needed_specialisations(std::span<const Deployed
 DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::Cubins& cubins, jit::CompilePool& pool,
                             const std::function<bool()>& stop_requested,
                             const std::function<void(const CompileStep&)>& on_step) {
-  for (const jit::Specialisation& each : needed) cubins.prefetch(each);
+  for (const jit::Specialisation& each : needed)
+    if (!cubins.find_serving(each, {})) cubins.prefetch(each);
   DeployedCubins result;
   for (std::size_t i = 0; i < needed.size(); ++i) {
     if (on_step) on_step({needed[i].label, static_cast<std::int64_t>(i), static_cast<std::int64_t>(needed.size())});
@@ -67,8 +68,8 @@ DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::C
                   fmt::format("interrupted after cubin {} of {}; what was made is kept, and asking again continues", i,
                               needed.size()));
     }
-    const tune::KeyedCubin cubin = cubins.get_and_keep(needed[i]);
-    if (!cubin.from_store) ++result.compiled;
+    const tune::KeyedCubin cubin = cubins.get_serving_and_keep(needed[i]);
+    if (!cubin.layer) ++result.compiled;
     result.rows.push_back(tune::to_row(needed[i], cubin));
   }
   return result;

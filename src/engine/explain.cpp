@@ -220,6 +220,8 @@ Explanation explain(const manifest::Op& op, const Problem& problem, const manife
   MachineCode code = machine_code_of(op, *answer, device, arch, cubins);
   explanation.cubin_found = code.found;
   explanation.machine_code = std::move(code.where);
+  explanation.compiler = std::move(code.compiler);
+  explanation.nvrtc = cubins.own_compiler();
   return explanation;
 }
 

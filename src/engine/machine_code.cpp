@@ -27,23 +27,7 @@ std::optional<CodeAt> search(store::Layers& layers, const jit::Specialisation& c
   return std::nullopt;
 }
 
-/// The compilers whose code a launch here takes, in the order in which it asks for them.
-std::vector<std::string> compilers_served(const Answer& answer, tune::Cubins& cubins) {
-  std::vector<std::string> compilers;
-  if (!answer.compiler.empty() && cubins.accepts(answer.compiler)) compilers.push_back(answer.compiler);
-  if (cubins.can_compile()) {
-    compilers.push_back(jit::compiler_identity());
-  } else {
-    for (std::string& each : cubins.layers().compilers()) compilers.push_back(std::move(each));
-  }
-  return compilers;
-}
-
-std::string why_none(const jit::Specialisation& code, tune::Cubins& cubins) {
-  store::Layers& layers = cubins.layers();
-  if (const auto other = search(layers, code, layers.compilers()))
-    return fmt::format("{} has it by {}, which is not the NVRTC here", name_of(layers.layers()[other->layer]),
-                       other->compiler);
+std::string why_none(const jit::Specialisation& code, const store::Layers& layers) {
   if (const auto at = tune::untrusted_layer_with(layers, code)) {
     const store::Layer& layer = layers.layers()[*at];
     return fmt::format("{} has it and may not supply it ({})", name_of(layer), layer.trust);
@@ -70,13 +54,23 @@ std::optional<std::size_t> untrusted_layer_with_code(const manifest::Op& op, con
 
 MachineCode machine_code_of(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,
                             const std::string& arch, tune::Cubins& cubins) {
-  if (!answer.implementation->has_kernels()) return {true, "none is needed: the library has it"};
+  if (!answer.implementation->has_kernels()) return {true, "none is needed: the library has it", {}};
   const jit::Specialisation code = code_of(op, answer, device, arch);
-  if (const auto found = search(cubins.layers(), code, compilers_served(answer, cubins)))
-    return {true, fmt::format("{} has it: no compile", name_of(cubins.layers().layers()[found->layer]))};
-  return {false, fmt::format("{}; {}", why_none(code, cubins),
-                             cubins.can_compile() ? "it is compiled at the first launch"
-                                                  : "there is no NVRTC here to compile it: such a launch fails")};
+  const std::string& own = cubins.own_compiler();
+  if (const auto found = cubins.find_serving(code, answer.compiler)) {
+    const std::string file = name_of(cubins.layers().layers()[found->layer.value()]);
+    const bool is_other = !own.empty() && own != found->compiler;
+    return {true,
+            is_other ? fmt::format("{} has it by {}, which is not the NVRTC here ({}): no compile", file,
+                                   found->compiler, own)
+                     : fmt::format("{} has it: no compile", file),
+            found->compiler};
+  }
+  return {false,
+          fmt::format("{}; {}", why_none(code, cubins.layers()),
+                      own.empty() ? "there is no NVRTC here to compile it: such a launch fails"
+                                  : "it is compiled at the first launch"),
+          {}};
 }
 
 }  // namespace kiln::engine

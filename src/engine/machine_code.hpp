@@ -20,10 +20,11 @@ std::optional<std::size_t> untrusted_layer_with_code(const manifest::Op& op, con
                                                      const store::Layers& layers);
 
 struct MachineCode {
-  bool found = false;  // a launch on this machine needs no compile
-  std::string where;   // one sentence: the file, why it may not supply the code, and what a launch does then
+  bool found = false;    // a launch on this machine needs no compile
+  std::string where;     // one sentence: the file, why it may not supply the code, and what a launch does then
+  std::string compiler;  // of the code that was found
 };
-/// The machine code that a launch on this machine would load: by the compiler of the answer's record or one that serves here.
+/// The machine code that a launch on this machine would load.
 MachineCode machine_code_of(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,
                             const std::string& arch, tune::Cubins& cubins);
 

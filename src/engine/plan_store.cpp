@@ -68,38 +68,43 @@ void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
   for (const auto& plans : plans_) visit(*plans);
 }
 
-/// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine code. Tries the compiler
-/// that the record names first: without NVRTC the files need not be searched for other compilers.
+/// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine code. The NVRTC here
+/// may not know the target that the record's code was compiled for, and then compiles for an older one.
 std::shared_ptr<jit::Module> PlanStore::module_of(const Answer& answer, std::span<const std::int64_t> frame,
                                                   Code code) {
   const manifest::Implementation& implementation = *answer.implementation;
   if (!implementation.has_kernels()) return nullptr;
+  tune::Cubins& cubins = engine_.cubins;
+  const auto timed = jit::specialise(op_, implementation, frame, jit::target_arch(engine_.context.info().facts.sm()));
+  for (const std::string& compiler : {cubins.own_compiler(), answer.compiler})
+    if (!compiler.empty())
+      if (auto loaded = engine_.modules.find(jit::cubin_key(timed, compiler))) return loaded;
   store::Counters met;
-  if (!answer.compiler.empty() && engine_.cubins.accepts(answer.compiler)) {
-    const auto timed = jit::specialise(op_, implementation, frame, jit::target_arch(engine_.context.info().facts.sm()));
-    if (auto loaded = engine_.modules.find(jit::cubin_key(timed, answer.compiler))) return loaded;
-    if (const auto found = engine_.cubins.find_under(answer.compiler, timed, &met))
-      return load_module(*found, answer, frame);
-  }
+  if (const auto found = cubins.find_serving(timed, answer.compiler, &met)) return load_module(*found, answer, frame);
   const jit::Specialisation specialisation = jit::specialise(op_, implementation, frame, engine_.arch());
-  if (const auto found = engine_.cubins.find(specialisation, &met)) return load_module(*found, answer, frame);
+  if (specialisation.arch != timed.arch)
+    if (const auto found = cubins.find_serving(specialisation, answer.compiler, &met))
+      return load_module(*found, answer, frame);
   if (code == Code::stored)
     throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", specialisation.label));
   if (answer.is_hit()) engine_.counters.count(reason_of(met, Miss::no_cubin));
-  return load_module(engine_.cubins.compile_and_keep(specialisation), answer, frame);
+  return load_module(cubins.compile_and_keep(specialisation), answer, frame);
 }
 
-/// Replaces a stored cubin that the driver refuses by a new compile.
+/// Replaces a stored cubin that the driver refuses by the NVRTC's here: by a stored one, else by a new compile.
 std::shared_ptr<jit::Module> PlanStore::load_module(const tune::KeyedCubin& cubin, const Answer& answer,
                                                     std::span<const std::int64_t> frame) {
   try {
     return engine_.modules.get(cubin.key, cubin.cubin);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::driver_failed || !cubin.from_store) throw;
+    if (error.kind() != ErrorKind::driver_failed || !cubin.layer) throw;
     engine_.counters.count(Miss::refused_cubin);
     if (!engine_.cubins.can_compile()) throw;
   }
-  const auto afresh = engine_.cubins.replace(jit::specialise(op_, *answer.implementation, frame, engine_.arch()));
+  const auto specialisation = jit::specialise(op_, *answer.implementation, frame, engine_.arch());
+  if (cubin.compiler != engine_.cubins.own_compiler())
+    if (const auto own = engine_.cubins.find(specialisation)) return load_module(*own, answer, frame);
+  const auto afresh = engine_.cubins.replace(specialisation);
   return engine_.modules.get(afresh.key, afresh.cubin);
 }
 
@@ -163,7 +168,8 @@ void PlanStore::begin_compiles(const Resolution& resolution) {
     if (!answer->implementation->has_kernels()) continue;
     const auto frame =
         manifest::make_frame(op_, answer->implementation, answer->at, engine_.context.info().facts, answer->config);
-    engine_.cubins.prefetch(jit::specialise(op_, *answer->implementation, frame, engine_.arch()));
+    const auto code = jit::specialise(op_, *answer->implementation, frame, engine_.arch());
+    if (!engine_.cubins.find_serving(code, answer->compiler)) engine_.cubins.prefetch(code);
   }
 }
 

@@ -336,9 +336,7 @@ bool has_code(const manifest::Op& op, const Answer& answer, const manifest::Devi
   if (!answer.implementation->has_kernels()) return true;
   const auto frame = manifest::make_frame(op, answer.implementation, answer.at, device, answer.config);
   const auto specialisation = jit::specialise(op, *answer.implementation, frame, arch);
-  if (!answer.compiler.empty() && cubins.accepts(answer.compiler) && cubins.find_under(answer.compiler, specialisation))
-    return true;
-  return cubins.find(specialisation).has_value();
+  return cubins.find_serving(specialisation, answer.compiler).has_value();
 }
 
 void leave_servable(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device,

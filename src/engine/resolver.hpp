@@ -95,7 +95,7 @@ void leave_servable(Resolution& resolution, const manifest::Op& op, const manife
 /// The specialisations that launches of the bucket may need, each once, in the order of the answers. A library's answer has none.
 std::vector<jit::Specialisation> specialisations_of(const manifest::Op& op, const Resolution& resolution,
                                                     const manifest::DeviceFacts& device, const std::string& arch);
-/// Whether a file has the answer's machine code, by the compiler of its record or one that serves here. True for a library's answer.
+/// Whether a file has the answer's machine code, by whatever compiler. True for a library's answer.
 bool has_code(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,
               const std::string& arch, tune::Cubins& cubins);
 

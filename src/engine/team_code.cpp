@@ -27,11 +27,10 @@ struct Offer {
   std::string digest;  // of the row
 };
 
-/// What an answer needs on this rank: code by its record's compiler, which was compiled for `timed`, or by this machine's.
+/// What an answer needs on this rank: code for the target that its record's was compiled for, or for the one that the NVRTC here knows.
 struct Need {
-  std::string recorded;  // the compiler of the answer's record; empty where this machine cannot load its code
   jit::Specialisation timed;
-  std::optional<jit::Specialisation> here;  // made where `recorded` does not serve
+  std::optional<jit::Specialisation> here;  // made where `timed` is not found
   std::optional<tune::KeyedCubin> found{};
   std::optional<int> source{};  // the rank that gives it
   std::string key{};            // of the code that is given
@@ -174,14 +173,11 @@ class Sharing {
     const auto frame =
         manifest::make_frame(state_.op, answer.implementation, answer.at, state_.device(), answer.config);
     Need need{
-        .recorded = {},
         .timed = jit::specialise(state_.op, *answer.implementation, frame, jit::target_arch(state_.device().sm())),
         .here = {}};
-    if (!answer.compiler.empty() && cubins_.accepts(answer.compiler)) {
-      need.recorded = answer.compiler;
-      need.found = cubins_.find_under(need.recorded, need.timed, &met);
-    }
-    if (!need.found) need.found = cubins_.find(here(need), &met);
+    need.found = cubins_.find_serving(need.timed, answer.compiler, &met);
+    if (!need.found && here(need).arch != need.timed.arch)
+      need.found = cubins_.find_serving(here(need), answer.compiler, &met);
     return need;
   }
 
@@ -194,10 +190,8 @@ class Sharing {
   }
 
   [[nodiscard]] bool serves(Need& need, const Offer& offer) const {
-    if (!cubins_.accepts(offer.compiler)) return false;
-    if (offer.compiler == need.recorded && offer.key == manifest::to_hex(jit::cubin_key(need.timed, offer.compiler)))
-      return true;
-    return offer.key == manifest::to_hex(jit::cubin_key(here(need), offer.compiler));
+    return offer.key == manifest::to_hex(jit::cubin_key(need.timed, offer.compiler)) ||
+           offer.key == manifest::to_hex(jit::cubin_key(here(need), offer.compiler));
   }
 
   /// Code that its rank has just compiled was not offered.

@@ -183,9 +183,12 @@ std::optional<Found<CubinRow>> Layers::find_cubin(const manifest::Digest& key, C
 
 std::vector<std::string> Layers::compilers() {
   std::set<std::string> distinct;
+  const auto add = [&](File& file) {
+    for (std::string& compiler : file.compilers()) distinct.insert(std::move(compiler));
+  };
+  if (File* file = memory()) add(*file);
   for (const Layer& layer : layers_)
-    if (layer.file && layer.trusted_for_code)
-      for (std::string& compiler : layer.file->compilers()) distinct.insert(std::move(compiler));
+    if (layer.file && layer.trusted_for_code) add(*layer.file);
   return {distinct.begin(), distinct.end()};
 }
 

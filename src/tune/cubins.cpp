@@ -14,7 +14,7 @@ namespace {
 std::optional<KeyedCubin> in_library(const jit::Specialisation& specialisation) {
   std::string identity = jit::library_identity(specialisation.library);
   if (identity.empty()) return std::nullopt;
-  return KeyedCubin{{}, std::move(identity), {}, false};
+  return KeyedCubin{{}, std::move(identity), {}, {}};
 }
 
 /// Says why no file supplies this machine code.
@@ -60,24 +60,31 @@ const std::string& Cubins::own_compiler() {
 
 std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation, store::Counters* met) {
   if (!specialisation.has_kernels()) return in_library(specialisation);
-  std::vector<std::string> compilers;
-  if (own_compiler().empty())
-    compilers = layers_.compilers();
-  else
-    compilers.push_back(own_compiler());
-  for (const std::string& compiler : compilers)
-    if (auto found = find_under(compiler, specialisation, met)) return found;
+  return own_compiler().empty() ? find_serving(specialisation, {}, met)
+                                : find_under(own_compiler(), specialisation, met);
+}
+
+std::optional<KeyedCubin> Cubins::find_serving(const jit::Specialisation& specialisation, std::string_view recorded,
+                                               store::Counters* met) {
+  if (!specialisation.has_kernels()) return in_library(specialisation);
+  const std::string& own = own_compiler();
+  if (!own.empty())
+    if (auto found = find_under(own, specialisation, met)) return found;
+  if (!recorded.empty() && recorded != own)
+    if (auto found = find_under(recorded, specialisation, met)) return found;
+  for (const std::string& compiler : layers_.compilers())  // reads all rows
+    if (compiler != own && compiler != recorded)
+      if (auto found = find_under(compiler, specialisation, met)) return found;
   return std::nullopt;
 }
 
 std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const jit::Specialisation& specialisation,
                                              store::Counters* met) {
-  if (!specialisation.has_kernels()) return in_library(specialisation);
   auto found = jit::find_by_key(specialisation, compiler,
                                 [&](const manifest::Digest& key) { return layers_.find_cubin(key, met); });
   if (!found) return std::nullopt;
   jit::Cubin cubin{std::move(found->value.image), std::move(found->value.lowered_names), {}, {}};
-  return KeyedCubin{jit::cubin_key(specialisation, compiler), std::string(compiler), std::move(cubin), true};
+  return KeyedCubin{jit::cubin_key(specialisation, compiler), std::string(compiler), std::move(cubin), found->layer};
 }
 
 void Cubins::prefetch(const jit::Specialisation& specialisation, jit::Urgency urgency) {
@@ -97,7 +104,7 @@ KeyedCubin Cubins::compile(const jit::Specialisation& specialisation) {
                 specialisation.label + ": the library " + specialisation.library + " is not here");
   const std::string compiler = compiler_for(specialisation);
   const manifest::Digest key = jit::cubin_key(specialisation, compiler);
-  return {key, compiler, pool_.submit(key, specialisation).get(), false};
+  return {key, compiler, pool_.submit(key, specialisation).get(), {}};
 }
 
 KeyedCubin Cubins::get(const jit::Specialisation& specialisation) {
@@ -107,6 +114,11 @@ KeyedCubin Cubins::get(const jit::Specialisation& specialisation) {
 
 KeyedCubin Cubins::get_and_keep(const jit::Specialisation& specialisation) {
   if (auto found = find(specialisation)) return std::move(*found);
+  return compile_and_keep(specialisation);
+}
+
+KeyedCubin Cubins::get_serving_and_keep(const jit::Specialisation& specialisation) {
+  if (auto found = find_serving(specialisation, {})) return std::move(*found);
   return compile_and_keep(specialisation);
 }
 

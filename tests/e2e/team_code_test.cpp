@@ -30,6 +30,15 @@ struct Shipped {
   std::filesystem::path with_code, without_code;
 };
 
+/// Takes the NVRTC behind the one that remembers compiles: another library, so another compiler.
+void take_other_nvrtc() {
+  const char* real = std::getenv("NVRTC_ONCE_REAL");
+  if (real != nullptr && *real != '\0')
+    setenv("KILN_NVRTC_LIBRARY", real, 1);
+  else
+    unsetenv("KILN_NVRTC_LIBRARY");
+}
+
 /// What a rank did whose only file is `base`, or that has none.
 std::string served_from(const team::Membership& of, const std::filesystem::path& base) {
   Options options;
@@ -41,8 +50,11 @@ std::string served_from(const team::Membership& of, const std::filesystem::path&
   one.launch(rank);
   rank.machine.synchronize();
   const Stats stats = rank.engine->stats();
+  const Explanation explained = rank.engine->explain(one.op, one.problem);
+  const bool is_other = explained.compiler != explained.nvrtc;
   return one.outcome(std::vector<std::int64_t>(static_cast<std::size_t>(of.world), 70), 2) +
-         fmt::format(", {} compiles, {} without code", stats.compiles, stats.misses.no_cubin);
+         fmt::format(", {} compiles, {} without code{}", stats.compiles, stats.misses.no_cubin,
+                     is_other ? ", by another NVRTC" : "");
 }
 
 }  // namespace
@@ -56,6 +68,19 @@ TEST_CASE("ranks that have a record and lack its machine code take it from the o
   CHECK(ranks.outcome(0) == "right, 0 compiles, 1 without code");
   CHECK(ranks.outcome(1) == "right, 0 compiles, 0 without code");
   CHECK(ranks.outcome(2) == "right, 0 compiles, 1 without code");
+}
+
+TEST_CASE("ranks of different NVRTCs run the machine code that one of them has") {
+  const Shipped shipped(2);
+  for (const int with_code : {0, 1}) {
+    Ranks ranks;
+    ranks.begin_all(2, [&](const team::Membership& of) {
+      if (of.rank == 1) take_other_nvrtc();
+      return served_from(of, of.rank == with_code ? shipped.with_code : shipped.without_code);
+    });
+    CHECK(ranks.outcome(0) == fmt::format("right, 0 compiles, {} without code", with_code));
+    CHECK(ranks.outcome(1) == fmt::format("right, 0 compiles, {} without code, by another NVRTC", 1 - with_code));
+  }
 }
 
 TEST_CASE("a record serves teams of its own kind of link alone, and is shown with it") {

@@ -101,7 +101,8 @@ TEST_CASE("child: a record whose machine code cannot be compiled" * doctest::ski
 
 TEST_CASE("fault 36: a launch whose machine code fails to compile says which, and the next one tries again") {
   const TemporaryFolder folder;
-  const fs::path overlay = tuned_overlay(folder);
+  const fs::path overlay = folder / "overlay.kiln";  // without machine code
+  store::File::open(overlay, store::Access::read_write)->put_all(records_of(tuned_file()), {});
   run_child("child: a record whose machine code cannot be compiled",
             under_faulty_nvrtc("memory 1 scale_tiled") + variable("KILN_CACHE", overlay));
   tally(36, 1, "launches whose compile fails once");
