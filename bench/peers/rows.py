@@ -8,7 +8,7 @@ import sys
 
 # By the module that a script imports: the name in a row, and the package that has the version.
 PACKAGES = {"torch": ("torch", "torch"), "triton": ("triton", "triton"), "flash_attn.cute": ("flash-attn-4", "flash-attn-4"),
-            "flash_attn_interface": ("fa3-fwd", "fa3-fwd"), "flash_attn_3": ("fa3-fwd", "fa3-fwd"), "flashinfer": ("flashinfer", "flashinfer-python"),
+            "fa3_fwd_interface": ("fa3-fwd", "fa3-fwd"), "flashinfer": ("flashinfer", "flashinfer-python"),
             "liger_kernel": ("liger", "liger-kernel"), "quack": ("quack", "quack-kernels")}
 
 
