@@ -167,6 +167,12 @@ TEST_CASE("a descriptor shows the view that the manifest gives, and refuses what
   CHECK(std::vector<std::uint64_t>(made.stride_bytes, made.stride_bytes + 4) ==
         std::vector<std::uint64_t>{32, 64, 256, 640});
   CHECK(std::vector<std::uint32_t>(made.box, made.box + 5) == std::vector<std::uint32_t>{8, 2, 4, 1, 1});
+  CHECK(made.promotion == CU_TENSOR_MAP_L2_PROMOTION_L2_128B);  // some rows begin within a line of 128 bytes
+  frame = {6, 1024, 1088};
+  make();
+  std::memcpy(&made, &map, sizeof made);
+  CHECK(made.promotion == CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+  frame = {6, 256, 320};
 
   argument.shape[0] = sizes({"rows + 1"})[0];
   CHECK(refusal() ==

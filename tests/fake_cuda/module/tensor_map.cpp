@@ -31,12 +31,19 @@ constexpr std::uint64_t swizzle_bytes[] = {0, 32, 64, 128};
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, unsigned int rank, void* address,
                                 const std::uint64_t* shape, const std::uint64_t* strides, const std::uint32_t* box,
                                 const std::uint32_t* element_strides, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
-                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+                                CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill) {
   return fake_cuda::entry(__func__, [&](fake_cuda::Machine& machine) {
     require(machine.settings.sm >= 90, CUDA_ERROR_NOT_SUPPORTED);
     require(reinterpret_cast<std::uintptr_t>(map) % 64 == 0 && rank >= 1 && rank <= 5, CUDA_ERROR_INVALID_VALUE);
-    TensorMap made{
-        reinterpret_cast<CUdeviceptr>(address), rank, type, {}, {}, {}, swizzle, fake_cuda::tensor_map_magic};
+    TensorMap made{reinterpret_cast<CUdeviceptr>(address),
+                   rank,
+                   type,
+                   {},
+                   {},
+                   {},
+                   swizzle,
+                   promotion,
+                   fake_cuda::tensor_map_magic};
     require(made.address != 0 && made.address % 16 == 0, CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < rank; ++i) {
       require(shape[i] >= 1 && shape[i] <= std::uint64_t{1} << 32 && box[i] >= 1 && box[i] <= 256 &&

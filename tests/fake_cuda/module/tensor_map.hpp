@@ -15,6 +15,7 @@ struct TensorMap {
   std::uint64_t stride_bytes[4];  // of every dimension but the innermost
   std::uint32_t box[5];           // elements
   CUtensorMapSwizzle swizzle;
+  CUtensorMapL2promotion promotion;
   std::uint32_t magic;  // marks a map that this driver made
 };
 inline constexpr std::uint32_t tensor_map_magic = 0x7e4503a9;
