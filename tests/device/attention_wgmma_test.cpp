@@ -44,6 +44,20 @@ TEST_CASE("attention_wgmma takes head dimensions that differ, and of 32 times an
         close);
 }
 
+TEST_CASE("attention_wgmma takes head dimensions of any multiple of 8, past which its tiles have zeros") {
+  const AttentionProblem problem = {.lengths = {{70, 90}}, .heads = 2, .key_heads = 2, .scale = 0.2f};
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 40>>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 72>, Tile{.m = 192, .n = 96, .pingpong = true}>(problem) <
+        close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 80, 104>>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 8, 24, SoftCap::none, Sinks::none, kiln::f16>>(problem) <
+        close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 224>, Tile{.n = 80, .stages = 1}>(problem) < close);
+  for (const std::uint32_t seed : {0u, 1u, 2u})
+    CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::causal, 112, 56>>(
+              {.lengths = {{3, 70}, {0, 5}, {129, 131}, {9, 0}}, .heads = 2, .scale = 0.2f}, seed) < close);
+}
+
 TEST_CASE("attention_wgmma's causal mask ends at either diagonal; rows without keys give 0 and -inf") {
   using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
   for (const bool from_end : {true, false}) {

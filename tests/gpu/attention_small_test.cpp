@@ -1,6 +1,6 @@
 // Attention at sizes of a few tiles, a subcase a kind of kernel: what compute-sanitizer, which slows kernels 10 to 50 times, can take. A subcase
 // is chosen by -sc, as in
-//   compute-sanitizer --tool racecheck kiln_tests_gpu "-tc=attention, small*forward*" "-sc=dropout"
+//   compute-sanitizer --tool racecheck kiln_tests_gpu "-tc=*small: attention_forward*" "-sc=dropout"
 // On an H100 memcheck finds nothing in any subcase, and racecheck nothing in forward. In backward racecheck names the facts of queries, which a
 // warp stores, one lane of it tells an mbarrier of after __syncwarp, and others read after waiting for that mbarrier. It counts arrivals of
 // the lane alone, and takes the other lanes' stores for unordered.
@@ -34,6 +34,7 @@ void check_small(const char* name, const Small& small) {
 TEST_CASE("attention, small: attention_forward is right") {
   const std::vector<Small> kinds = {
       {"plain", {{"mask", "causal"}}, "128"},
+      {"odd", {{"mask", "causal"}}, "72"},
       {"packed", {{"mask", "causal"}, {"layout", "packed"}}},
       {"alibi", {{"alibi", "head"}}},
       {"bias", {{"bias", "tensor"}}},
@@ -48,6 +49,7 @@ TEST_CASE("attention, small: attention_forward is right") {
 TEST_CASE("attention, small: attention_backward is right") {
   const std::vector<Small> kinds = {
       {"plain", {{"mask", "causal"}}, "128"},
+      {"odd", {{"mask", "causal"}}, "72"},
       {"deterministic", {{"mask", "causal"}, {"deterministic", "yes"}}},
       {"packed", {{"mask", "causal"}, {"layout", "packed"}}},
       {"alibi", {{"alibi", "head"}}},

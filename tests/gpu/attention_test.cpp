@@ -28,7 +28,8 @@ TEST_CASE("attention_forward is right with each mask and head dimension, at ragg
   const std::vector<std::pair<Sizes, const char*>> all = {
       {{"2", "300", "445", "4", "2", "128", "128"}, "bf16"}, {{"1", "1", "1000", "2", "1", "64", "64"}, "f16"},
       {{"1", "515", "129", "3", "1", "96", "96"}, "bf16"},   {{"3", "67", "70", "4", "4", "192", "128"}, "f16"},
-      {{"1", "200", "333", "2", "2", "256", "256"}, "bf16"}, {{"2", "33", "50", "2", "1", "72", "40"}, "f16"}};
+      {{"1", "200", "333", "2", "2", "256", "256"}, "bf16"}, {{"2", "33", "50", "2", "1", "72", "40"}, "f16"},
+      {{"1", "150", "213", "4", "2", "80", "112"}, "bf16"},  {{"2", "97", "129", "2", "2", "224", "216"}, "bf16"}};
   for (const char* mask : {"none", "causal", "window"})
     for (const auto& [sizes, dtype] : all) {
       const Problem problem = attention(op, sizes, {{"mask", mask}, {"dtype", dtype}});

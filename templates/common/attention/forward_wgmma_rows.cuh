@@ -6,6 +6,7 @@
 #include "common/attention/score_terms.cuh"
 #include "common/attention/softmax_rows.cuh"
 #include "common/named_barrier.cuh"
+#include "common/wgmma_widths.cuh"
 
 namespace kiln::attention {
 
@@ -96,7 +97,7 @@ class WarpgroupRows {
   }
 
  protected:
-  static constexpr int steps = Tiles::tile_n / Tiles::step, score_steps = Form::head_dim / Tiles::step;
+  static constexpr int steps = Tiles::tile_n / Tiles::step, score_steps = Tiles::Query::steps;
   using Sums = ValueSums<Form::value_dim, Tiles::promoted>;
   using Block = float[Tiles::tile_n / 2];
   using Weights = unsigned[steps][4];
@@ -215,7 +216,7 @@ class WarpgroupRows {
     for (int step = 0; step < score_steps; ++step) {
       const unsigned long long by = wgmma_descriptor_at(b, Key::at(0, step));
       if constexpr (Tiles::holds_queries) {
-        wgmma<T, Tiles::tile_n>(scores, queries_[step], by, step > 0);
+        wgmma_of_width<T, Tiles::tile_n>(scores, queries_[step], by, step > 0);
       } else {
         wgmma<T, T, Tiles::tile_n>(scores, wgmma_descriptor_at(a, Query::at(0, step)), by, step > 0);
       }
@@ -255,7 +256,7 @@ class WarpgroupRows {
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < steps; ++step)
-      wgmma<T, Sums::columns, Tiles::transposes ? major::k : major::mn>(
+      wgmma_of_width<T, Sums::columns, Tiles::transposes ? major::k : major::mn>(
           sums.of_product(), weights[step],
           wgmma_descriptor_at(
               b, Tiles::transposes ? Transposed::at(part * Sums::columns, step) : step * 16 * Value::swizzle),

@@ -38,11 +38,12 @@ struct WgmmaTiling {
   static_assert(!pingpong || consumers > 1);
 
   template <int dim, int rows>
-  using Tile = SwizzledTile<dim, rows, box_columns_of<dim, T>, static_cast<int>(sizeof(T))>;
+  using Tile = SwizzledTile<dim, rows, box_columns_of<padded_columns<dim>, T>, static_cast<int>(sizeof(T))>;
   using Query = Tile<Form::head_dim, tile_m>;
   using Key = Tile<Form::head_dim, tile_n>;
   using Value = Tile<Form::value_dim, tile_n>;
-  using Transposed = SwizzledTile<(tile_n + 127) / 128 * 128, Form::value_dim, 128, 1>;  // a row a column of values
+  using Transposed =
+      SwizzledTile<(tile_n + 127) / 128 * 128, padded_columns<Form::value_dim>, 128, 1>;  // a row a column of values
 };
 
 template <typename Tiles>

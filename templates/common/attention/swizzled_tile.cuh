@@ -20,13 +20,19 @@ inline constexpr int box_columns_of = (columns * sizeof(T) % 128 == 0  ? 128
                                                                        : 32) /
                                       static_cast<int>(sizeof(T));
 
+/// Columns that there is room for: TMA fills those past the tensor's with zeros.
+template <int dim>
+inline constexpr int padded_columns = (dim + 31) / 32 * 32;
+
 /// `rows` tokens of one head, as TMA lays them down: boxes of 64 columns of 16 bits under the 128-byte swizzle, of 32 under the 64-byte one,
-/// or of 16 under the 32-byte one; of 8 bits, twice as many columns. Boxes lie one after another.
-template <int dim, int rows, int box_columns_ = box_columns_of<dim>, int element_bytes = 2>
+/// or of 16 under the 32-byte one; of 8 bits, twice as many columns. Boxes lie one after another. Past `dim` the last one has zeros.
+template <int dim, int rows, int box_columns_ = box_columns_of<padded_columns<dim>>, int element_bytes = 2>
 struct SwizzledTile {
-  static constexpr int box_columns = box_columns_, swizzle = box_columns * element_bytes, boxes = dim / box_columns;
+  static constexpr int box_columns = box_columns_, swizzle = box_columns * element_bytes,
+                       boxes = (dim + box_columns - 1) / box_columns;
   static constexpr int box_bytes = rows * swizzle, bytes = boxes * box_bytes;
-  static_assert(dim % box_columns == 0 && rows % 16 == 0);
+  static constexpr int steps = (dim * element_bytes + 31) / 32;  // of products over all columns
+  static_assert(rows % 16 == 0);
 
   /// Starts the copies of the rows from `row` on, whose bytes are reported to `barrier`.
   static __device__ __forceinline__ void load(unsigned to, const tensor_map* map, unsigned barrier, int head, int row,
