@@ -28,10 +28,14 @@ __device__ __forceinline__ long long row_index(int plane, int head, long long qu
   return (static_cast<long long>(plane) * heads + head) * queries + query;
 }
 
-/// The swizzle of dq's sums: returns where the float at `bytes` of a row lies. Groups of eight columns change places within each four by the
-/// row's number in the tensor, so that neighbouring rows have a column in different banks of shared memory.
+/// The swizzle of sums in rows of `dim` floats: returns where the float at `bytes` of a row lies. Groups of eight columns change places within
+/// each four, or each two, by the row's number in the tensor, so that four neighbouring rows have a column in different banks of shared
+/// memory. Where the rows are an odd number of groups, they have so anyway.
+template <int dim>
 __device__ __forceinline__ unsigned swizzle_sums(unsigned bytes, int row) {
-  return bytes ^ static_cast<unsigned>(row & 3) * 32;
+  return dim % 32 == 0   ? bytes ^ static_cast<unsigned>(row & 3) * 32
+         : dim % 16 == 0 ? bytes ^ static_cast<unsigned>(row & 2) * 16
+                         : bytes;
 }
 
 /// Rows that sequences have. Dense: all.
@@ -113,7 +117,7 @@ __device__ __forceinline__ void convert_rows(const float* sums, T* gradient, con
   const int chunk = static_cast<int>(thread % chunks);
   const int row = static_cast<int>(number % length), plane = static_cast<int>(number / length);
   if (plane >= planes || !has_row<layout>(offsets, batch, row)) return;
-  const int place = swizzled ? static_cast<int>(swizzle_sums(chunk * 32, row)) / 32 : chunk;
+  const int place = swizzled ? static_cast<int>(swizzle_sums<dim>(chunk * 32, row)) / 32 : chunk;
   const float* const from = sums + row_index(plane, head, row, heads, length) * dim + place * 8;
   const auto low = load<4>(from), high = load<4>(from + 4);
   vec<float, 8> row_of_eight;

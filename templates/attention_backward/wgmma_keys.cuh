@@ -3,6 +3,7 @@
 
 #include "common/bulk_add.cuh"
 #include "common/stmatrix.cuh"
+#include "common/wgmma_widths.cuh"
 #include "wgmma_copy.cuh"
 
 namespace kiln::attention {
@@ -63,9 +64,9 @@ class WarpgroupKeys {
     for (int half = 0; half < 2; ++half) {
       const long long row = key_row_ + thread_row_ + 8 * half;
       const bool exists = work_.row + row < work_.of.keys;
-      store_row<T>(dk + row * k_row_stride + part * Tiles::own_head, dk_, half, scale, exists);
-      store_row<T>(dv + row * v_row_stride + part * Tiles::own_value, dv_, half,
-                   kept_scale<Form>(inputs_) / weight_scale<T>, exists);
+      store_part<Form::head_dim>(dk + row * k_row_stride + part * Tiles::own_head, dk_, half, scale, exists);
+      store_part<Form::value_dim>(dv + row * v_row_stride + part * Tiles::own_value, dv_, half,
+                                  kept_scale<Form>(inputs_) / weight_scale<T>, exists);
     }
   }
 
@@ -97,7 +98,8 @@ class WarpgroupKeys {
   __device__ __forceinline__ void start_scores(Products& scores, const RingPosition<Tiles::stages>& stage) {
     const Place queries = shared_.queries(stage.slot);
     mbarrier_wait(queries.full, stage.parity);
-    start_products<typename Tiles::Key, typename Tiles::Query>(scores, shared_.keys().data, queries.data);
+    start_products<Form::head_dim, typename Tiles::Key, typename Tiles::Query>(scores, shared_.keys().data,
+                                                                               queries.data);
   }
 
   /// `scores` are there, or (not `ahead`) begun; `start_next` begins those of the next tile.
@@ -119,8 +121,8 @@ class WarpgroupKeys {
         terms_of_keys<Form, held>(inputs_, to_scores_.rate, visible_, work_.of, at.head, key, at.row + own_query_);
     const auto kept = kept_of<Form, false, held>(inputs_, work_.of, at.head, key, at.row + own_query_);
     Products changes;
-    start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
-                                                                    gradients.data);
+    start_products<Form::value_dim, typename Tiles::Value, typename Tiles::Gradient>(
+        changes, shared_.keys().data + Layout::value, gradients.data);
     TileGradient<T, Form::soft_cap, held> gradient;
     const bool whole = all_seen(visible_, work_.of.queries, at.row + own_query_, Tiles::own_queries,
                                 work_.row + key_row_, warpgroup_rows);
@@ -172,14 +174,13 @@ class WarpgroupKeys {
   }
 
   /// This warpgroup's keys (or values) by its queries (or gradients), over all columns.
-  template <typename A, typename B>
+  template <int columns, typename A, typename B>
   __device__ __forceinline__ void start_products(Products& products, unsigned a_tile, unsigned b_tile) {
     const unsigned long long a = A::along_columns(a_tile + A::at(key_row_, 0)),
                              b = B::along_columns(b_tile + B::at(own_query_, 0));
-    constexpr int columns = A::boxes * A::box_columns;
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < columns / 16; ++step)
+    for (int step = 0; step < (columns + 15) / 16; ++step)
       wgmma<T, T, Tiles::own_queries>(products, wgmma_descriptor_at(a, A::at(0, step)),
                                       wgmma_descriptor_at(b, B::at(0, step)), step > 0);
     wgmma_commit_group();
@@ -242,7 +243,7 @@ class WarpgroupKeys {
     const unsigned long long b = B::along_rows(b_tile);
 #pragma unroll
     for (int step = 0; step < steps; ++step)
-      wgmma<T, n, major::mn>(sums, weights[step], wgmma_descriptor_at(b, step * 16 * B::swizzle), true);
+      wgmma_of_width<T, n, major::mn>(sums, weights[step], wgmma_descriptor_at(b, step * 16 * B::swizzle), true);
     wgmma_commit_group();
   }
   /// The same by weights in shared memory, in this warpgroup's columns of b.
@@ -300,8 +301,9 @@ class WarpgroupKeys {
     const Place part = shared_.sums();
     const int row = query_block() * warpgroup_rows + thread_row_;
     mbarrier_wait(part.empty, buffer ^ 1);
-    put_floats<Form::head_dim>(dq, Layout::sum + (row * Form::head_dim + query_part() * Tiles::dq_columns) * 4,
-                               work_.of.first_query + row);
+    put_floats<Form::head_dim, Tiles::dq_parts>(
+        dq, Layout::sum + (row * Form::head_dim + query_part() * Tiles::dq_columns) * 4, work_.of.first_query + row,
+        query_part());
     fence_proxy_async();
     __syncwarp();
     if (threadIdx.x % 32 == 0) mbarrier_arrive(part.full);
@@ -313,18 +315,30 @@ class WarpgroupKeys {
 #pragma unroll
     for (int i = 0; i < n; ++i) values[i] *= scale;
     const int row = key_row_ + thread_row_, part = Tiles::split ? consumer_ : 0;
-    put_floats<dim>(values, offset + (row * dim + part * n * 2) * 4, work_.of.first_key + row);
+    put_floats<dim, Tiles::parts>(values, offset + (row * dim + part * n * 2) * 4, work_.of.first_key + row, part);
   }
-  /// Puts a thread's part of rows of `dim` floats under swizzle_sums, the first of them at `offset`. `row` is its number in the tensor, less
-  /// multiples of 4: tiles begin at these.
+  /// As store_row, of this warpgroup's part of `dim` columns, at its first.
   template <int dim, int n>
-  __device__ __forceinline__ void put_floats(const float (&values)[n], unsigned offset, int row) {
+  __device__ __forceinline__ void store_part(T* to, const float (&sums)[n], int half, float factor, bool exists) {
+    constexpr int first = dim < 2 * n ? dim : 2 * n, second = dim - first;
+    if (!Tiles::split || first == second || consumer_ == 0) {
+      store_row<T>(to, reinterpret_cast<const float(&)[first / 2]>(sums), half, factor, exists);
+    } else if constexpr (second > 0) {
+      store_row<T>(to, reinterpret_cast<const float(&)[second / 2]>(sums), half, factor, exists);
+    }
+  }
+  /// Puts a thread's `part` of rows of `dim` floats under swizzle_sums, the first of them at `offset`. `row` is its number in the tensor, less
+  /// multiples of 4: tiles begin at these.
+  template <int dim, int parts, int n>
+  __device__ __forceinline__ void put_floats(const float (&values)[n], unsigned offset, int row, int part) {
     const unsigned own = offset + threadIdx.x % 4 * 8;
+    const int columns = parts * n * 2 == dim ? dim : dim - part * n * 2;  // from the part's first on
 #pragma unroll
     for (int i = 0; i < n; i += 4) {
+      if (i * 2 >= columns) continue;
       // The same where a part of a row is whole lines of shared memory, by four addresses.
-      char* const to = memory_ + (n * 8 % 128 == 0 ? own + i / 16 * 128 + swizzle_sums(i % 16 * 8, row)
-                                                   : swizzle_sums(own + i * 8, row));
+      char* const to = memory_ + (n * 8 % 128 == 0 ? own + i / 16 * 128 + swizzle_sums<dim>(i % 16 * 8, row)
+                                                   : swizzle_sums<dim>(own + i * 8, row));
       *reinterpret_cast<float2*>(to) = make_float2(values[i], values[i + 1]);
       *reinterpret_cast<float2*>(to + 8 * dim * 4) = make_float2(values[i + 2], values[i + 3]);
     }

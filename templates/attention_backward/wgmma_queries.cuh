@@ -3,6 +3,7 @@
 
 #include "common/attention/swizzled_tile.cuh"
 #include "common/attention/tile_search.cuh"
+#include "common/wgmma_widths.cuh"
 #include "scores.cuh"
 
 namespace kiln::attention {
@@ -159,7 +160,8 @@ class WarpgroupQueries {
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < steps; ++step)
-      wgmma<T, Form::head_dim, major::mn>(dq_, a[step], wgmma_descriptor_at(b, step * 16 * Tiles::Key::swizzle), true);
+      wgmma_of_width<T, Form::head_dim, major::mn>(dq_, a[step],
+                                                   wgmma_descriptor_at(b, step * 16 * Tiles::Key::swizzle), true);
     wgmma_commit_group();
     wgmma_wait_group<0>();
     hold(dq_);
@@ -172,7 +174,7 @@ class WarpgroupQueries {
                              b = B::along_columns(b_tile);
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < A::boxes * A::box_columns / 16; ++step)
+    for (int step = 0; step < A::steps; ++step)
       wgmma<T, T, Tiles::tile_n>(products, wgmma_descriptor_at(a, A::at(0, step)),
                                  wgmma_descriptor_at(b, B::at(0, step)), step > 0);
     wgmma_commit_group();

@@ -6,6 +6,15 @@
 
 namespace kiln::attention {
 
+/// Columns of each of the parts of a row, which begin with boxes.
+template <int dim, int parts>
+inline constexpr int part_columns = (dim + 16 * parts - 1) / (16 * parts) * 16;
+
+/// A tile whose columns are read by parts; past `dim` they are zeros.
+template <int dim, int rows, int parts>
+using PartedTile = SwizzledTile<parts == 1 ? dim : parts * part_columns<dim, parts>, rows,
+                                box_columns_of<parts == 1 ? padded_columns<dim> : part_columns<dim, parts>>>;
+
 /// tile_n keys by tile_m queries. Each warpgroup that multiplies has 64 of the keys, with whose weights in registers it multiplies; or
 /// (`split`) two share 64 keys, and each has half of the queries and then half of the columns of dk and dv, by weights in shared memory.
 template <typename Form_, int tile_m_, int tile_n_, int stages_, bool split_, bool sums_dq_>
@@ -15,18 +24,20 @@ struct BackwardWgmma {
   static constexpr int tile_m = tile_m_, tile_n = tile_n_, stages = stages_;
   static constexpr bool split = split_, sums_dq = sums_dq_;  // else another kernel computes dq
   static constexpr int consumers = split ? 2 : tile_n / warpgroup_rows, threads = warpgroup * (1 + consumers);
-  static constexpr int parts = split ? 2 : 1, own_queries = tile_m / parts, own_head = Form::head_dim / parts,
-                       own_value = Form::value_dim / parts;
+  static constexpr int parts = split ? 2 : 1, own_queries = tile_m / parts,
+                       own_head = split ? part_columns<Form::head_dim, 2> : Form::head_dim,
+                       own_value = split ? part_columns<Form::value_dim, 2> : Form::value_dim;
   // Of dq a warpgroup has 64 queries, and some of the columns where there are no others.
-  static constexpr int query_blocks = tile_m / warpgroup_rows, dq_columns = Form::head_dim * query_blocks / consumers;
+  static constexpr int query_blocks = tile_m / warpgroup_rows, dq_parts = consumers / query_blocks,
+                       dq_columns = part_columns<Form::head_dim, dq_parts>;
   static_assert(tile_m % warpgroup_rows == 0 && tile_n % warpgroup_rows == 0 && (!split || tile_n == warpgroup_rows));
   static_assert(query_blocks == 1 || query_blocks == consumers);
 
-  using Key = SwizzledTile<Form::head_dim, tile_n, box_columns_of<dq_columns>>;
+  using Key = PartedTile<Form::head_dim, tile_n, dq_parts>;
   using Value = SwizzledTile<Form::value_dim, tile_n>;
-  using Query = SwizzledTile<Form::head_dim, tile_m, box_columns_of<own_head>>;
-  using Gradient = SwizzledTile<Form::value_dim, tile_m, box_columns_of<own_value>>;  // of out
-  using Weights = SwizzledTile<tile_m, tile_n>;                                       // or their gradients: a row a key
+  using Query = PartedTile<Form::head_dim, tile_m, parts>;
+  using Gradient = PartedTile<Form::value_dim, tile_m, parts>;  // of out
+  using Weights = SwizzledTile<tile_m, tile_n>;                 // or their gradients: a row a key
   static constexpr int shared_weights = (split ? 2 : 0) + (split || sums_dq ? 2 : 0);
 };
 

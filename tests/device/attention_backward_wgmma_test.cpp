@@ -135,6 +135,25 @@ TEST_CASE("attention_backward_wgmma takes head dimensions that differ, and of 32
         close);
 }
 
+TEST_CASE("attention_backward_wgmma takes head dimensions of any multiple of 8, past which its tiles have zeros") {
+  const AttentionProblem problem = {.lengths = {{70, 90}}, .heads = 2, .scale = 0.2f};
+  constexpr Tile split = {.n = 64, .split = true};
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 72>>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 40>, Tile{.m = 128}>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 112, 80>>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 104, 72>, split>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 8, 8>, split>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 224>, Tile{.n = 64, .stages = 1, .split = true}>(problem) <
+        close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 80, 56>, recomputed>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 80>, Tile{.by_head = true}>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 112, 72>, Tile{.n = 64, .split = true, .by_head = true}>(
+            problem) < close);
+  for (const std::uint32_t seed : {0u, 1u})
+    CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::causal, 72>>(
+              {.lengths = {{3, 70}, {0, 5}, {129, 131}, {9, 0}}, .heads = 2, .scale = 0.2f}, seed) < close);
+}
+
 TEST_CASE("attention_backward_wgmma's causal mask ends at either diagonal, and heads of a group add up") {
   using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
   for (const bool from_end : {true, false}) {
