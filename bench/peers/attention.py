@@ -1,10 +1,9 @@
 """torch beside bench_throughput: attention_forward, from standard input, one problem a line.
 
-    python3 bench/peers/attention.py [--peers cudnn,flash,flash3,flash4,varlen] [--check] < bench/problems/attention.txt
+    python3 bench/peers/attention.py [--peers cudnn,flash,varlen] [--check] < bench/problems/attention.txt
 
-cudnn and flash are backends of scaled_dot_product_attention, flash3 and flash4 FlashAttention-3 and 4 by packages of their own (fa3-fwd,
-flash-attn-4), for dense batches. varlen is torch's varlen_attn, for packed ones, whose sequences are as long as each other, as those that
-Kiln times. Each result is compared with float64 on a sample of queries before it is timed.
+cudnn and flash are backends of scaled_dot_product_attention, for dense batches; varlen is torch's varlen_attn, for packed ones, whose
+sequences are as long as each other, as those that Kiln times. Each result is compared with float64 on a sample of queries before it is timed.
 One JSON object a problem and peer: nanoseconds with L2 flushed, or the reason why there are none. --check compares and times nothing.
 """
 import argparse

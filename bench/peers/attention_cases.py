@@ -23,7 +23,7 @@ class Case:
         self.v = made(self.keys, values["key_heads"], values["value_dim"])
 
     def peers(self):
-        return ("varlen",) if self.packed else (*BACKENDS, "flash3", "flash4")
+        return ("varlen",) if self.packed else (*BACKENDS, "flash4")
 
     def launch(self, peer):
         """A call that gives [sequence, length, head, dim]."""
@@ -35,10 +35,6 @@ class Case:
             at = (offsets(self.queries), offsets(self.keys), self.queries, self.keys)
             mask = {"window_size": (-1, 0)} if self.causal else {}
             return lambda: varlen_attn(q, k, v, *at, **mask).view(self.batch, self.queries, self.heads, -1)
-        if peer == "flash3":
-            from fa3_fwd_interface import flash_attn_func
-
-            return lambda: flash_attn_func(self.q, self.k, self.v, causal=self.causal)
         if peer == "flash4":
             from flash_attn.cute.interface import flash_attn_func
 
