@@ -209,6 +209,7 @@ TEST_CASE("attention_context attends by wgmma once all keys are there") {
   const ContextProblem three = {.rows = {1, 65, 64}, .padding = 0};
   CHECK(wgmma_error<Mask::none, 3, 64, 64, 128>(three, {.launches = 3}) < close);
   CHECK(wgmma_error<Mask::causal, 3, 64, 64, 128>(three) < close);
+  CHECK(wgmma_error<Mask::causal, 2, 64, 64, 72, 40>(two) < close);
 }
 
 TEST_CASE("attention_context attends by wgmma while keys arrive, launch after launch") {
@@ -225,6 +226,7 @@ TEST_CASE("attention_context attends by wgmma while keys arrive, launch after la
   CHECK(fused_error<Mask::none, 4, 192, 80>(four) < close);
   CHECK(fused_error<Mask::causal, 4, 192, 80, 64, 32, kiln::f16>(four) < close);
   CHECK(fused_error<Mask::causal, 1, 64, 64>({.rows = {70}}) < close);
+  CHECK(fused_error<Mask::causal, 2, 64, 64, 72, 40>(two) < close);
 }
 
 TEST_CASE("attention_context needs no two blocks of a rank to run at once while keys arrive") {
