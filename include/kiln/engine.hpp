@@ -48,7 +48,7 @@ struct Misses {
   std::int64_t unusable = 0;       // no config of the record is declared by the op and legal on this device
   std::int64_t damaged = 0;        // a row failed its digest and was quarantined
   std::int64_t unreadable = 0;     // the file system failed, or another process held its lock too long
-  std::int64_t no_cubin = 0;       // the record has no machine code for these sources, this compiler and architecture
+  std::int64_t no_cubin = 0;       // no file has the record's machine code for these sources and this architecture
   std::int64_t refused_cubin = 0;  // the driver refused the record's machine code
 };
 

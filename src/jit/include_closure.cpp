@@ -39,6 +39,40 @@ std::optional<std::string> read_text(const path& file) {
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
+/// What the files of a closure define, as far as it lets more than tokens reach the machine code.
+struct Definitions {
+  std::vector<Macro> given, toolkit;
+  bool toolkit_names_callers_place = false;
+};
+
+/// Returns Closure::meaning. An include of a given file is its place in the walk. Names of given files enter only beside toolkit headers,
+/// which might include them or ask for them.
+std::optional<manifest::Digest> meaning_of(const Closure& closure, const Definitions& definitions) {
+  const auto any_macro = [&](bool Macro::*has) {
+    return std::any_of(definitions.given.begin(), definitions.given.end(),
+                       [has](const Macro& each) { return each.*has; });
+  };
+  const bool has_toolkit = !closure.toolkit.empty();
+  if (definitions.toolkit_names_callers_place || any_macro(&Macro::may_form_place)) return std::nullopt;
+  if (has_toolkit && any_macro(&Macro::pastes)) return std::nullopt;  // it may form the name of a toolkit's macro
+  const auto index_of = [&](std::string_view name) -> std::optional<std::size_t> {
+    for (std::size_t i = 0; i < closure.given.size(); ++i)
+      if (closure.given[i].name == name) return i;
+    return std::nullopt;
+  };
+  SourceMeaning meaning(index_of, revealing_macros(definitions.toolkit),
+                        any_macro(&Macro::stringises) ? Blanks::all : Blanks::that_part);
+  manifest::Hasher hasher;
+  hasher.field(static_cast<std::int64_t>(closure.given.size()));
+  for (const manifest::SourceFile& file : closure.given) {
+    const auto form = meaning.of(file.text);
+    if (!form) return std::nullopt;
+    hasher.field(has_toolkit ? std::string_view(file.name) : std::string_view()).field(*form);
+  }
+  for (const manifest::SourceFile& file : closure.toolkit) hasher.field(file.name).field(file.text);
+  return hasher.finish();
+}
+
 /// Walks includes depth first, each file once, so that the order depends on the sources alone.
 class ClosureWalk {
  public:
@@ -52,6 +86,7 @@ class ClosureWalk {
     }
     if (specialisation_.toolkit_headers) find_toolkit();
     visit_given(*entry);
+    closure_.meaning = meaning_of(closure_, definitions_);
     return std::move(closure_);
   }
 
@@ -74,7 +109,7 @@ class ClosureWalk {
     if (!seen_.insert(file.name).second) return;
     closure_.given.push_back(file);
     const std::string shown = shown_name(specialisation_, file.name);
-    for (const Inclusion& asked : scan_template(shown, file.text, &closure_.given_macros)) {
+    for (const Inclusion& asked : scan_template(shown, file.text, &definitions_.given)) {
       if (const manifest::SourceFile* given = find_given(asked.name)) {
         visit_given(*given);
       } else if (!visit_toolkit(asked.name, {}) && !asked.angled) {
@@ -100,8 +135,8 @@ class ClosureWalk {
     if (!text) return false;
     seen_.insert("<" + normal.string());
     const HeaderScan scan = scan_toolkit_header(*text);
-    closure_.toolkit_names_callers_place = closure_.toolkit_names_callers_place || scan.names_callers_place;
-    closure_.toolkit_macros.insert(closure_.toolkit_macros.end(), scan.macros.begin(), scan.macros.end());
+    definitions_.toolkit.insert(definitions_.toolkit.end(), scan.macros.begin(), scan.macros.end());
+    definitions_.toolkit_names_callers_place = definitions_.toolkit_names_callers_place || scan.names_callers_place;
     closure_.toolkit.push_back({include_name(normal), std::move(*text)});
     closure_.toolkit_paths.push_back(normal);
     for (const Inclusion& asked : scan.inclusions) {
@@ -139,47 +174,20 @@ class ClosureWalk {
 
   const Specialisation& specialisation_;
   Closure closure_;
+  Definitions definitions_;
   std::set<std::string> seen_;
 };
 
-/// Returns nothing where more than the tokens of the given files may reach the machine code. An include of a given file is its place in the
-/// walk. Names of given files enter only beside toolkit headers, which might include them or ask for them.
-std::optional<manifest::Digest> meaning_of(const Closure& closure) {
-  const auto any_macro = [&](bool Macro::*has) {
-    return std::any_of(closure.given_macros.begin(), closure.given_macros.end(),
-                       [has](const Macro& each) { return each.*has; });
-  };
-  const bool has_toolkit = !closure.toolkit.empty();
-  if (closure.toolkit_names_callers_place || any_macro(&Macro::may_form_place)) return std::nullopt;
-  if (has_toolkit && any_macro(&Macro::pastes)) return std::nullopt;  // it may form the name of a toolkit's macro
-  const auto index_of = [&](std::string_view name) -> std::optional<std::size_t> {
-    for (std::size_t i = 0; i < closure.given.size(); ++i)
-      if (closure.given[i].name == name) return i;
-    return std::nullopt;
-  };
-  SourceMeaning meaning(index_of, revealing_macros(closure.toolkit_macros),
-                        any_macro(&Macro::stringises) ? Blanks::all : Blanks::that_part);
-  manifest::Hasher hasher;
-  hasher.field(static_cast<std::int64_t>(closure.given.size()));
-  for (const manifest::SourceFile& file : closure.given) {
-    const auto form = meaning.of(file.text);
-    if (!form) return std::nullopt;
-    hasher.field(has_toolkit ? std::string_view(file.name) : std::string_view()).field(*form);
-  }
-  for (const manifest::SourceFile& file : closure.toolkit) hasher.field(file.name).field(file.text);
-  return hasher.finish();
-}
-
 }  // namespace
 
-KnownClosure::KnownClosure(Closure walked) : closure(std::move(walked)), meaning_(meaning_of(closure)) {
+KnownClosure::KnownClosure(Closure walked) : closure(std::move(walked)) {
   for (const path& file : closure.toolkit_paths) stamps_.push_back(stamp_of(file));
 }
 
 manifest::Hasher KnownClosure::hasher(std::string_view kind, ByText& by_text, Over over) const {
-  if (over == Over::meaning && meaning_) {
+  if (over == Over::meaning && closure.meaning) {
     manifest::Hasher hasher;
-    hasher.field(kind).field(*meaning_);
+    hasher.field(kind).field(*closure.meaning);
     return hasher;
   }
   std::call_once(by_text.once, [&] {

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "jit/macro_scan.hpp"
 #include "jit/specialisation.hpp"
 
 namespace kiln::jit {
@@ -21,13 +20,14 @@ struct Closure {
   std::vector<manifest::SourceFile> toolkit;               // read by NVRTC from include_directories; named "<name>"
   std::vector<std::filesystem::path> toolkit_paths;        // of each file of `toolkit`
   std::vector<std::filesystem::path> include_directories;  // empty without toolkit_headers
-  std::vector<Macro> given_macros, toolkit_macros;
-  bool toolkit_names_callers_place = false;
+  /// Digest of the forms of `given` (SourceMeaning) and of `toolkit` by name and text. Nothing where more than the tokens of `given` may
+  /// reach the machine code.
+  std::optional<manifest::Digest> meaning;
 };
 
 /// What of the given files a digest covers. Toolkit headers are covered by text and name.
 enum class Over : std::uint8_t {
-  meaning,  // SourceMeaning, where that is the whole meaning, else text
+  meaning,  // Closure::meaning, where there is one, else text
   text,     // names and texts
 };
 
@@ -36,8 +36,6 @@ struct KnownClosure final : manifest::Sources::Finding {
   explicit KnownClosure(Closure walked);
   /// Whether the toolkit's files are unchanged since they were read.
   [[nodiscard]] bool holds() const;
-  /// False where the text may reach the machine code: Over::meaning is then Over::text.
-  [[nodiscard]] bool has_meaning() const noexcept { return meaning_.has_value(); }
   /// Both return a hasher that has hashed the closure; callers add the rest. Thread-safe.
   [[nodiscard]] manifest::Hasher for_cubin_key(Over over) const { return hasher("cubin", by_text_[0], over); }
   [[nodiscard]] manifest::Hasher for_source_digest(Over over) const { return hasher("source", by_text_[1], over); }
@@ -51,7 +49,6 @@ struct KnownClosure final : manifest::Sources::Finding {
   };
   manifest::Hasher hasher(std::string_view kind, ByText& by_text, Over over) const;
 
-  const std::optional<manifest::Digest> meaning_;
   mutable std::array<ByText, 2> by_text_;  // made when asked for
   struct Stamp {
     std::filesystem::path path;

@@ -33,7 +33,7 @@ class SourceMeaning {
       : index_of_(std::move(index_of)), revealing_(std::move(revealing)), blanks_(blanks) {}
 
   /// Returns the form, valid until the next call. Returns nothing where more than the tokens may reach the machine code (names_its_place(),
-  /// #line, __has_include of a file with an index), and for what SourceLexer would refuse or this reads no further.
+  /// #line, __has_include of a file with an index), and for text that compilers may read in different ways.
   std::optional<std::string_view> of(std::string_view text);
 
  private:

@@ -66,7 +66,7 @@ manifest::Digest source_digest_over(Over over, const Specialisation& specialisat
 
 /// Whether a digest over the text of these sources may be stored.
 bool has_digest_over_text(const Specialisation& specialisation) {
-  return specialisation.has_kernels() && known_closure(specialisation)->has_meaning();
+  return specialisation.has_kernels() && known_closure(specialisation)->closure.meaning.has_value();
 }
 
 bool is_digest_of(manifest::Digest digest_over(Over, const Specialisation&), const Specialisation& specialisation,
