@@ -154,7 +154,7 @@ class Evidence(unittest.TestCase):
         self.write("src/tune/a.cpp", CODE.replace("2 * x", "3 * x"))
         self.canary(True)
         self.assertEqual(self.mark(), "")
-        self.assertIn("A tenth of it was timed again: confirmed 2026-11-26, build abcd000.", self.caption())
+        self.assertIn("1 of its problems held when they were timed again (2026-11-26, build abcd000).", self.caption())
         self.write("src/tune/a.cpp", CODE.replace("2 * x", "4 * x"))
         self.assertEqual(self.mark(), "†")
 

@@ -1,7 +1,7 @@
 """The mark of a figure: † where what was measured and what the code does now differ, ‡ where a peer has another version than bench/peers.lock.
 
 What counts depends on the kind of the run (evidence/claim.py): machine code of its rows, code, records, instructions, versions. A canary
-(bench/canary.py) times a tenth of a file's rows again; where these hold, code that has not changed since the canary counts as unchanged.
+(bench/canary.py) times some of a file's problems again; where these hold, code that has not changed since the canary counts as unchanged.
 """
 import dataclasses
 import datetime
@@ -66,7 +66,7 @@ class State:
             covers = change.what in canary.code and canary.code[change.what] == self.of_code(change.what) or change.mark == NEWER and all(
                 canary.peers.get(name) == self.lock.get(name) for name in run.peers) or not run.commit and not any(self.of_code(path) != digest for path, digest in canary.code.items())
             if rows and covers and sum(row["holds"] for row in rows) >= HOLDS * len(rows):
-                return f"confirmed {canary.date}, build {canary.commit}"
+                return f"{len({row['asked'] for row in rows})} of its problems held when they were timed again ({canary.date}, build {canary.commit})"
         return ""
 
     def row_changed(self, folder, file, row):
@@ -129,6 +129,6 @@ def caption(files, state):
                 verb = ("has" if len(names) == 1 else "have") + " changed since" if mark == CHANGED else ("is" if len(names) == 1 else "are") + " not of the version in bench/peers.lock"
                 said += f"\n{mark} {listed(names)} {verb}.".replace(",  ", ", ")
         if lifted := list(dict.fromkeys(change.lifted for change in changes if change.lifted)):
-            said += f"\nA tenth of it was timed again: {listed(lifted)}."
+            said += f"\n{listed(lifted)}."
         sentences.append(said)
     return "\n".join(dict.fromkeys(sentences))
