@@ -57,8 +57,7 @@ std::vector<jit::Specialisation> needed_specialisations(std::span<const Deployed
 DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::Cubins& cubins, jit::CompilePool& pool,
                             const std::function<bool()>& stop_requested,
                             const std::function<void(const CompileStep&)>& on_step) {
-  for (const jit::Specialisation& each : needed)
-    if (!cubins.find_serving(each, {})) cubins.prefetch(each);
+  for (const jit::Specialisation& each : needed) cubins.prefetch_serving(each, {});
   DeployedCubins result;
   for (std::size_t i = 0; i < needed.size(); ++i) {
     if (on_step) on_step({needed[i].label, static_cast<std::int64_t>(i), static_cast<std::int64_t>(needed.size())});

@@ -168,8 +168,8 @@ void PlanStore::begin_compiles(const Resolution& resolution) {
     if (!answer->implementation->has_kernels()) continue;
     const auto frame =
         manifest::make_frame(op_, answer->implementation, answer->at, engine_.context.info().facts, answer->config);
-    const auto code = jit::specialise(op_, *answer->implementation, frame, engine_.arch());
-    if (!engine_.cubins.find_serving(code, answer->compiler)) engine_.cubins.prefetch(code);
+    engine_.cubins.prefetch_serving(jit::specialise(op_, *answer->implementation, frame, engine_.arch()),
+                                    answer->compiler);
   }
 }
 

@@ -88,11 +88,19 @@ std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const ji
 }
 
 void Cubins::prefetch(const jit::Specialisation& specialisation, jit::Urgency urgency) {
+  begin_compile_unless([&] { return find(specialisation).has_value(); }, specialisation, urgency);
+}
+
+void Cubins::prefetch_serving(const jit::Specialisation& specialisation, std::string_view recorded) {
+  begin_compile_unless([&] { return find_serving(specialisation, recorded).has_value(); }, specialisation,
+                       jit::Urgency::now);
+}
+
+void Cubins::begin_compile_unless(const std::function<bool()>& is_found, const jit::Specialisation& specialisation,
+                                  jit::Urgency urgency) {
   if (!specialisation.has_kernels() || own_compiler().empty()) return;
   try {
-    const auto look_up = [&](const manifest::Digest& key) { return layers_.find_cubin(key); };
-    if (!jit::find_by_key(specialisation, own_compiler(), look_up))
-      pool_.submit(jit::cubin_key(specialisation, own_compiler()), specialisation, urgency);
+    if (!is_found()) pool_.submit(jit::cubin_key(specialisation, own_compiler()), specialisation, urgency);
   } catch (const Error& error) {  // refused sources: get() throws again
     if (error.kind() != ErrorKind::compile_failed) throw;
   }

@@ -1,6 +1,7 @@
 // Supplies machine code: from a trusted layer of the cache, else compiled by NVRTC.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -39,6 +40,8 @@ class Cubins {
   [[nodiscard]] std::size_t compiles_at_once() const noexcept { return pool_.at_once(); }
   /// Begins a compile unless find() would find the cubin. Does not throw for a template that fails to compile: get() does.
   void prefetch(const jit::Specialisation& specialisation, jit::Urgency urgency = jit::Urgency::now);
+  /// The same, unless find_serving() would find the cubin.
+  void prefetch_serving(const jit::Specialisation& specialisation, std::string_view recorded);
   /// Returns the cubin of a layer, else compiles it. Throws Error(no_nvrtc) or Error(no_cublaslt) when it cannot, and Error(compile_failed)
   /// with the log.
   [[nodiscard]] KeyedCubin get(const jit::Specialisation& specialisation);
@@ -62,6 +65,8 @@ class Cubins {
   /// Returns the cubin that this compiler made, from a trusted layer.
   std::optional<KeyedCubin> find_under(std::string_view compiler, const jit::Specialisation& specialisation,
                                        store::Counters* met);
+  void begin_compile_unless(const std::function<bool()>& is_found, const jit::Specialisation& specialisation,
+                            jit::Urgency urgency);
   KeyedCubin compile(const jit::Specialisation& specialisation);
   /// Returns jit::compiler_identity(). Throws Error(no_nvrtc) that says why no file supplies the machine code.
   std::string compiler_for(const jit::Specialisation& specialisation);
