@@ -4,7 +4,7 @@
     bench/canary.py BUILD OUT --device h100 [--seed S] [--share 0.1] [--only FILE...]
 
 Draws problems of each file that FILES names, by the seed (the commit unless given), at least two a file; times them and their peers by the programs that
-made the file; writes OUT/canary.jsonl, a line a problem. `was` and `now` are ratios of the peer's time over Kiln's, as the tables show them. A line holds
+made the file; writes OUT/canary.jsonl, a line a problem and peer, with what Kiln launched. `was` and `now` are ratios of the peer's time over Kiln's, as the tables show them. A line holds
 where they differ by 3 % at most. bench/stamp.py canary FILE... puts that file among the claims; evidence/marks.py lifts marks by it.
 """
 import argparse
@@ -117,7 +117,8 @@ class Canary:
             versions = {name: version for row in peers for name, version in row.get("versions", {}).items()}
         for key, ratio in after.items():
             if key in before:
-                yield {"claim": file.claim, "file": f"{file.name}.json", "asked": key[0], "peer": key[1], "was": round(before[key], 4), "now": round(ratio, 4),
+                timed = next((row for row in now if line_of(row) == key[0]), {})
+                yield {**{field: timed[field] for field in ("op", "problem", "implementation", "config") if field in timed}, "claim": file.claim, "file": f"{file.name}.json", "asked": key[0], "peer": key[1], "was": round(before[key], 4), "now": round(ratio, 4),
                        "holds": abs(ratio / before[key] - 1) <= APART, "build": self.build, "versions": versions}
         missing = {line for line in lines} - {key[0] for key in after} if not file.name.startswith("pairs_") and not file.partner else set()
         for line in sorted(missing):

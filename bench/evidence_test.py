@@ -145,7 +145,7 @@ class Evidence(unittest.TestCase):
     # Canaries.
 
     def canary(self, holds, **code):
-        self.write("bench/results/canary/canary.jsonl", json.dumps({"claim": "hits", "file": "hits.json", "asked": "norm", "was": 1.0, "now": 1.01, "holds": holds, "build": "abcd000"}) + "\n")
+        self.write("bench/results/canary/canary.jsonl", json.dumps({**PROGRAM, "claim": "hits", "file": "hits.json", "asked": "norm", "was": 1.0, "now": 1.01, "holds": holds, "build": "abcd000"}) + "\n")
         run = claim.Run(["canary.jsonl"], "bench/canary.py", "one GPU", "2026-11-26", "abcd000", digests.of_data([self.root / "bench/results/canary/canary.jsonl"]),
                         {path: digests.of_code(path) for path in code.get("paths", ["src/tune"])}, peers={"torch": "2.11.0"})
         claim.Claim("canary", "holds", [run]).write()
@@ -156,6 +156,15 @@ class Evidence(unittest.TestCase):
         self.assertEqual(self.mark(), "")
         self.assertIn("1 of its problems held when they were timed again (2026-11-26, build abcd000).", self.caption())
         self.write("src/tune/a.cpp", CODE.replace("2 * x", "4 * x"))
+        self.assertEqual(self.mark(), "†")
+
+    def test_a_canary_lifts_the_mark_of_kernels_that_it_timed_as_they_are(self):
+        self.present(source="bb", ptx="02")
+        self.canary(True)
+        self.assertEqual(self.mark(), "†")
+        self.write("bench/results/canary/programs.jsonl", json.dumps({"file": "canary.jsonl", **PROGRAM, **CODE_OF, "source": "bb", "ptx": "02"}) + "\n")
+        self.assertEqual(self.mark(), "")
+        self.present(source="cc", ptx="03")
         self.assertEqual(self.mark(), "†")
 
     def test_a_canary_that_fails_lifts_nothing(self):

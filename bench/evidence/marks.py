@@ -59,15 +59,25 @@ class State:
 
     def confirmed(self, folder, run, change):
         """The canary that held for this run's files and since which what `change` names is as now."""
+        for canary, rows in self.canaries_that_held(folder, run):
+            covers = change.what in canary.code and canary.code[change.what] == self.of_code(change.what) or change.mark == NEWER and all(
+                canary.peers.get(name) == self.lock.get(name) for name in run.peers) or not run.commit and not any(self.of_code(path) != digest for path, digest in canary.code.items())
+            if covers:
+                return f"{len({row['asked'] for row in rows})} of its problems held when they were timed again ({canary.date}, build {canary.commit})"
+        return ""
+
+    def canaries_that_held(self, folder, run):
+        """Each canary of which enough rows of the run's files held, with these rows."""
         if self.canaries is None:
             self.canaries = Claim.read("canary").run if (claim.RESULTS / "canary/claim.toml").is_file() else []
         for canary in self.canaries:
-            rows = [row for name in canary.files for row in self.rows("canary", name) if row["claim"] == folder and row["file"] in run.files]
-            covers = change.what in canary.code and canary.code[change.what] == self.of_code(change.what) or change.mark == NEWER and all(
-                canary.peers.get(name) == self.lock.get(name) for name in run.peers) or not run.commit and not any(self.of_code(path) != digest for path, digest in canary.code.items())
-            if rows and covers and sum(row["holds"] for row in rows) >= HOLDS * len(rows):
-                return f"{len({row['asked'] for row in rows})} of its problems held when they were timed again ({canary.date}, build {canary.commit})"
-        return ""
+            rows = [row | {"canary": name} for name in canary.files for row in self.rows("canary", name) if row["claim"] == folder and row["file"] in run.files]
+            if rows and sum(row["holds"] for row in rows) >= HOLDS * len(rows):
+                yield canary, rows
+
+    def present_kernels_held(self, folder, run):
+        """Whether a canary held whose kernels are the present ones."""
+        return any(all(self.row_changed("canary", row["canary"], row) is False for row in rows) for _, rows in self.canaries_that_held(folder, run))
 
     def row_changed(self, folder, file, row):
         return self.programs.changed(folder, file, row)
@@ -76,13 +86,16 @@ class State:
         return "".join(sorted({change.mark for change in self.changes(folder, run) if not change.lifted}))
 
     def mark_of_row(self, folder, file, row):
-        return CHANGED if self.row_changed(folder, file, row) else ""
+        if not self.row_changed(folder, file, row):
+            return ""
+        run = next(run for run in Claim.read(folder).run if file in run.files)
+        return "" if self.present_kernels_held(folder, run) else CHANGED
 
     def kernels_changed(self, folder, run):
-        """How many rows of the run have other machine code now, and how many were looked at."""
+        """How many rows of the run have other machine code now, and how many were looked at. None where a canary of the present kernels held."""
         verdicts = [self.row_changed(folder, name, row) for name in run.files if self.programs.knows(folder, name) for row in self.rows(folder, name)]
         verdicts = [each for each in verdicts if each is not None]
-        return sum(verdicts), len(verdicts)
+        return 0 if any(verdicts) and self.present_kernels_held(folder, run) else sum(verdicts), len(verdicts)
 
     def mark(self, files):
         """The mark of a figure that all rows of `files` ("CLAIM/NAME") go into."""
