@@ -142,6 +142,16 @@ class Evidence(unittest.TestCase):
         count("hit-instructions/callgrind_hit.json", 412)
         self.assertIn("† the count of its instructions, by 3%, has changed since.", self.caption())
 
+    def test_a_changed_search_that_chooses_the_same_from_recorded_samples_marks_nothing(self):
+        self.write("bench/results/hits/tune_samples.jsonl", "{}\n")
+        self.change_run(kind="choice", files=["hits.json", "tune_samples.jsonl"], code={"the search": "0"})
+        self.assertIn("† the search has changed since.", self.caption())
+        replayed = lambda same: self.write("bench/results/replays.jsonl", json.dumps({"claim": "hits", "file": "tune_samples.jsonl", "tunes": 7, "same": same}) + "\n")
+        replayed(7)
+        self.assertEqual(self.mark(), "")
+        replayed(6)
+        self.assertEqual(self.mark(), "†")
+
     # Canaries.
 
     def canary(self, holds, **code):

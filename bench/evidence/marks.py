@@ -10,12 +10,13 @@ import tomllib
 
 from evidence import claim, digests
 from evidence.claim import Claim, listed, runs_of
-from evidence.programs import Programs
+from evidence.programs import Programs, lines
 
 CHANGED, NEWER = "†", "‡"
 INSTRUCTIONS = 0.02  # a hot launch's count may differ by this share
 AGE_DAYS = 30
 HOLDS = 0.9  # of a canary's rows
+SAMPLES = "samples.jsonl"  # how the names of files end that hold what tunes were answered
 
 
 @dataclasses.dataclass
@@ -53,9 +54,17 @@ class State:
             found = [change for change in found if not change.what.startswith("src/")]
             found += [Change(CHANGED, f"the count of its instructions, by {apart:.0%},")] if apart > INSTRUCTIONS else []
         found += [Change(NEWER, f"{name} ({version or 'version not written down'})") for name, version in run.peers.items() if self.lock.get(name) != version or not version]
+        if self.chooses_the_same(folder, run):
+            found = [change for change in found if change.what != "the search"]
         for change in found:
             change.lifted = self.confirmed(folder, run, change)
         return found
+
+    def chooses_the_same(self, folder, run):
+        """Whether the present search chooses from the run's samples what it chose then, in each tune (bench/present)."""
+        recorded = [name for name in run.files if name.endswith(SAMPLES)]
+        same = {row["file"] for row in lines("replays.jsonl") if row["claim"] == folder and row["tunes"] and row["same"] == row["tunes"]}
+        return bool(recorded) and set(recorded) <= same
 
     def confirmed(self, folder, run, change):
         """The canary that held for this run's files and since which what `change` names is as now."""
