@@ -13,7 +13,7 @@ def problems(read):
         ways = {}
         for row in read(f"{folder}/hit_latency.json"):
             if row["bench"] == "hit_latency":
-                ways[row["way"], row["threads"]] = {**row, "device": folder.removeprefix("hits-").upper()}
+                ways[row["way"], row["threads"]] = {**row, "device": folder.removeprefix("hits-").upper(), "mark": getattr(row, "mark", "")}
             else:
                 yield ways, row
                 ways = {}
@@ -26,7 +26,7 @@ def is_comparable(ways):
 
 def title(ways):
     row = next(iter(ways.values()))
-    return f"{row['op']} by `{row['implementation']}`, {row['device']}"
+    return f"{row['op']} by `{row['implementation']}`, {row['device']}" + (f" {row['mark']}" if row["mark"] else "")
 
 
 def hits(read):

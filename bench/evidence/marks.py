@@ -15,6 +15,9 @@ from evidence.programs import Programs, lines
 CHANGED, NEWER = "†", "‡"
 INSTRUCTIONS = 0.02  # a hot launch's count may differ by this share
 AGE_DAYS = 30
+# Which count of bench/callgrind-hit stands for a launch that was timed.
+LAUNCHES = {("rms_norm", "block_row"): "plain (rms_norm)", ("gemm", "stream"): "expressions (gemm)", ("tile_scale", "tma"): "TMA descriptor (tile_scale)",
+            ("gemm", "wgmma"): "three TMA descriptors (gemm, wgmma)", ("attention_forward", "wgmma"): "24 run-time values (attention_forward, mma)"}
 HOLDS = 0.9  # of a canary's rows
 SAMPLES = "samples.jsonl"  # how the names of files end that hold what tunes were answered
 
@@ -50,9 +53,8 @@ class State:
             found.append(Change(CHANGED, "the build, which was not written down,"))
         found += [Change(CHANGED, path) for path, digest in run.code.items() if run.commit and self.of_code(path) != digest]
         found += [Change(CHANGED, path) for path, digest in run.records.items() if digests.of_records(path) != digest]
-        if run.kind == "host" and (apart := instructions_apart(folder)) is not None:
+        if run.kind == "host" and counts_of(f"{folder}/instructions.json"):  # these decide, launch by launch
             found = [change for change in found if not change.what.startswith("src/")]
-            found += [Change(CHANGED, f"the count of its instructions, by {apart:.0%},")] if apart > INSTRUCTIONS else []
         found += [Change(NEWER, f"{name} ({version or 'version not written down'})") for name, version in run.peers.items() if self.lock.get(name) != version or not version]
         if self.chooses_the_same(folder, run):
             found = [change for change in found if change.what != "the search"]
@@ -89,7 +91,12 @@ class State:
         return any(all(self.row_changed("canary", row["canary"], row) is False for row in rows) for _, rows in self.canaries_that_held(folder, run))
 
     def row_changed(self, folder, file, row):
-        return self.programs.changed(folder, file, row)
+        """Whether a row's machine code is other now, or the instructions of its launch more than a little; nothing where neither is known."""
+        verdict = self.programs.changed(folder, file, row)
+        if verdict is None and (kind := LAUNCHES.get((row.get("op"), row.get("implementation")))):
+            then, now = counts_of(f"{folder}/instructions.json").get(kind), counts_of("hit-instructions/callgrind_hit.json").get(kind)
+            return abs(now / then - 1) > INSTRUCTIONS if then and now else None
+        return verdict
 
     def mark_of_run(self, folder, run):
         return "".join(sorted({change.mark for change in self.changes(folder, run) if not change.lifted}))
@@ -102,12 +109,15 @@ class State:
 
     def kernels_changed(self, folder, run):
         """How many rows of the run have other machine code now, and how many were looked at. None where a canary of the present kernels held."""
-        verdicts = [self.row_changed(folder, name, row) for name in run.files if self.programs.knows(folder, name) for row in self.rows(folder, name)]
+        counted = run.kind == "host" and counts_of(f"{folder}/instructions.json")
+        verdicts = [self.row_changed(folder, name, row) for name in run.files if counted or self.programs.knows(folder, name) for row in self.rows(folder, name)]
         verdicts = [each for each in verdicts if each is not None]
         return 0 if any(verdicts) and self.present_kernels_held(folder, run) else sum(verdicts), len(verdicts)
 
-    def mark(self, files):
-        """The mark of a figure that all rows of `files` ("CLAIM/NAME") go into."""
+    def mark(self, files, rows=None):
+        """The mark of a figure that all rows of `files` ("CLAIM/NAME") go into, or `rows` of them alone."""
+        if rows is not None:
+            return joined([*(self.mark_of_run(folder, run) for folder, run in runs_of(files)), *(row.mark for row in rows)])
         return joined([*(self.mark_of_run(folder, run) for folder, run in runs_of(files)),
                        *(CHANGED for folder, run in runs_of(files) if self.kernels_changed(folder, run)[0])])
 
@@ -116,13 +126,9 @@ def joined(marks):
     return "".join(sorted(set("".join(marks))))
 
 
-def instructions_apart(folder):
-    """The largest relative difference of instructions of a launch: of the build that was timed, and of the present count. Nothing where the first was not counted."""
-    then, now = (claim.RESULTS / name for name in (f"{folder}/instructions.json", "hit-instructions/callgrind_hit.json"))
-    if not (then.is_file() and now.is_file()):
-        return None
-    counts = [{row["op"]: row["Op::launch"]["instructions"] for row in map(json.loads, path.read_text().splitlines())} for path in (then, now)]
-    return max(abs(counts[1][op] / counts[0][op] - 1) for op in counts[0].keys() & counts[1].keys())
+def counts_of(name):
+    """Instructions of a hot launch by its kind, as callgrind counted them; none where nobody counted."""
+    return {row["op"]: row["Op::launch"]["instructions"] for row in lines(name)}
 
 
 def newest():
@@ -146,7 +152,7 @@ def caption(files, state):
         kernels, of = state.kernels_changed(folder, run)
         for mark in (CHANGED, NEWER):
             names = [change.what.split("#")[0] for change in changes if change.mark == mark and not change.lifted]
-            names += [f"the machine code of {kernels} of {of} rows"] if mark == CHANGED and kernels else []
+            names += [f"the {'count of instructions' if run.kind == 'host' else 'machine code'} of {kernels} of {of} rows"] if mark == CHANGED and kernels else []
             if names:
                 verb = ("has" if len(names) == 1 else "have") + " changed since" if mark == CHANGED else ("is" if len(names) == 1 else "are") + " not of the version in bench/peers.lock"
                 said += f"\n{mark} {listed(names)} {verb}.".replace(",  ", ", ")

@@ -75,12 +75,14 @@ def untuned(read, device):
 def hot(read):
     def told(folder, name, which):
         def over_bare(r):
-            found = [row["over_bare_ns"] for row in r(f"{folder}/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and
-                     row["way"] in ("Op::launch, hot", "Plan::launch") and which(row["op"])]
-            return f"{name} {min(found)} to {max(found)} ns"
+            rows = [row for row in r(f"{folder}/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and
+                    row["way"] in ("Op::launch, hot", "Plan::launch") and which(row)]
+            found = [row["over_bare_ns"] for row in rows]
+            return f"{name} {min(found)} to {max(found)} ns", rows
         return read.figure(over_bare)
-    large = "attention_forward"
-    return "; ".join([told(FOLDERS[0], "`rms_norm`, `gemm` and an op with TMA (H100)", lambda op: op != large), told(FOLDERS[1], f"`{large}` (H200)", lambda op: op == large)])
+    wide = lambda row: (row["op"], row["implementation"]) == ("gemm", "wgmma")
+    return "; ".join([told(FOLDERS[0], "`rms_norm`, `gemm` of few rows and an op with TMA (H100)", lambda row: row["op"] != "attention_forward" and not wide(row)),
+                      told(FOLDERS[0], "`gemm` by `wgmma` (H100)", wide), told(FOLDERS[1], "`attention_forward` (H200)", lambda row: row["op"] == "attention_forward")])
 
 
 def stream(read):

@@ -44,19 +44,22 @@ class Reader:
         """The objects of the file, one a line."""
         rows = [Row(json.loads(line)) for line in self.text(name).splitlines() if line.startswith("{")]
         folder, file = name.split("/", 1)
-        for row in rows if rows and state().programs.knows(folder, file) else ():
+        for row in rows:
             row.mark = state().mark_of_row(folder, file, row)
         return rows
 
     def figure(self, told):
-        """What `told` makes of a reader, with the mark of the files that it read; "" where one of them is too old or has no build to be shown."""
-        read = Reader()
+        """What `told` makes of a reader, with the mark of the files that it read; "" where one of them is too old or has no build to be shown. `told` may
+        return a text and the rows that it is of: then their marks count, not those of the others."""
+        read, rows = Reader(), None
         text = told(read)
+        if isinstance(text, tuple):
+            text, rows = text
         self.used += read.used
         if is_too_old(read.used):
             self.figures.append(None)
             return ""
-        mark = state().mark(read.used)
+        mark = state().mark(read.used, rows)
         self.figures.append(mark)
         return text + (f" {mark}" if mark else "")
 
