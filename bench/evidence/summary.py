@@ -197,8 +197,9 @@ ROWS = {"`gemm` at random lengths of models' products: cuBLASLt's best algorithm
 
 
 def longer(found):
-    """'3 % longer, worst 24 %': how much longer Kiln takes than a peer, by ratios of the peer's time over Kiln's that are under 1."""
-    return f"{1 / mean(found) - 1:.0%} longer, worst {1 / min(found) - 1:.0%} ({len(found)})"
+    """'3 % longer, worst 24 %': how much longer Kiln takes than a peer, by ratios of the peer's time over Kiln's."""
+    more = 1 / mean(found) - 1
+    return f"{abs(more):.0%} {'longer' if more >= 0 else 'less'}, worst {1 / min(found) - 1:.0%} longer ({len(found)})"
 
 
 def own_kernels(read, device):
