@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -57,7 +58,7 @@ def line_of(row):
 def drawn(file, rows, seed, share):
     """A tenth of the problems, by the digest of each."""
     asked = sorted({line_of(row) for row in rows if "ns" in row or "best_over_kiln" in row}, key=lambda line: hashlib.sha256(f"{seed} {file.claim} {line}".encode()).digest())
-    return asked[:max(2, round(share * len(asked)))]
+    return asked[:max(2, math.ceil(share * len(asked)))]
 
 
 def ratios(rows, peers):

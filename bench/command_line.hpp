@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -15,7 +16,19 @@
 
 namespace bench {
 
-/// Takes --base FILE, --overlay FILE or --samples FILE, to which tunes append what bench_replay repeats, and leaves `i` at the file; false for another word. Throws Error(bad_input) where no file follows.
+[[noreturn]] inline void refuse(const std::string& what) { throw kiln::Error(kiln::ErrorKind::bad_input, what); }
+
+/// Throws Error(bad_input) for what is no number from 1 on.
+inline int number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1)
+    refuse(fmt::format("'{}' is no number from 1 on", text));
+  return value;
+}
+
+/// Takes --base FILE, --overlay FILE or --samples FILE, to which tunes append what bench_replay repeats, and leaves `i` at the file. Returns
+/// false for another word. Throws Error(bad_input) where no file follows.
 inline bool take_file(int argc, char** argv, int& i, kiln::Options& options) {
   const std::string_view word = argv[i];
   if (word != "--base" && word != "--overlay" && word != "--samples") return false;

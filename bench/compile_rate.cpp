@@ -8,13 +8,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "command_line.hpp"
 #include "cuda/search_path.hpp"
 #include "jit/compile_pool.hpp"
 #include "jit/executable.hpp"
@@ -36,15 +36,8 @@ struct Arguments {
   std::filesystem::path program = kiln::process::find_worker({});
 };
 
-[[noreturn]] void refuse(const std::string& what) { throw kiln::Error(kiln::ErrorKind::bad_input, what); }
-
-int number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1)
-    refuse(fmt::format("'{}' is no number from 1 on", text));
-  return value;
-}
+using bench::number;
+using bench::refuse;
 
 std::vector<int> numbers(std::string_view list) {
   std::vector<int> values;

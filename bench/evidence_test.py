@@ -136,7 +136,7 @@ class Evidence(unittest.TestCase):
         self.change_run(kind="host", code={"src/engine": "0"}, data=self.data())
         self.assertEqual(self.mark(), "†")
         count = lambda name, *instructions: self.write(f"bench/results/{name}", "".join(
-            json.dumps({"op": op, "Op::launch": {"instructions": each}}) + "\n" for op, each in zip(("plain (rms_norm)", "expressions (gemm)"), instructions)))
+            json.dumps({"op": op, "Op::launch": {"instructions": each, "driver_calls": 1}}) + "\n" for op, each in zip(("plain (rms_norm)", "expressions (gemm)"), instructions)))
         count("hits/instructions.json", 400, 400)
         count("hit-instructions/callgrind_hit.json", 407, 500)
         claim.Claim("hit-instructions", "few", []).write()
@@ -177,6 +177,13 @@ class Evidence(unittest.TestCase):
         self.write("bench/results/canary/programs.jsonl", json.dumps({"file": "canary.jsonl", **PROGRAM, **CODE_OF, "source": "bb", "ptx": "02"}) + "\n")
         self.assertEqual(self.mark(), "")
         self.present(source="cc", ptx="03")
+        self.assertEqual(self.mark(), "†")
+
+    def test_a_canary_of_less_than_a_tenth_of_the_problems_lifts_nothing(self):
+        self.write("bench/results/hits/hits.json", "".join(json.dumps({**PROGRAM, "problem": f"rows={rows}", "ns": 40, "build": "abc1234"}) + "\n" for rows in range(11)))
+        self.write("bench/results/hits/programs.jsonl", "")
+        self.write("src/tune/a.cpp", CODE.replace("2 * x", "3 * x"))
+        self.canary(True)
         self.assertEqual(self.mark(), "†")
 
     def test_a_canary_that_fails_lifts_nothing(self):

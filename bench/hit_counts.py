@@ -11,8 +11,9 @@ import json
 import pathlib
 import sys
 
+from evidence.marks import INSTRUCTIONS, is_other_launch
+
 LAUNCHES = ("Plan::launch", "Op::launch")
-ALIKE = 0.02
 
 
 def counts_of(path):
@@ -29,8 +30,8 @@ def main():
     apart = False
     for op, way in (kind for kind in old if kind in new):
         (before, calls_before), (now, calls_now) = ((of[op, way]["instructions"], of[op, way]["driver_calls"]) for of in (old, new))
-        why = [" (past 2 %)"] * (abs(now / before - 1) > ALIKE) + [f" (driver calls: {calls_before} -> {calls_now})"] * (calls_before != calls_now)
-        apart = apart or bool(why)
+        why = [f" (past {100 * INSTRUCTIONS:g} %)"] * (abs(now / before - 1) > INSTRUCTIONS) + [f" (driver calls: {calls_before} -> {calls_now})"] * (calls_before != calls_now)
+        apart = apart or is_other_launch(old[op, way], new[op, way])
         print(f"{op}, {way}: {before} -> {now}, {now / before:.3f}{''.join(why)}")
     for op, way in sorted(old.keys() ^ new.keys()):
         print(f"{op}, {way}: in one of them alone")

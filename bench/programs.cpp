@@ -19,7 +19,6 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <charconv>
 #include <fstream>
 #include <future>
 #include <iostream>
@@ -27,6 +26,7 @@
 #include <span>
 #include <thread>
 
+#include "command_line.hpp"
 #include "jit/compile_pool.hpp"
 #include "kiln/error.hpp"
 #include "programs/compile.hpp"
@@ -48,15 +48,8 @@ struct Asked {
   int jobs = 0;
 };
 
-[[noreturn]] void refuse(const std::string& what) { throw kiln::Error(kiln::ErrorKind::bad_input, what); }
-
-int number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1)
-    refuse(fmt::format("'{}' is no number from 1 on", text));
-  return value;
-}
+using bench::number;
+using bench::refuse;
 
 Asked parse(int argc, char** argv) {
   Asked asked;

@@ -1,7 +1,7 @@
 """The mark of a figure: † where what was measured and what the code does now differ, ‡ where a peer has another version than bench/peers.lock.
 
 What counts depends on the kind of the run (evidence/claim.py): machine code of its rows, code, records, instructions, versions. A canary
-(bench/canary.py) times some of a file's problems again; where these hold, code that has not changed since the canary counts as unchanged.
+(bench/canary.py) times a tenth of a file's problems again; where these hold, code that has not changed since the canary counts as unchanged.
 """
 import dataclasses
 import datetime
@@ -19,6 +19,7 @@ AGE_DAYS = 30
 LAUNCHES = {("rms_norm", "block_row"): "plain (rms_norm)", ("gemm", "stream"): "expressions (gemm)", ("tile_scale", "tma"): "TMA descriptor (tile_scale)",
             ("gemm", "wgmma"): "three TMA descriptors (gemm, wgmma)", ("attention_forward", "wgmma"): "24 run-time values (attention_forward, mma)"}
 HOLDS = 0.9  # of a canary's rows
+DRAWN = 0.1  # of a file's problems, at least: fewer say nothing of it
 SAMPLES = "samples.jsonl"  # how the names of files end that hold what tunes were answered
 
 
@@ -71,19 +72,22 @@ class State:
     def confirmed(self, folder, run, change):
         """The canary that held for this run's files and since which what `change` names is as now."""
         for canary, rows in self.canaries_that_held(folder, run):
-            covers = change.what in canary.code and canary.code[change.what] == self.of_code(change.what) or change.mark == NEWER and all(
-                canary.peers.get(name) == self.lock.get(name) for name in run.peers) or not run.commit and not any(self.of_code(path) != digest for path, digest in canary.code.items())
+            if change.mark == NEWER:
+                covers = all(canary.peers.get(name) == self.lock.get(name) for name in run.peers)
+            else:
+                covers = canary.code.get(change.what) == self.of_code(change.what)
             if covers:
                 return f"{len({row['asked'] for row in rows})} of its problems held when they were timed again ({canary.date}, build {canary.commit})"
         return ""
 
     def canaries_that_held(self, folder, run):
-        """Each canary of which enough rows of the run's files held, with these rows."""
+        """Each canary that timed a tenth of the problems of the run's files again, of which enough held, with its rows."""
         if self.canaries is None:
             self.canaries = Claim.read("canary").run if (claim.RESULTS / "canary/claim.toml").is_file() else []
         for canary in self.canaries:
             rows = [row | {"canary": name} for name in canary.files for row in self.rows("canary", name) if row["claim"] == folder and row["file"] in run.files]
-            if rows and sum(row["holds"] for row in rows) >= HOLDS * len(rows):
+            problems = {row.get("asked") or row.get("problem") for name in run.files for row in self.rows(folder, name)}
+            if len({row["asked"] for row in rows}) >= DRAWN * len(problems - {None}) and rows and sum(row["holds"] for row in rows) >= HOLDS * len(rows):
                 yield canary, rows
 
     def present_kernels_held(self, folder, run):
@@ -95,7 +99,7 @@ class State:
         verdict = self.programs.changed(folder, file, row)
         if verdict is None and (kind := LAUNCHES.get((row.get("op"), row.get("implementation")))):
             then, now = counts_of(f"{folder}/instructions.json").get(kind), counts_of("hit-instructions/callgrind_hit.json").get(kind)
-            return abs(now / then - 1) > INSTRUCTIONS if then and now else None
+            return is_other_launch(then, now) if then and now else None
         return verdict
 
     def mark_of_run(self, folder, run):
@@ -126,9 +130,14 @@ def joined(marks):
     return "".join(sorted(set("".join(marks))))
 
 
+def is_other_launch(then, now):
+    """Whether two counts of a launch, of bench/callgrind-hit, differ by more than a little or in their calls of the driver."""
+    return abs(now["instructions"] / then["instructions"] - 1) > INSTRUCTIONS or now["driver_calls"] != then["driver_calls"]
+
+
 def counts_of(name):
-    """Instructions of a hot launch by its kind, as callgrind counted them; none where nobody counted."""
-    return {row["op"]: row["Op::launch"]["instructions"] for row in lines(name)}
+    """What callgrind counted of a hot launch, by its kind; none where nobody counted."""
+    return {row["op"]: row["Op::launch"] for row in lines(name)}
 
 
 def newest():

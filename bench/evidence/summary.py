@@ -182,16 +182,14 @@ def by_device(told):
 
 
 ROWS = {"`gemm` at random lengths of models' products: cuBLASLt's best algorithm at the same length": by_device(gemm),
-        "attention at random lengths, H100": lambda read: dense_attention(read, "_drawn"),
-        "gradients of attention with models' heads, H100": attention_of_models,
+        "attention at random lengths, H100; gradients with models' heads": lambda read: f"{dense_attention(read, '_drawn')}; models' heads: {attention_of_models(read)}",
         "packed batches: torch's `varlen_attn`; decode from 64 MB on: a plain read; H100": lambda read: f"{packed(read)}; decode {decode(read)}",
         "memory-bound kernels at about 1 GB, H100": memory_bound,
         "two H200: the faster of torch with NCCL and torch's fused ops; layers: of NCCL and one GPU, steady": lambda read: f"{on_two_gpus(read)}; {layers_on_two_gpus(read)}",
-        "a model's block: `torch.compile`, medians": whole_blocks,
-        "first batch of Llama 3 8B's block, H100": first_batches,
+        "a model's block: `torch.compile`, medians": lambda read: f"{whole_blocks(read)}. Llama's first batch, H100: {first_batches(read)}",
         "tuning one bucket of `gemm`": by_device(tunes),
-        "a bucket's record, over a config tuned for the very length": by_device(regret),
-        "a stand-in where there is no record, over the tuned config": by_device(untuned),
+        "time lost inside a bucket by its record, to a config tuned for the length; by a stand-in without a record, to the tuned config":
+            lambda read: f"record: {by_device(regret)(read)}; stand-in: {by_device(untuned)(read)}",
         "a hot launch, over the driver's bare launch": hot,
         "one shipped file, H200: 10,000 distinct problems without NVRTC; from a context to the first checked result": lambda read: f"{stream(read)}; {start(read)}"}
 
@@ -233,8 +231,8 @@ def slower_blocks(read):
     return "; ".join(read.figure(lambda r, block=block, title=title: told(r, block, title)) for block, title in BLOCKS.items())
 
 
-SLOWER = {"`gemm` above 64 rows by Kiln's own kernels: cuBLASLt's best algorithm": by_device(own_kernels),
-          "products of a training step by the records that ship, H100: cuBLASLt's best algorithm": training,
+SLOWER = {"`gemm` above 64 rows by Kiln's own kernels; products of a training step by the records that ship: cuBLASLt's best algorithm":
+              lambda read: f"{by_device(own_kernels)(read)}; training, H100: {training(read)}",
           "gradients of attention with models' heads, H100: FlashAttention-4": lambda read: "; ".join(heads_of(read, dim) for dim in (64, 128)),
           "ops on two and on four H200": lambda read: "; ".join(["two: " + slower_team(read, "team", "fused", "torch's fused op"), "four: " + slower_team(read, "team4", "nccl", "NCCL"), slower_team(read, "team4", "fused", "torch's fused op")]),
           "a model's block: `torch.compile`": slower_blocks}

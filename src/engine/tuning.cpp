@@ -156,7 +156,10 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
     return asks && asks();
   };
   tune::Cubins& cubins = cubins_of(state, asked);
-  tune::publish(request, tune::tune_bucket(request, cubins), cubins);
+  const tune::TuneResult result = tune::tune_bucket(request, cubins);
+  tune::publish(request, result, cubins);
+  if (!result.warning.empty())
+    state.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, bucket), result.warning));
   outcome = {TuneOutcome::End::tuned, stored()};
   if (outcome.resolution.record)
     for (const std::string& each : wrong_throughout(state.layers.candidates_of(*outcome.resolution.record)))

@@ -185,22 +185,28 @@ void Recording::sampled(const std::string& name, SampleJson point, const Samples
   if (!samples.failure.empty()) kept["failure"] = samples.failure;
 }
 
-void Recording::append_to(const std::filesystem::path& file, const store::Record& record) const {
+team::Descriptor open_samples(const std::filesystem::path& file) {
+  team::Descriptor opened(open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  if (opened) return opened;
+  throw Error(ErrorKind::io, fmt::format("the samples of a tune cannot be written to {}: {}; name a file that can",
+                                         file.string(), std::strerror(errno)));
+}
+
+std::string Recording::append_to(const team::Descriptor& samples, const store::Record& record) const {
   SampleJson whole = line_;
   whole["choices"] = to_samples_json(record);
   const std::string text = whole.dump(-1, ' ', false, SampleJson::error_handler_t::replace) + '\n';
-  const int descriptor = open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  bool is_written = descriptor >= 0 && flock(descriptor, LOCK_EX) == 0;  // other processes tune on other devices
-  for (std::size_t done = 0; is_written && done < text.size();) {
-    const ssize_t count = write(descriptor, text.data() + done, text.size() - done);
-    is_written = count > 0 || (count < 0 && errno == EINTR);
-    done += count > 0 ? static_cast<std::size_t>(count) : 0;
+  if (flock(samples.get(), LOCK_EX) != 0) return std::strerror(errno);  // other processes tune on other devices
+  std::string why;
+  for (std::size_t done = 0; why.empty() && done < text.size();) {
+    const ssize_t count = write(samples.get(), text.data() + done, text.size() - done);
+    if (count > 0)
+      done += static_cast<std::size_t>(count);
+    else if (count == 0 || errno != EINTR)
+      why = count == 0 ? "nothing was written" : std::strerror(errno);
   }
-  const int why = errno;
-  if (descriptor >= 0) close(descriptor);
-  if (!is_written)
-    throw Error(ErrorKind::io, fmt::format("the samples of a tune cannot be written to {}: {}; name a file that can",
-                                           file.string(), std::strerror(why)));
+  flock(samples.get(), LOCK_UN);
+  return why;
 }
 
 }  // namespace kiln::tune

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "team/descriptor.hpp"
 #include "tune/machine.hpp"
 #include "tune/request.hpp"
 
@@ -26,6 +27,9 @@ std::string point_name(const manifest::Op& op, const manifest::Implementation& i
                        std::span<const std::int64_t> config, const Problem& at);
 
 SampleJson to_samples_json(const store::Record& record);  // the array "choices"
+
+/// Opens a file to which samples are appended, and makes it where it is missing. Throws Error(io).
+team::Descriptor open_samples(const std::filesystem::path& file);
 
 /// Gives what another machine gives, and keeps it. Both must outlive it.
 class Recording final : public Machine {
@@ -41,8 +45,8 @@ class Recording final : public Machine {
   std::unique_ptr<Bench> bench() override;
   void note_time_limit() override;
 
-  /// Appends the line, with what the tune chose. Throws Error(io).
-  void append_to(const std::filesystem::path& file, const store::Record& record) const;
+  /// Appends the line, with what the tune chose. Returns why it cannot, or an empty string.
+  [[nodiscard]] std::string append_to(const team::Descriptor& samples, const store::Record& record) const;
 
   class Proposed;
   class Sampled;

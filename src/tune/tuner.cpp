@@ -281,9 +281,11 @@ TuneResult tune_bucket(const TuneRequest& request, Machine& machine) {
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
   const std::unique_ptr<Machine> here = this_machine(request, cubins);
   if (request.search.samples.empty() || request.team != nullptr) return tune_bucket(request, *here);
+  const team::Descriptor samples = open_samples(request.search.samples);  // a wrong name must not cost a tune
   Recording recording(request, *here);
   TuneResult result = tune_bucket(request, recording);
-  recording.append_to(request.search.samples, result.record);
+  if (const std::string why = recording.append_to(samples, result.record); !why.empty())
+    result.warning = fmt::format("the samples of this tune are not in {}: {}", request.search.samples.string(), why);
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Tunes one bucket: verifies candidates, times them at several lengths, and publishes the chosen few with their cubins.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "jit/specialisation.hpp"
@@ -20,6 +21,7 @@ struct CompiledKernel {
 struct TuneResult {
   store::Record record;
   std::vector<CompiledKernel> kernels;  // of the record's choices, each once; none for a library
+  std::string warning;                  // why the samples that were asked for are not in their file; the record holds
 };
 
 /// Verifies candidates at the bucket's upper edge, lowest sizes and corners, and with lengths in device memory (tune/local_bench.cpp). Tries
@@ -27,7 +29,7 @@ struct TuneResult {
 /// the least regret over the bucket (tune/portfolio.hpp). Writes nothing: an interrupted tune leaves the bucket as it was. A context must be
 /// current without a worker, and for an op with a library. Throws Error(not_tuned) when no config is legal or none gave a right result,
 /// Error(interrupted) when asked to stop, and Error(out_of_memory) with the bucket. Throws Error(driver_failed) with the candidate that broke
-/// the caller's context; a worker only rejects that candidate.
+/// the caller's context; a worker only rejects that candidate. Throws Error(io) before the tune when the samples' file cannot be opened.
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
 /// Tunes with what another machine gives. Records nothing.
 TuneResult tune_bucket(const TuneRequest& request, Machine& machine);

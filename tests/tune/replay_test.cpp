@@ -130,10 +130,23 @@ TEST_CASE("a tune that its time limit ended is not repeated") {
   CHECK(found.why.find("time limit") != std::string::npos);
 }
 
-TEST_CASE("samples that cannot be written fail the tune, and lines that are none are refused") {
+TEST_CASE("a file of samples that cannot be opened fails the tune before it begins") {
   RecordedTunes tunes;
   tunes.search.samples = tunes.folder / "none" / "samples.jsonl";
   CHECK_THROWS_WITH_AS(tunes.tune("64"), doctest::Contains("cannot be written to"), Error);
+  CHECK(tunes.cubins.compiled() == 0);
+}
+
+TEST_CASE("a tune is kept though its samples cannot be written") {
+  RecordedTunes tunes;
+  tunes.search.samples = "/dev/full";
+  const TuneResult result = tunes.tune("64");
+  CHECK(result.warning.find("are not in /dev/full: No space left on device") != std::string::npos);
+  CHECK(tunes.layers.find_record(result.record.key));
+}
+
+TEST_CASE("lines that are no recorded tune are refused") {
+  RecordedTunes tunes;
   for (const char* text : {"", "{", "[]", "{\"op\":1}"})
     CHECK_THROWS_WITH_AS(read_recording(text), doctest::Contains("a recorded tune cannot be read"), Error);
   CHECK_THROWS_WITH_AS(replay(SampleJson{{"op", "stair_scale"}, {"points", SampleJson::array()}}, tunes.op),
