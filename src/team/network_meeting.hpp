@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "team/meeting.hpp"
+#include "team/seeker.hpp"
 
 namespace kiln::team {
 
