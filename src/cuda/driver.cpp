@@ -1,4 +1,3 @@
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -10,18 +9,24 @@
 namespace kiln::cuda {
 namespace {
 
-enum Presence { required, optional };
+constexpr bool required = true, optional = false;
 
-template <typename Function>
-void resolve(const Library& library, Presence presence, const char* symbol, Function& function) {
-  function = library.function<Function>(symbol);
-  // Older drivers export this symbol without its version suffix, with the same parameters.
-  if (function == nullptr && symbol == std::string_view("cuEventElapsedTime_v2"))
-    function = library.function<Function>("cuEventElapsedTime");
-  if (function == nullptr && presence == required) {
-    throw Error(ErrorKind::no_driver, "The CUDA driver at " + library.path() + " lacks " + symbol +
-                                          ", so it is older than CUDA 12; install NVIDIA driver 525 or newer.");
-  }
+constexpr LibrarySource driver_source = {
+    ErrorKind::no_driver, "The CUDA driver",
+    "A CUDA driver was asked for, but KILN_CUDA_LIBRARY=none hides it; unset it to use a GPU.",
+    "No CUDA driver could be opened; install NVIDIA driver 525 or newer, or set KILN_CUDA_LIBRARY to its libcuda.so.1. "
+    "Tried:",
+    ", so it is older than CUDA 12; install NVIDIA driver 525 or newer.",
+    // WSL keeps the driver in the second place, outside the loader's path.
+    [] {
+      return std::vector<std::string>{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
+    }};
+
+/// Older drivers export one function without its version suffix, with the same parameters.
+const char* name_in(const Library& library, const char* symbol) {
+  const bool is_older =
+      symbol == std::string_view("cuEventElapsedTime_v2") && library.function<void*>(symbol) == nullptr;
+  return is_older ? "cuEventElapsedTime" : symbol;
 }
 
 void initialise(const Driver& driver) {
@@ -42,42 +47,22 @@ void initialise(const Driver& driver) {
                                         "); check that the kernel module is loaded and matches libcuda (nvidia-smi).");
 }
 
-OpenedOnce<Driver>& opened() noexcept {
-  // Never destroyed: objects that use the driver may live until the process ends.
-  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): no memory for a table: the process cannot go on
-  static auto& once = *new OpenedOnce<Driver>("KILN_CUDA_LIBRARY");
-  return once;
-}
-
 }  // namespace
 
 Driver Driver::open(const std::string& library_path) {
-  if (library_path == "none") {
-    throw Error(ErrorKind::no_driver,
-                "A CUDA driver was asked for, but KILN_CUDA_LIBRARY=none hides it; unset it to use a GPU.");
-  }
-  // WSL keeps the driver in the second place, outside the loader's path.
-  std::vector<std::string> candidates = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
-  if (!library_path.empty()) candidates = {library_path};
-  std::string tried;
-  const std::optional<Library> library = Library::open(candidates, tried);
-  if (!library) {
-    throw Error(ErrorKind::no_driver,
-                "No CUDA driver could be opened; install NVIDIA driver 525 or newer, or set "
-                "KILN_CUDA_LIBRARY to its libcuda.so.1. Tried:" +
-                    tried);
-  }
+  const Library library = Library::open(driver_source, library_path);
   Driver driver;
-  driver.path_ = library->path();
-#define KILN_RESOLVE(presence, symbol, parameters) resolve(*library, presence, #symbol, driver.symbol);
+  driver.path_ = library.path();
+#define KILN_RESOLVE(presence, symbol, parameters) \
+  library.resolve(driver_source, name_in(library, #symbol), driver.symbol, presence);
   KILN_CUDA_DRIVER_FUNCTIONS(KILN_RESOLVE)
 #undef KILN_RESOLVE
   initialise(driver);
   return driver;
 }
 
-const Driver& Driver::get() { return opened().get(); }
-const Driver* Driver::find() noexcept { return opened().find(); }
+const Driver& Driver::get() { return opened<Driver>("KILN_CUDA_LIBRARY").get(); }
+const Driver* Driver::find() noexcept { return opened<Driver>("KILN_CUDA_LIBRARY").find(); }
 
 std::string describe(CUresult result) {
   std::string found = "CUDA error " + std::to_string(static_cast<unsigned int>(result));

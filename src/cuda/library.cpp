@@ -75,6 +75,17 @@ std::optional<Library> Library::open(std::span<const std::string> candidates, st
   return std::nullopt;
 }
 
+Library Library::open(const LibrarySource& source, const std::string& path) {
+  if (path == "none") throw Error(source.kind, source.hidden);
+  std::string tried = source.unopened;
+  if (auto library = open(path.empty() ? source.candidates() : std::vector<std::string>{path}, tried)) return *library;
+  throw Error(source.kind, tried);
+}
+
+void Library::refuse(const LibrarySource& source, const std::string& what) const {
+  throw Error(source.kind, std::string(source.name) + " at " + path() + " " + what);
+}
+
 void* Library::address(const char* symbol) const { return dlsym(handle_, symbol); }
 
 std::string Library::path() const {
@@ -91,6 +102,11 @@ std::string Library::build_id() const {
   std::error_code failure;
   const auto size = std::filesystem::file_size(path(), failure);
   return "size-" + std::to_string(failure ? 0 : size);
+}
+
+std::string version_text(std::size_t version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
 }
 
 std::string passing_shortage(std::string_view text) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -9,23 +10,44 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kiln/error.hpp"
 #include "manifest/environment.hpp"
 
 namespace kiln::cuda {
 
+/// A library that Kiln calls by a table of functions: where it is, and what its errors say.
+struct LibrarySource {
+  ErrorKind kind;        // of its errors
+  const char* name;      // "NVRTC"
+  const char* hidden;    // the error where its path is "none"
+  const char* unopened;  // the error where none of the candidates loads, which follow it
+  const char* too_old;   // what an error that it lacks a function ends with
+  std::vector<std::string> (*candidates)();
+};
+
 class Library {
  public:
   /// Opens the first of `candidates` that loads: paths, or names that the loader searches for. Appends the loader's
   /// reason for each failure to `tried`, one line each. Returns nothing when none loads.
   static std::optional<Library> open(std::span<const std::string> candidates, std::string& tried);
+  /// Opens `path`, or the first of the candidates where it is empty. Throws Error(source.kind).
+  static Library open(const LibrarySource& source, const std::string& path);
 
-  /// Returns null when the library does not export `symbol`.
+  /// Returns null where the library does not export `symbol`.
   template <typename Function>
   [[nodiscard]] Function function(const char* symbol) const {
     return reinterpret_cast<Function>(address(symbol));
   }
+  /// Sets `found` as function() does. Throws Error(source.kind) where that is null and required.
+  template <typename Function>
+  void resolve(const LibrarySource& source, const char* symbol, Function& found, bool is_required = true) const {
+    found = function<Function>(symbol);
+    if (found == nullptr && is_required) refuse(source, std::string("lacks ") + symbol + source.too_old);
+  }
+  /// Throws Error(source.kind): "NVRTC at PATH " and `what`.
+  [[noreturn]] void refuse(const LibrarySource& source, const std::string& what) const;
   [[nodiscard]] std::string path() const;  // as loaded
   /// Returns the ELF build id as hexadecimal digits, or "size-N", N the file's bytes, for a library that has none.
   [[nodiscard]] std::string build_id() const;
@@ -88,5 +110,17 @@ class OpenedOnce {
   std::optional<Table> made_;
   std::exception_ptr failure_;
 };
+
+/// The table that a source's get() and find() share. It is never destroyed: what uses it may live until the process
+/// ends. Internal linkage keeps it apart from that of another copy of Kiln in the process.
+template <typename Table>
+static OpenedOnce<Table>& opened(const char* variable) noexcept {
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): no memory for a table: the process cannot go on
+  static auto& once = *new OpenedOnce<Table>(variable);
+  return once;
+}
+
+/// Returns "2.28.9" for 22809.
+std::string version_text(std::size_t version);
 
 }  // namespace kiln::cuda

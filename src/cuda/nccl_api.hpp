@@ -53,17 +53,14 @@ typedef struct {
 
 namespace kiln::cuda {
 
-/// Returns "2.28.9" for 22809.
-std::string nccl_version_text(int version);
-
 /// Immutable once opened, so thread-safe.
 struct Nccl {
   const char* (*ncclGetErrorString)(ncclResult_t result) = nullptr;
 #define KILN_DECLARE(symbol, parameters) ncclResult_t(*symbol) parameters = nullptr;
   KILN_NCCL_FUNCTIONS(KILN_DECLARE)
 #undef KILN_DECLARE
-  int version = 0;   // 22809 for 2.28.9
-  std::string path;  // of the library as loaded
+  std::string version;  // "2.28.9"
+  std::string path;     // of the library as loaded
 
   /// Opens $KILN_NCCL_LIBRARY (a path; "none" hides NCCL), else the libnccl.so.2 that the process has loaded or the
   /// loader finds, else one of a toolkit's lib64 or of the Python wheels, once a process. Throws Error(no_nccl).

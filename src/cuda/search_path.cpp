@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "cuda/library.hpp"
 
@@ -73,6 +74,18 @@ std::vector<path> wheel_folders(const std::vector<std::string_view>& inside) {
     for (const std::string_view folder : inside) append_existing(folders, site / folder);
   }
   return folders;
+}
+
+std::vector<std::string> library_files(const std::vector<std::string>& names,
+                                       const std::vector<std::string_view>& inside_toolkits,
+                                       const std::vector<std::string_view>& wheels) {
+  std::vector<path> folders;
+  for (const path& toolkit : toolkit_folders())
+    for (const std::string_view inside : inside_toolkits) folders.push_back(toolkit / inside);
+  for (path& folder : wheel_folders(wheels)) folders.push_back(std::move(folder));
+  std::vector<std::string> all = names;
+  for (std::string& file : existing_files(folders, names)) all.push_back(std::move(file));
+  return all;
 }
 
 std::vector<path> toolkit_include_directories() {

@@ -18,6 +18,12 @@ std::vector<std::filesystem::path> site_packages();
 std::vector<std::string> existing_files(const std::vector<std::filesystem::path>& folders,
                                         const std::vector<std::string>& names);
 
+/// Returns `names`, which the loader searches for, then existing_files() of each toolkit's folders `inside_toolkits`,
+/// such as "lib64", and of wheel_folders(`wheels`).
+std::vector<std::string> library_files(const std::vector<std::string>& names,
+                                       const std::vector<std::string_view>& inside_toolkits,
+                                       const std::vector<std::string_view>& wheels);
+
 /// Returns SITE_PACKAGES/INSIDE for each of `inside`, such as "nvidia/cu13/lib", where that folder exists.
 std::vector<std::filesystem::path> wheel_folders(const std::vector<std::string_view>& inside);
 

@@ -20,12 +20,10 @@ bool has_current_context() {
 }  // namespace
 
 std::string library_identity(const std::string& library) {
-  if (library == "nccl") {
-    const cuda::Nccl* opened = cuda::Nccl::find();
-    return opened != nullptr ? library + " " + cuda::nccl_version_text(opened->version) : std::string();
-  }
-  const cuda::CublasLt* opened = cuda::CublasLt::find();
-  return opened != nullptr ? library + " " + opened->version : std::string();
+  const auto identity = [&](const auto* table) {
+    return table != nullptr ? library + " " + table->version : std::string();
+  };
+  return library == "nccl" ? identity(cuda::Nccl::find()) : identity(cuda::CublasLt::find());
 }
 
 std::vector<manifest::Config> library_candidates(const manifest::Op& op, const manifest::Implementation& implementation,

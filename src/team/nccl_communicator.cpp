@@ -25,9 +25,8 @@ constexpr auto longest_enqueue = 200ms;
 
 void must_succeed(const cuda::Nccl& nccl, ncclResult_t result, const char* what) {
   if (result != ncclSuccess)
-    throw Error(ErrorKind::no_nccl,
-                fmt::format("NCCL {} cannot serve the team: {} gave '{}'; run with NCCL_DEBUG=WARN",
-                            cuda::nccl_version_text(nccl.version), what, nccl.ncclGetErrorString(result)));
+    throw Error(ErrorKind::no_nccl, fmt::format("NCCL {} cannot serve the team: {} gave '{}'; run with NCCL_DEBUG=WARN",
+                                                nccl.version, what, nccl.ncclGetErrorString(result)));
 }
 
 enum class Waited { ended, in_vain, late };
@@ -122,7 +121,7 @@ NcclCommunicator::NcclCommunicator(const std::string& id, int rank, int world, c
   if (const Waited waited = joining.wait(waiting); waited != Waited::ended)
     throw Error(
         ErrorKind::no_nccl,
-        fmt::format("NCCL {} cannot serve the team: {}", cuda::nccl_version_text(nccl_.version),
+        fmt::format("NCCL {} cannot serve the team: {}", nccl_.version,
                     waited == Waited::in_vain
                         ? "a rank has ended while the others waited for it in ncclCommInitRank"
                         : fmt::format("not all ranks came to ncclCommInitRank within {} ms", waiting.timeout.count())));

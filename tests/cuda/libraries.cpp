@@ -144,7 +144,7 @@ TEST_CASE("an NCCL that is installed is found and tells its version") {
     CHECK(holds(error.what(), "install libnccl2"));
     return;
   }
-  CHECK(nccl->version >= 20000);
+  CHECK(nccl->version.starts_with("2."));
   CHECK(std::filesystem::exists(nccl->path));
   CHECK(cuda::Nccl::open(nccl->path).version == nccl->version);
 }
