@@ -7,6 +7,7 @@ from evidence.tuner import TWO_TUNES, two_tunes
 FOLDER = "attention-h100"
 PEERS = {"cudnn": "cuDNN / Kiln", "flash": "FlashAttention-2 / Kiln", "varlen": "torch `varlen_attn` / Kiln"}
 MODELS_PEERS = {"cudnn": PEERS["cudnn"], "flash4": "FlashAttention-4 / Kiln"}
+HEADS_PEERS = {"cudnn": PEERS["cudnn"], "flash3": "FlashAttention-3 / Kiln"}
 PACKED_PEERS = {"varlen": PEERS["varlen"], "padded": "padded, cuDNN / Kiln"}
 
 
@@ -161,4 +162,6 @@ def splits_found(read):
 
 PLAIN = ("attention", "attention_backward", "attention_drawn_forward", "attention_drawn_backward")
 TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "e4m3_profile": e4m3_profile, "packed": packed, "packed_backward": packed_backward, "packed_sorted": packed_sorted, "serving": serving, "attention_splits": splits,
-          "splits_found": splits_found} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN} | {"attention_models": lambda read: table_of(read, "attention_models", MODELS_PEERS)}
+          "splits_found": splits_found} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN} | {"attention_models": lambda read: table_of(read, "attention_models", MODELS_PEERS),
+             "attention_heads_forward": lambda read: table_of(read, "attention_heads_forward", HEADS_PEERS),
+             "attention_heads_backward": lambda read: table_of(read, "attention_heads_backward", {"cudnn": PEERS["cudnn"]})}

@@ -82,12 +82,12 @@ def hot(read):
         return read.figure(over_bare)
     wide = lambda row: (row["op"], row["implementation"]) == ("gemm", "wgmma")
     return "; ".join([told(FOLDERS[0], "`rms_norm`, `gemm` of few rows and an op with TMA (H100)", lambda row: row["op"] != "attention_forward" and not wide(row)),
-                      told(FOLDERS[0], "`gemm` by `wgmma` (H100)", wide), told(FOLDERS[1], "`attention_forward` (H200)", lambda row: row["op"] == "attention_forward")])
+                      told(FOLDERS[0], "`gemm` by `wgmma` (H100)", wide), told(FOLDERS[0], "`attention_forward` (H100)", lambda row: row["op"] == "attention_forward")])
 
 
 def stream(read):
     def told(r):
-        [row], [verified] = r("stream-h200/replay.json"), r("stream-h200/replay_verified.json")[-1:]
+        [row], [verified] = r("stream-h100/replay.json"), r("stream-h100/replay_verified.json")[-1:]
         return f"{row['tunes']} tunes, {row['compiles']} compiles; {verified['wrong']} wrong in a pass of their own, verified with NVRTC"
     return read.figure(told)
 
@@ -172,7 +172,7 @@ def first_batches(read):
 
 def start(read):
     def told(r):
-        rows = {row["way"]: row["result_ms"] - row["until_context_ms"] for row in r("cold-start-h200/cold_start.json") if "failed" not in row}
+        rows = {row["way"]: row["result_ms"] - row["until_context_ms"] for row in r("cold-start-h100/cold_start.json") if "failed" not in row}
         return f"{rows['Kiln, shipped file, overlay']:.1f} ms without NVRTC, {rows['Kiln, shipped file, overlay, NVRTC installed']:.1f} ms where it is installed, {rows['Kiln through NVRTC, nothing shipped']:.0f} ms with nothing shipped"
     return read.figure(told)
 
@@ -191,7 +191,7 @@ ROWS = {"`gemm` at random lengths of models' products: cuBLASLt's best algorithm
         "time lost inside a bucket by its record, to a config tuned for the length; by a stand-in without a record, to the tuned config":
             lambda read: f"record: {by_device(regret)(read)}; stand-in: {by_device(untuned)(read)}",
         "a hot launch, over the driver's bare launch": hot,
-        "one shipped file, H200: 10,000 distinct problems without NVRTC; from a context to the first checked result": lambda read: f"{stream(read)}; {start(read)}"}
+        "one shipped file, H100: 10,000 distinct problems without NVRTC; from a context to the first checked result": lambda read: f"{stream(read)}; {start(read)}"}
 
 
 def longer(found):
