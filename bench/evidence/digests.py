@@ -20,8 +20,8 @@ TOML_STRING_OR_COMMENT = re.compile(rb"""("(?:\\.|[^"\\\n])*"|'[^'\n]*')|#[^\n]*
 
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
 
-SEARCH = ("candidates conclusion exhaustive forecast guess inner_sizes last_comparison launch_choice lengths model near_index neighbours parting portfolio prior racing scoreboard "
-          "search slowdown switches throughput trials tuner").split()
+SEARCH = ("candidates conclusion exhaustive forecast guess inner_sizes last_comparison launch_choice model near_index neighbours parting portfolio prior racing scoreboard "
+          "search slowdown switches throughput timed_sizes trials tuner").split()
 GROUPS = {
     # What a time is measured by.
     "the stopwatch": ["src/tune/measure.cpp#slots,flush_ns,flush_threads,flush_blocks,piece_bytes,longest_batch_ns,unnoticed_ns,short_ns,beyond_help_ns,rest_per_run,in_batches,flush,enqueue,hold,sample",

@@ -25,7 +25,7 @@ struct Trial {
   const manifest::Implementation& implementation;
   std::span<const std::int64_t> config;
   const jit::Cubin& cubin;
-  const Problem& at;  // the largest length at which it is legal; its executable is made for it
+  const Problem& at;  // the largest size at which it is legal; its executable is made for it
 };
 
 /// The verdict on a candidate. Only one with Verdict::ok may be sampled.
@@ -52,8 +52,8 @@ std::string no_times_text(std::int64_t dropped);
 class Bench {
  public:
   virtual ~Bench() = default;
-  /// Sets the sizes that Point::length indexes. None is larger than the bucket.
-  virtual void set_lengths(std::vector<Problem> lengths) = 0;
+  /// Sets the sizes that Point::size indexes. None is larger than the bucket.
+  virtual void set_sizes(std::vector<Problem> sizes) = 0;
   /// Loads a candidate under a number that the caller chooses, and verifies it at both ends of the bucket. Throws Error(out_of_memory), or
   /// Error(driver_failed) when the candidate broke the context that it shares with the caller.
   virtual Admission admit(std::size_t candidate, const Trial& trial) = 0;

@@ -17,10 +17,10 @@ namespace kiln::tune {
 namespace {
 
 constexpr std::size_t transferred = 4;        // winners near this bucket that the first round tries
-constexpr std::size_t library_asked = 8;      // algorithms of a library at each length
+constexpr std::size_t library_asked = 8;      // algorithms of a library at each size
 constexpr std::int64_t library_sizes = 48;    // sizes at which a library is asked for its first algorithm
-constexpr std::size_t stairs_of = 6;          // configs at each length whose stairs are computed
-constexpr std::size_t stairs_between = 2;     // the same midway between two lengths,
+constexpr std::size_t stairs_of = 6;          // configs at each size whose stairs are computed
+constexpr std::size_t stairs_between = 2;     // the same midway between two sizes,
 constexpr std::size_t few_ends = 8;           // where these are at most so many
 constexpr std::int64_t sizes_looked_at = 64;  // sizes at which they are computed
 constexpr std::size_t most_entries = 600;     // candidates; a racing search tries far fewer
@@ -51,14 +51,14 @@ class CandidateBuilder {
     for (const Entry& each : result_.entries) best_ns = std::min(best_ns, expected_ns(each, request_.bucket));
     const Ends& most = *std::ranges::find_if(
         ends_by_time, [&](const Ends& each) { return !std::isfinite(best_ns) || best_ns <= each.up_to_ns; });
-    result_.lengths = even_lengths(request_.op, request_.bucket, most.even);
-    const std::vector<Problem>& problems = result_.lengths.problems;
+    result_.sizes = even_sizes(request_.op, request_.bucket, most.even);
+    const std::vector<Problem>& problems = result_.sizes.problems;
     if (problems.size() > 2) add_space(problems[problems.size() / 2]);
     if (problems.size() > 1) add_space(problems.front());
     if (!request_.all) drop_slowest();
-    if (result_.lengths.axes.size() == 1 && most.more > 0)
-      result_.lengths = with_ends(request_.op, request_.bucket, result_.lengths,
-                                  stairs_of_fastest(result_.lengths.ends.front(), most.more));
+    if (result_.sizes.axes.size() == 1 && most.more > 0)
+      result_.sizes = with_ends(request_.op, request_.bucket, result_.sizes,
+                                stairs_of_fastest(result_.sizes.ends.front(), most.more));
     add_library_configs(most.more);
     finish();
     name_proposals();
@@ -90,12 +90,12 @@ class CandidateBuilder {
     }
   }
 
-  /// Returns the lengths and, on a single open axis, sizes between them: a library has stairs of its own, and asking it needs no compile. Sizes
+  /// Returns the timed sizes and, on a single open axis, sizes between them: a library has stairs of its own, and asking it needs no compile. Sizes
   /// between are of no use where the bucket is not parted: it has one end and gets no `more`.
   [[nodiscard]] std::vector<Problem> sizes_asked_of_library(std::size_t more) const {
-    if (result_.lengths.axes.size() != 1 || (result_.lengths.problems.size() == 1 && more == 0))
-      return result_.lengths.problems;
-    const std::size_t axis = result_.lengths.axes.front();
+    if (result_.sizes.axes.size() != 1 || (result_.sizes.problems.size() == 1 && more == 0))
+      return result_.sizes.problems;
+    const std::size_t axis = result_.sizes.axes.front();
     const std::int64_t low = manifest::low_corner(request_.op, request_.bucket).axes[axis];
     const std::int64_t width = request_.bucket.axes[axis] - low + 1, multiple = request_.op.axes[axis].multiple_of;
     const std::int64_t steps = std::min(width, library_sizes);
@@ -104,7 +104,7 @@ class CandidateBuilder {
       const std::int64_t size = low - 1 + width * i / steps;
       if (size - size % multiple >= low) between.push_back(size - size % multiple);
     }
-    return with_ends(request_.op, request_.bucket, result_.lengths, between).problems;
+    return with_ends(request_.op, request_.bucket, result_.sizes, between).problems;
   }
 
   /// Adds the algorithms that libraries propose, and up to `more` ends at sizes where a library's first proposal changes.
@@ -116,10 +116,10 @@ class CandidateBuilder {
       std::int64_t before = 0;
       for (const Problem& at : sizes_asked_of_library(more)) {
         if (manifest::why_not_eligible(request_.op, implementation, at, request_.device)) continue;
-        const auto& lengths = result_.lengths.problems;
-        const bool is_length = std::ranges::find(lengths, at) != lengths.end();
+        const auto& sizes = result_.sizes.problems;
+        const bool is_timed = std::ranges::find(sizes, at) != sizes.end();
         const auto configs =
-            libraries_.candidates(request_.op, implementation, at, request_.device, is_length ? library_asked : 1);
+            libraries_.candidates(request_.op, implementation, at, request_.device, is_timed ? library_asked : 1);
         if (configs.empty()) continue;
         // The model does not tell a library's configs apart; the library's order does.
         firsts_.push_back({at, &implementation, configs.front()});
@@ -129,27 +129,27 @@ class CandidateBuilder {
           proposed_.push_back({before, &implementation, *first});
         }
         first = configs.front();
-        if (!result_.lengths.axes.empty()) before = at.axes[result_.lengths.axes.front()];
+        if (!result_.sizes.axes.empty()) before = at.axes[result_.sizes.axes.front()];
       }
-      if (result_.lengths.axes.size() != 1) continue;
+      if (result_.sizes.axes.size() != 1) continue;
       if (first) proposed_.push_back({before, &implementation, *first});
       if (more == 0) continue;
       std::vector<std::int64_t> some;
       const std::size_t count = std::min(more, changes.size());
       for (std::size_t i = 0; i < count; ++i) some.push_back(changes[i * changes.size() / count]);
-      result_.lengths = with_ends(request_.op, request_.bucket, result_.lengths, some);
+      result_.sizes = with_ends(request_.op, request_.bucket, result_.sizes, some);
     }
   }
 
-  /// Keeps the most_entries candidates whose expected time is nearest to the best at some length, in their order.
+  /// Keeps the most_entries candidates whose expected time is nearest to the best at some size, in their order.
   void drop_slowest() {
     std::vector<Entry>& entries = result_.entries;
     if (entries.size() <= most_entries) return;
-    const std::vector<Problem>& problems = result_.lengths.problems;
+    const std::vector<Problem>& problems = result_.sizes.problems;
     std::vector<double> behind(entries.size(), std::numeric_limits<double>::infinity());
-    for (const std::size_t length : {std::size_t{0}, problems.size() / 2, problems.size() - 1}) {
+    for (const std::size_t size : {std::size_t{0}, problems.size() / 2, problems.size() - 1}) {
       std::vector<double> ns;
-      for (const Entry& each : entries) ns.push_back(expected_ns(each, problems[length]));
+      for (const Entry& each : entries) ns.push_back(expected_ns(each, problems[size]));
       const double best = *std::ranges::min_element(ns);
       for (std::size_t i = 0; i < ns.size(); ++i) behind[i] = std::min(behind[i], ns[i] / best);
     }
@@ -178,7 +178,7 @@ class CandidateBuilder {
   /// Returns up to `at_most` further ends, where the stairs of the fastest expected configs end.
   [[nodiscard]] std::vector<std::int64_t> stairs_of_fastest(const std::vector<std::int64_t>& ends,
                                                             std::size_t at_most) const {
-    const std::size_t axis = result_.lengths.axes.front();
+    const std::size_t axis = result_.sizes.axes.front();
     const std::int64_t multiple = request_.op.axes[axis].multiple_of;
     const std::int64_t low = manifest::low_corner(request_.op, request_.bucket).axes[axis];
     const std::int64_t width = ends.back() - low + 1, steps = std::min(width, sizes_looked_at);
@@ -222,10 +222,10 @@ class CandidateBuilder {
     return ns.empty() ? std::vector<std::int64_t>() : stairs(all, ns, ends, at_most);
   }
 
-  /// Fills the expectations, and drops candidates that are legal at no length.
+  /// Fills the expectations, and drops candidates that are legal at no size.
   void finish() {
     Expectations& expectations = result_.expectations;
-    const std::vector<Problem>& problems = result_.lengths.problems;
+    const std::vector<Problem>& problems = result_.sizes.problems;
     expectations.one_serves_all = manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket);
     std::vector<Entry> kept;
     std::map<std::pair<const manifest::Implementation*, std::vector<std::string>>, std::size_t> kernels;
@@ -261,7 +261,7 @@ class CandidateBuilder {
           expectations.tried_first.push_back(i);
     };
     for (const Winner& each : prior_.transferred(transferred)) try_first(each.implementation, each.config);
-    // At sizes that are no lengths nothing is timed in the search.
+    // The search times nothing at sizes that were only asked of a library.
     std::set<std::pair<const manifest::Implementation*, manifest::Config>> firsts;
     for (const LibraryFirst& each : firsts_)
       if (std::ranges::find(problems, each.at) != problems.end()) firsts.emplace(each.implementation, each.config);
@@ -270,12 +270,12 @@ class CandidateBuilder {
     try_with_libraries_first();
   }
 
-  /// Kernels beside a library are always timed: of each such implementation, the fastest expected config at each length comes first.
+  /// Kernels beside a library are always timed: of each such implementation, the fastest expected config at each size comes first.
   void try_with_libraries_first() {
     Expectations& expectations = result_.expectations;
     std::map<const manifest::Implementation*, std::set<std::size_t>> fastest;
-    for (std::size_t length = 0; length < result_.lengths.problems.size(); ++length) {
-      const auto expected_at = [&](std::size_t candidate) { return expectations.expected_ns[candidate][length]; };
+    for (std::size_t size = 0; size < result_.sizes.problems.size(); ++size) {
+      const auto expected_at = [&](std::size_t candidate) { return expectations.expected_ns[candidate][size]; };
       std::map<const manifest::Implementation*, std::size_t> best;
       for (const std::size_t i : expectations.modelled_libraries) {
         if (!std::isfinite(expected_at(i))) continue;
@@ -288,7 +288,7 @@ class CandidateBuilder {
       expectations.tried_first.insert(expectations.tried_first.end(), candidates.begin(), candidates.end());
   }
 
-  /// Looks up the candidates that a library proposed; those that are legal at no length are gone.
+  /// Looks up the candidates that a library proposed; those that are legal at no size are gone.
   void name_proposals() {
     for (const Proposed& each : proposed_)
       for (std::size_t i = 0; i < result_.entries.size(); ++i)

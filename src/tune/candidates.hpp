@@ -1,4 +1,4 @@
-// The candidates of a tune: the lengths of a bucket, every config worth trying at one of them, and their expected times.
+// The candidates of a tune: the sizes at which a bucket is timed, every config worth trying at one of them, and their expected times.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 #include "manifest/problem.hpp"
 #include "store/layers.hpp"
 #include "tune/bench.hpp"
-#include "tune/lengths.hpp"
 #include "tune/machine.hpp"
 #include "tune/search.hpp"
+#include "tune/timed_sizes.hpp"
 
 namespace kiln::tune {
 
@@ -18,7 +18,7 @@ namespace kiln::tune {
 struct Entry {
   const manifest::Implementation* implementation = nullptr;
   manifest::Config config;
-  Problem at;  // the largest length at which it is legal; its executable is made for it
+  Problem at;  // the largest size at which it is legal; its executable is made for it
   jit::Specialisation specialisation;
   double correction = 1;  // factor on the model's estimates, from measurements near this bucket
   Admission admission;
@@ -32,7 +32,7 @@ struct FirstProposal {
 };
 
 struct Candidates {
-  Lengths lengths;
+  TimedSizes sizes;
   std::vector<Entry> entries;  // the op's default first, where it is legal
   bool has_baseline = false;
   Expectations expectations;
@@ -51,7 +51,7 @@ struct CandidatesRequest {
 };
 
 /// Returns the candidates for a bucket. `neighbours`: records near it with their candidates, nearest first. They correct the model, and
-/// their winners are tried in the first round. Libraries propose algorithms at each length, for which a context must be current.
+/// their winners are tried in the first round. Libraries propose algorithms at each size, for which a context must be current.
 Candidates candidates_of(const CandidatesRequest& request, std::span<const store::Record> neighbours);
 
 }  // namespace kiln::tune

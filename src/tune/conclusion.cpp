@@ -25,16 +25,16 @@ class Conclusion {
       : outcome_(outcome),
         request_(outcome.request),
         entries_(outcome.candidates.entries),
-        lengths_(outcome.measured.lengths) {}
+        sizes_(outcome.measured.sizes) {}
 
   TuneResult conclude() {
     std::vector<std::vector<Standing>> all, own;
     for (const Comparison& each : outcome_.measured.comparisons) {
-      const std::size_t length = all.size();
-      all.push_back(standings_at(length, each));
+      const std::size_t size = all.size();
+      all.push_back(standings_at(size, each));
       Comparison without = each;
       std::erase_if(without, [&](const Compared& compared) { return is_library(compared.candidate); });
-      own.push_back(standings_at(length, without));
+      own.push_back(standings_at(size, without));
     }
     const bool is_one = manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket);
     Assignment fastest = is_one ? one_for_all(true) : choose_configs(all);
@@ -67,9 +67,9 @@ class Conclusion {
     return std::ranges::any_of(assignment, [&](const auto& each) { return each && is_library(*each); });
   }
 
-  /// One candidate at all lengths, of those that are legal at each.
+  /// One candidate at all sizes, of those that are legal at each.
   [[nodiscard]] Assignment one_for_all(bool with_library) const {
-    std::vector<std::vector<double>> ns(entries_.size(), std::vector<double>(lengths_.problems.size()));
+    std::vector<std::vector<double>> ns(entries_.size(), std::vector<double>(sizes_.problems.size()));
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const Entry& entry = entries_[i];
       const auto is_legal = [&](const Problem& problem) {
@@ -77,12 +77,12 @@ class Conclusion {
                                             entry.config);
       };
       if ((!with_library && is_library(i)) || entry.admission.verdict != store::Verdict::ok ||
-          !std::ranges::all_of(lengths_.problems, is_legal))
+          !std::ranges::all_of(sizes_.problems, is_legal))
         continue;
-      for (std::size_t length = 0; length < ns[i].size(); ++length)
-        if (const Cost& cost = cost_of(i, length); !cost.failed()) ns[i][length] = cost.median_ns;
+      for (std::size_t size = 0; size < ns[i].size(); ++size)
+        if (const Cost& cost = cost_of(i, size); !cost.failed()) ns[i][size] = cost.median_ns;
     }
-    return Assignment(lengths_.problems.size(), choose_one(ns));
+    return Assignment(sizes_.problems.size(), choose_one(ns));
   }
 
   [[noreturn]] void throw_nothing_right() const {
@@ -95,17 +95,17 @@ class Conclusion {
   }
 
   /// A library gets the largest footprint, so that a near-tie goes to a kernel that every machine has.
-  [[nodiscard]] Footprint footprint_of(std::size_t length, std::size_t candidate) const {
+  [[nodiscard]] Footprint footprint_of(std::size_t size, std::size_t candidate) const {
     if (is_library(candidate)) return {std::numeric_limits<double>::infinity(), std::numeric_limits<int>::max()};
     const Entry& entry = entries_[candidate];
-    const Estimate expected = estimate(request_.op, *entry.implementation, lengths_.problems[length],
-                                       request_.device.facts, entry.config, request_.regime);
+    const Estimate expected = estimate(request_.op, *entry.implementation, sizes_.problems[size], request_.device.facts,
+                                       entry.config, request_.regime);
     return {expected.read_bytes, entry.admission.registers};
   }
 
-  [[nodiscard]] std::vector<Standing> standings_at(std::size_t length, const Comparison& comparison) const {
+  [[nodiscard]] std::vector<Standing> standings_at(std::size_t size, const Comparison& comparison) const {
     std::vector<Standing> result =
-        standings(comparison, [&](std::size_t candidate) { return footprint_of(length, candidate); });
+        standings(comparison, [&](std::size_t candidate) { return footprint_of(size, candidate); });
     const bool own_ties = std::ranges::any_of(
         result, [&](const Standing& each) { return !is_library(each.candidate) && each.behind <= tied_within; });
     for (Standing& each : result) {
@@ -118,28 +118,28 @@ class Conclusion {
     return result;
   }
 
-  [[nodiscard]] const Cost& cost_of(std::size_t candidate, std::size_t length) const {
-    return outcome_.measured.costs[candidate][length];
+  [[nodiscard]] const Cost& cost_of(std::size_t candidate, std::size_t size) const {
+    return outcome_.measured.costs[candidate][size];
   }
-  [[nodiscard]] Cost cost_at(std::size_t candidate, std::size_t length) const {
-    const Cost& cost = cost_of(candidate, length);
+  [[nodiscard]] Cost cost_at(std::size_t candidate, std::size_t size) const {
+    const Cost& cost = cost_of(candidate, size);
     if (!cost.failed()) return cost;
-    // Not timed at this length: the nearest larger length at which it was timed stands for it, else the nearest smaller.
-    for (std::size_t i = length + 1; i < lengths_.problems.size(); ++i)
+    // Not timed at this size: the nearest larger size at which it was timed stands for it, else the nearest smaller.
+    for (std::size_t i = size + 1; i < sizes_.problems.size(); ++i)
       if (const Cost& next = cost_of(candidate, i); !next.failed()) return next;
-    for (std::size_t i = length; i-- > 0;)
+    for (std::size_t i = size; i-- > 0;)
       if (const Cost& next = cost_of(candidate, i); !next.failed()) return next;
     return {0, 0, 0, 0};
   }
 
-  /// Chooses the launch of each config, at the largest length that it serves.
+  /// Chooses the launch of each config, at the largest size that it serves.
   void choose_launches(const Assignment& assignment) {
-    for (std::size_t length = assignment.size(); length-- > 0;)
-      if (assignment[length] && !launched_.contains(*assignment[length]))
-        launched_.emplace(*assignment[length], launched_best(*assignment[length], length));
+    for (std::size_t size = assignment.size(); size-- > 0;)
+      if (assignment[size] && !launched_.contains(*assignment[size]))
+        launched_.emplace(*assignment[size], launched_best(*assignment[size], size));
   }
 
-  Launched launched_best(std::size_t candidate, std::size_t length) {
+  Launched launched_best(std::size_t candidate, std::size_t size) {
     const Entry& entry = entries_[candidate];
     Launched best;
     best.config = entry.config;
@@ -147,12 +147,12 @@ class Conclusion {
         manifest::launches_of(request_.op, *entry.implementation, entry.at, request_.device.facts, entry.config);
     // Otherwise launches are equal, or their difference is small against their time.
     if (launches.size() < 2 || request_.device.facts.sm() < manifest::first_programmatic_sm ||
-        cost_at(candidate, length).median_ns > longest_chained_ns)
+        cost_at(candidate, size).median_ns > longest_chained_ns)
       return best;
     const KeyedCubin cubin = outcome_.machine.compiled(entry.specialisation);
     LaunchChoice choice;
     outcome_.paced([&] {
-      choice = choose_launch(outcome_.bench, entries_.size(), length, {*entry.implementation, cubin.cubin, entry.at},
+      choice = choose_launch(outcome_.bench, entries_.size(), size, {*entry.implementation, cubin.cubin, entry.at},
                              launches);
     });
     for (std::size_t i = 1; i < choice.trials.size(); ++i)
@@ -185,11 +185,11 @@ class Conclusion {
   }
 
   void add_choices(TuneResult& result, store::Role role, const Assignment& assignment) {
-    for (const Interval& each : intervals(request_.op, request_.bucket, lengths_, assignment)) {
+    for (const Interval& each : intervals(request_.op, request_.bucket, sizes_, assignment)) {
       const Entry& entry = entries_[each.candidate];
       const Launched& launched = launched_.at(each.candidate);
       const KeyedCubin cubin = outcome_.machine.compiled(entry.specialisation);
-      const Cost cost = times(cost_at(each.candidate, each.length), launched.gain);
+      const Cost cost = times(cost_at(each.candidate, each.size), launched.gain);
       store::Choice choice;
       choice.role = role;
       choice.sizes = manifest::to_string(request_.op, each.region);
@@ -223,7 +223,7 @@ class Conclusion {
     return row;
   }
 
-  /// Adds a row for each length at which a candidate was timed, and one row for each rejected candidate or launch.
+  /// Adds a row for each size at which a candidate was timed, and one row for each rejected candidate or launch.
   void add_candidates(store::Record& record) const {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const Entry& entry = entries_[i];
@@ -234,10 +234,10 @@ class Conclusion {
         record.candidates.push_back(std::move(row));
         continue;
       }
-      for (std::size_t length = 0; length < lengths_.problems.size(); ++length) {
-        const Cost& cost = cost_of(i, length);
+      for (std::size_t size = 0; size < sizes_.problems.size(); ++size) {
+        const Cost& cost = cost_of(i, size);
         if (cost.failed()) continue;
-        row.sizes = manifest::open_sizes(request_.op, lengths_.problems[length]);
+        row.sizes = manifest::open_sizes(request_.op, sizes_.problems[size]);
         row.cost_ns = cost.median_ns;
         row.low_ns = cost.low_ns;
         row.high_ns = cost.high_ns;
@@ -258,14 +258,14 @@ class Conclusion {
     record.device_class = request_.device.facts.device_class_for(request_.op);
     record.regime = manifest::to_string(request_.regime);
     record.bucket = manifest::to_string(request_.op, request_.bucket);
-    const Cost& baseline = cost_of(0, lengths_.problems.size() - 1);
+    const Cost& baseline = cost_of(0, sizes_.problems.size() - 1);
     record.baseline_ns = outcome_.candidates.has_baseline && !baseline.failed() ? baseline.median_ns : 0;
-    const std::string lengths =
-        lengths_.problems.size() > 1 ? fmt::format(" at {} lengths", lengths_.problems.size()) : std::string();
+    const std::string sizes =
+        sizes_.problems.size() > 1 ? fmt::format(" at {} lengths", sizes_.problems.size()) : std::string();
     record.provenance = {
         KILN_VERSION, request_.device.name, request_.device.driver_version,
         fmt::format("{}, {} of {} candidates{}", to_string(request_.search.strategy), outcome_.brought_in,
-                    entries_.size(), lengths),
+                    entries_.size(), sizes),
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
     return record;
   }
@@ -273,7 +273,7 @@ class Conclusion {
   const SearchOutcome& outcome_;
   const TuneRequest& request_;
   const std::vector<Entry>& entries_;
-  const Lengths& lengths_;
+  const TimedSizes& sizes_;
   std::map<std::size_t, Launched> launched_;
 };
 

@@ -12,9 +12,9 @@ namespace kiln::tune {
 
 /// The measurements of a search.
 struct Measured {
-  Lengths lengths;
-  std::vector<Comparison> comparisons;   // by length
-  std::vector<std::vector<Cost>> costs;  // by candidate, then length
+  TimedSizes sizes;
+  std::vector<Comparison> comparisons;   // by size
+  std::vector<std::vector<Cost>> costs;  // by candidate, then size
 };
 
 /// The state of a tune whose search is over.

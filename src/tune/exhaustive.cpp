@@ -8,23 +8,23 @@ namespace {
 constexpr double far_out_of_reach = 4;  // median of the first run over the leader's: above, one run is taken
 constexpr double hopeless = 1.5;  // low bound of the first runs over the leader's median: above, no more are taken
 constexpr std::int64_t first_rounds = 5;  // runs from which the time of one is estimated
-constexpr double budget_ns = 25e6;        // for one candidate at one length
+constexpr double budget_ns = 25e6;        // for one candidate at one size
 constexpr std::int64_t least_rounds = 9, most_rounds = 21;
 
 class Exhaustive final : public Search {
  public:
   explicit Exhaustive(Expectations expectations)
       : expectations_(std::move(expectations)),
-        scores_(expectations_.candidates(), expectations_.lengths()),
-        taken_(expectations_.lengths()) {}
+        scores_(expectations_.candidates(), expectations_.sizes()),
+        taken_(expectations_.sizes()) {}
 
   std::optional<Ask> next() override {
-    for (; current_ < scores_.size(); ++current_, length_ = 0) {
-      for (; length_ < scores_.lengths(); ++length_) {
-        const Point point{current_, length_};
-        const std::int64_t more = rounds_deserved(point) - taken_[length_];
+    for (; current_ < scores_.candidates(); ++current_, size_ = 0) {
+      for (; size_ < scores_.sizes(); ++size_) {
+        const Point point{current_, size_};
+        const std::int64_t more = rounds_deserved(point) - taken_[size_];
         if (more <= 0) continue;
-        taken_[length_] += more;
+        taken_[size_] += more;
         return Ask{{point}, more};
       }
       scores_.eliminate();
@@ -35,16 +35,16 @@ class Exhaustive final : public Search {
   }
 
   void report(Point point, std::span<const double> samples_ns) override { scores_.add(point, samples_ns); }
-  void finish_early() override { current_ = scores_.size(); }
+  void finish_early() override { current_ = scores_.candidates(); }
   void reject(std::size_t candidate) override { scores_.reject(candidate); }
   [[nodiscard]] bool contends(std::size_t candidate) const override { return scores_.contends(candidate); }
   [[nodiscard]] const Cost& cost(Point point) const override { return scores_.cost(point); }
   [[nodiscard]] std::vector<Comparison> comparisons() const override {
-    return last_ ? last_->comparisons() : std::vector<Comparison>(scores_.lengths());
+    return last_ ? last_->comparisons() : std::vector<Comparison>(scores_.sizes());
   }
   [[nodiscard]] std::vector<std::size_t> upcoming() const override {
     std::vector<std::size_t> rest;
-    for (std::size_t i = current_; i < scores_.size(); ++i)
+    for (std::size_t i = current_; i < scores_.candidates(); ++i)
       if (scores_.is_untried(i)) rest.push_back(i);
     return rest;
   }
@@ -52,12 +52,12 @@ class Exhaustive final : public Search {
  private:
   /// Returns how many samples the point gets in all, given those that it has.
   [[nodiscard]] std::int64_t rounds_deserved(Point point) const {
-    const std::int64_t taken = taken_[point.length];
-    if (!expectations_.legal[point.candidate][point.length] || scores_.is_rejected(point.candidate)) return 0;
+    const std::int64_t taken = taken_[point.size];
+    if (!expectations_.legal[point.candidate][point.size] || scores_.is_rejected(point.candidate)) return 0;
     if (taken == 0) return 1;
     if (!scores_.contends(point)) return 0;
     const Cost& cost = scores_.cost(point);
-    const double best = scores_.best_ns(point.length);
+    const double best = scores_.best_ns(point.size);
     if (taken < first_rounds) return cost.median_ns > far_out_of_reach * best ? taken : first_rounds;
     if (taken == first_rounds && cost.low_ns <= hopeless * best)
       return std::clamp(static_cast<std::int64_t>(budget_ns / std::max(cost.median_ns, 1.0)), least_rounds,
@@ -67,8 +67,8 @@ class Exhaustive final : public Search {
 
   Expectations expectations_;
   Scoreboard scores_;
-  std::size_t current_ = 0, length_ = 0;
-  std::vector<std::int64_t> taken_;  // samples of the current candidate, by length
+  std::size_t current_ = 0, size_ = 0;
+  std::vector<std::int64_t> taken_;  // samples of the current candidate, by size
   std::optional<LastComparison> last_;
 };
 

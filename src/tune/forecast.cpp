@@ -9,12 +9,12 @@ namespace kiln::tune {
 Forecast::Forecast(Expectations expectations)
     : expectations_(std::move(expectations)), entries_(expectations_.candidates()) {
   // A candidate without an estimate is expected to take twice as long as the slowest estimate.
-  for (std::size_t length = 0; length < expectations_.lengths(); ++length) {
+  for (std::size_t size = 0; size < expectations_.sizes(); ++size) {
     double worst = 1;
     for (const auto& each : expectations_.expected_ns)
-      if (std::isfinite(each[length])) worst = std::max(worst, each[length]);
+      if (std::isfinite(each[size])) worst = std::max(worst, each[size]);
     for (auto& each : expectations_.expected_ns)
-      if (!std::isfinite(each[length]) || each[length] <= 0) each[length] = 2 * worst;
+      if (!std::isfinite(each[size]) || each[size] <= 0) each[size] = 2 * worst;
   }
   for (std::size_t i = expectations_.kernel.size(); i < entries_.size(); ++i) expectations_.kernel.push_back(i);
   for (std::size_t i = 0; i < entries_.size(); ++i)
@@ -23,7 +23,7 @@ Forecast::Forecast(Expectations expectations)
 
 void Forecast::learn(Point point, double measured_ns) {
   Entry& of = entries_[point.candidate];
-  of.residual_sum += std::log(measured_ns / expectations_.expected_ns[point.candidate][point.length]);
+  of.residual_sum += std::log(measured_ns / expectations_.expected_ns[point.candidate][point.size]);
   if (of.residuals++ == 0) measured_.push_back(point.candidate);
   ++learnt_;
 }

@@ -11,21 +11,21 @@
 namespace kiln::tune {
 
 /// Corrects expectations by measurements. The logarithm of measured over expected is assumed to vary slowly over the space. So a candidate's
-/// correction is the mean over measured candidates, with weights that fall with their distance in steps. It is one factor for all lengths.
+/// correction is the mean over measured candidates, with weights that fall with their distance in steps. It is one factor for all sizes.
 class Forecast {
  public:
   explicit Forecast(Expectations expectations);
 
   void learn(Point point, double measured_ns);
   [[nodiscard]] double expected_ns(Point point) const {
-    return expectations_.expected_ns[point.candidate][point.length] * correction(point.candidate);
+    return expectations_.expected_ns[point.candidate][point.size] * correction(point.candidate);
   }
   /// Returns the expected time corrected by the candidate's own measurements alone. Precondition: it has some.
   [[nodiscard]] double expected_by_own_ns(Point point) const {
     const Entry& of = entries_[point.candidate];
-    return expectations_.expected_ns[point.candidate][point.length] * std::exp(of.residual_sum / of.residuals);
+    return expectations_.expected_ns[point.candidate][point.size] * std::exp(of.residual_sum / of.residuals);
   }
-  [[nodiscard]] bool is_legal(Point point) const { return expectations_.legal[point.candidate][point.length]; }
+  [[nodiscard]] bool is_legal(Point point) const { return expectations_.legal[point.candidate][point.size]; }
   [[nodiscard]] const Expectations& expectations() const noexcept { return expectations_; }
   /// Equal for candidates that the model cannot tell apart: their expectations are equal to the bit.
   [[nodiscard]] double kind(std::size_t candidate) const { return entries_[candidate].kind; }

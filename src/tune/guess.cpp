@@ -5,9 +5,9 @@
 #include <limits>
 #include <set>
 
-#include "tune/lengths.hpp"
 #include "tune/model.hpp"
 #include "tune/serving.hpp"
+#include "tune/timed_sizes.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -19,18 +19,18 @@ constexpr double worth_a_compile = 0.95;
 // Chosen on 21 H100 records of gemm with their candidates, each served without the records of its n and k. Time over the best timed own
 // kernel, median and 95th percentile:
 //   one config for the bucket              1.10  1.32
-//   one config for each of 16 lengths      1.03  1.16
+//   one config for each of 16 sizes        1.03  1.16
 //   that, with winners at 0.92             1.02  1.11
-// Winners at 0.90 to 0.96 give equal figures; 8 lengths give 1.02 and 1.12.
+// Winners at 0.90 to 0.96 give equal figures; 8 sizes give 1.02 and 1.12.
 // On 22 further records of other n and k, not used for the choice: 1.03 and 1.16, against 1.07 and 1.31 with one config.
-constexpr std::size_t guessed_lengths = 16;
+constexpr std::size_t guessed_sizes = 16;
 constexpr std::size_t most_guesses = 6;  // each is compiled before its first launch
 constexpr double winners_share = 0.92;   // of a winner's estimate that is counted
-// All configs are estimated at the upper edge; those within near_best at scanned_lengths; the best_of_each there at all lengths.
-constexpr std::size_t scanned_lengths = 4;
+// All configs are estimated at the upper edge; those within near_best at scanned_sizes; the best_of_each there at all sizes.
+constexpr std::size_t scanned_sizes = 4;
 constexpr double near_best = 1.35;
 constexpr std::size_t best_of_each = 16;
-constexpr double left_out = 1.25;  // estimate over the fastest at a length: above, a config does not serve there
+constexpr double left_out = 1.25;  // estimate over the fastest at a size: above, a config does not serve there
 
 struct Proposal {
   Winner of;
@@ -44,7 +44,7 @@ class Guesser {
   Guesser(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device, Regime regime)
       : op_(op), bucket_(bucket), device_(device), regime_(regime) {}
 
-  /// Returns winners, the default, then others. Of proposals that serve as many lengths the first is chosen.
+  /// Returns winners, the default, then others. Of proposals that serve as many sizes the first is chosen.
   std::vector<Proposal> propose(std::span<const Winner> winners) const {
     std::vector<Proposal> proposals;
     const auto add = [&](Proposal proposal) {
@@ -62,11 +62,11 @@ class Guesser {
   }
 
   std::vector<Guess> guesses(const std::vector<Proposal>& proposals) const {
-    const Lengths lengths = even_lengths(op_, bucket_, guessed_lengths);
+    const TimedSizes sizes = even_sizes(op_, bucket_, guessed_sizes);
     std::vector<std::vector<Standing>> compared;
-    for (const Problem& at : lengths.problems) compared.push_back(standings_at(proposals, at));
+    for (const Problem& at : sizes.problems) compared.push_back(standings_at(proposals, at));
     std::vector<Guess> guesses;
-    for (Interval& each : intervals(op_, bucket_, lengths, choose_configs(compared, most_guesses)))
+    for (Interval& each : intervals(op_, bucket_, sizes, choose_configs(compared, most_guesses)))
       guesses.push_back({each.region, proposals[each.candidate].of, proposals[each.candidate].has_won});
     return guesses;
   }
@@ -103,11 +103,11 @@ class Guesser {
     return all;
   }
 
-  /// Returns the configs that are among the best at some scanned length.
+  /// Returns the configs that are among the best at some scanned size.
   std::vector<Proposal> promising() const {
     std::vector<Proposal> all = near_best_at_edge();
     std::vector<bool> is_kept(all.size());
-    for (const Problem& at : even_lengths(op_, bucket_, scanned_lengths).problems) {
+    for (const Problem& at : even_sizes(op_, bucket_, scanned_sizes).problems) {
       std::vector<std::pair<double, std::size_t>> ranked;
       for (std::size_t i = 0; i < all.size(); ++i)
         ranked.emplace_back(at == bucket_ ? all[i].at_edge_ns : estimated(all[i], at), i);

@@ -6,9 +6,9 @@
 namespace kiln::tune {
 namespace {
 
-constexpr std::size_t most_a_length = 8, least_a_length = 3;
-constexpr std::size_t most_points = 64;  // at all lengths together, without those that are about as fast
-constexpr double about_as_fast = 1.04;   // median over the best at a length
+constexpr std::size_t most_a_size = 8, least_a_size = 3;
+constexpr std::size_t most_points = 64;  // at all sizes together, without those that are about as fast
+constexpr double about_as_fast = 1.04;   // median over the best at a size
 constexpr double too_slow = 1.03;        // lower bound of the ratio to the leader: above, a candidate is eliminated
 constexpr std::size_t least_own = 2;     // candidates that need no library
 constexpr std::int64_t burst = 7;        // rounds between two eliminations; an interval of 95 % needs six samples
@@ -23,9 +23,9 @@ LastComparison::LastComparison(Scoreboard& scores, std::span<const std::size_t> 
   scores.eliminate();
   take_in();
   double round_ns = 0;
-  for (std::size_t length = 0; length < scores.lengths(); ++length)
-    for (std::size_t i = 0; i < scores.size(); ++i)
-      if (const Point point{i, length}; scores.contends(point) && !has(point)) scores.eliminate(point);
+  for (std::size_t size = 0; size < scores.sizes(); ++size)
+    for (std::size_t i = 0; i < scores.candidates(); ++i)
+      if (const Point point{i, size}; scores.contends(point) && !has(point)) scores.eliminate(point);
   for (Entry& entry : entries_) {
     entry.before_ns = scores.cost(entry.point).median_ns;
     round_ns += entry.before_ns;
@@ -49,25 +49,25 @@ bool LastComparison::is_library(std::size_t candidate) const {
 }
 
 void LastComparison::take_in() {
-  const std::size_t lengths = scores_.lengths();
-  std::size_t most = std::clamp(most_points / std::max<std::size_t>(lengths, 1), least_a_length, most_a_length);
-  if (const double each_ns = scores_.best_ns(lengths - 1) * static_cast<double>(lengths);
+  const std::size_t sizes = scores_.sizes();
+  std::size_t most = std::clamp(most_points / std::max<std::size_t>(sizes, 1), least_a_size, most_a_size);
+  if (const double each_ns = scores_.best_ns(sizes - 1) * static_cast<double>(sizes);
       each_ns * static_cast<double>(most) > long_round_ns)
-    most = std::max(least_a_length, static_cast<std::size_t>(long_round_ns / each_ns));
+    most = std::max(least_a_size, static_cast<std::size_t>(long_round_ns / each_ns));
   std::vector<std::size_t> taken;
-  for (std::size_t length = 0; length < lengths; ++length) {
+  for (std::size_t size = 0; size < sizes; ++size) {
     std::vector<std::size_t> ranked;
-    for (std::size_t i = 0; i < scores_.size(); ++i)
-      if (!scores_.cost({i, length}).failed() && !scores_.is_rejected(i)) ranked.push_back(i);
-    std::ranges::stable_sort(ranked, {}, [&](std::size_t i) { return scores_.cost({i, length}).median_ns; });
+    for (std::size_t i = 0; i < scores_.candidates(); ++i)
+      if (!scores_.cost({i, size}).failed() && !scores_.is_rejected(i)) ranked.push_back(i);
+    std::ranges::stable_sort(ranked, {}, [&](std::size_t i) { return scores_.cost({i, size}).median_ns; });
     std::size_t all = 0, own = 0;
     for (const std::size_t i : ranked) {
-      const bool wins = scores_.contends({i, length}) && all < most;
+      const bool wins = scores_.contends({i, size}) && all < most;
       // Candidates that may stand in for a library are compared, however slow.
       const bool stands_in = !of_libraries_.empty() && !is_library(i) && own < least_own;
-      const bool is_baseline = i == 0 && length + 1 == lengths;
+      const bool is_baseline = i == 0 && size + 1 == sizes;
       if (!wins && !stands_in && !is_baseline) continue;
-      add({i, length});
+      add({i, size});
       taken.push_back(i);
       ++all;
       if (!is_library(i)) ++own;
@@ -75,35 +75,35 @@ void LastComparison::take_in() {
   }
   std::ranges::sort(taken);
   taken.erase(std::unique(taken.begin(), taken.end()), taken.end());
-  for (std::size_t length = 0; length < lengths; ++length) {
-    const double best = scores_.best_ns(length);
+  for (std::size_t size = 0; size < sizes; ++size) {
+    const double best = scores_.best_ns(size);
     for (const std::size_t i : taken) {
-      const Cost& cost = scores_.cost({i, length});
-      if (!cost.failed() && cost.median_ns <= about_as_fast * best) add({i, length});
+      const Cost& cost = scores_.cost({i, size});
+      if (!cost.failed() && cost.median_ns <= about_as_fast * best) add({i, size});
     }
   }
   std::ranges::stable_sort(entries_, {},
-                           [](const Entry& each) { return std::pair(each.point.length, each.point.candidate); });
+                           [](const Entry& each) { return std::pair(each.point.size, each.point.candidate); });
 }
 
-std::optional<std::size_t> LastComparison::leader(std::size_t length, bool with_libraries) const {
+std::optional<std::size_t> LastComparison::leader(std::size_t size, bool with_libraries) const {
   std::optional<std::size_t> best;
   for (const Entry& each : entries_)
-    if (each.point.length == length && scores_.contends(each.point) && !scores_.samples(each.point).empty() &&
+    if (each.point.size == size && scores_.contends(each.point) && !scores_.samples(each.point).empty() &&
         (with_libraries || !is_library(each.point.candidate)) &&
-        (!best || scores_.cost(each.point).median_ns < scores_.cost({*best, length}).median_ns))
+        (!best || scores_.cost(each.point).median_ns < scores_.cost({*best, size}).median_ns))
       best = each.point.candidate;
   return best;
 }
 
 void LastComparison::eliminate() {
-  for (std::size_t length = 0; length < scores_.lengths(); ++length) {
-    const auto first = leader(length), first_own = leader(length, false);
+  for (std::size_t size = 0; size < scores_.sizes(); ++size) {
+    const auto first = leader(size), first_own = leader(size, false);
     for (const Entry& each : entries_) {
-      if (each.point.length != length || !scores_.contends(each.point)) continue;
+      if (each.point.size != size || !scores_.contends(each.point)) continue;
       const auto against = is_library(each.point.candidate) ? first : first_own;
       if (against && each.point.candidate != *against &&
-          ratio(scores_.samples(each.point), scores_.samples({*against, length})).low_ns > too_slow)
+          ratio(scores_.samples(each.point), scores_.samples({*against, size})).low_ns > too_slow)
         scores_.eliminate(each.point);
     }
   }
@@ -116,7 +116,7 @@ std::optional<Ask> LastComparison::next() {
   for (const Entry& each : entries_) {
     // The first round samples all entries, also those that earlier rounds eliminated.
     if (rounds_ == 0 ? scores_.is_rejected(each.point.candidate) : !scores_.contends(each.point)) continue;
-    is_contested = is_contested || (!ask.points.empty() && ask.points.back().length == each.point.length);
+    is_contested = is_contested || (!ask.points.empty() && ask.points.back().size == each.point.size);
     ask.points.push_back(each.point);
   }
   // The record keeps the winner's interval, so that even an uncontested winner is timed for two bursts.
@@ -137,14 +137,14 @@ void LastComparison::rescale_others() {
       slower.push_back(scores_.cost(each.point).median_ns / each.before_ns);
   if (slower.empty()) return;
   const double factor = summarise(slower).median_ns;
-  for (std::size_t length = 0; length < scores_.lengths(); ++length) {
-    const auto first = leader(length);
-    for (std::size_t i = 0; i < scores_.size(); ++i) {
-      const Point point{i, length};
+  for (std::size_t size = 0; size < scores_.sizes(); ++size) {
+    const auto first = leader(size);
+    for (std::size_t i = 0; i < scores_.candidates(); ++i) {
+      const Point point{i, size};
       if (!has(point)) {
         if (!scores_.cost(point).failed()) scores_.rescale(point, factor);
       } else if (first && !scores_.contends(point) && !scores_.samples(point).empty()) {
-        const Point leads{*first, length};
+        const Point leads{*first, size};
         const double behind = ratio(scores_.samples(point), scores_.samples(leads)).median_ns;
         scores_.rescale(point, behind * scores_.cost(leads).median_ns / std::max(scores_.cost(point).median_ns, 1.0));
       }
@@ -153,14 +153,14 @@ void LastComparison::rescale_others() {
 }
 
 std::vector<Comparison> LastComparison::comparisons() const {
-  std::vector<Comparison> all(scores_.lengths());
+  std::vector<Comparison> all(scores_.sizes());
   for (const bool beaten_too : {false, true})
-    for (std::size_t length = 0; length < all.size(); ++length) {
-      if (beaten_too && !all[length].empty()) continue;
+    for (std::size_t size = 0; size < all.size(); ++size) {
+      if (beaten_too && !all[size].empty()) continue;
       for (const Entry& each : entries_)
-        if (each.point.length == length && !scores_.is_rejected(each.point.candidate) &&
+        if (each.point.size == size && !scores_.is_rejected(each.point.candidate) &&
             (beaten_too || scores_.contends(each.point)) && !scores_.samples(each.point).empty())
-          all[length].push_back({each.point.candidate, scores_.samples(each.point)});
+          all[size].push_back({each.point.candidate, scores_.samples(each.point)});
     }
   return all;
 }

@@ -1,4 +1,4 @@
-// The last comparison: times the candidates that may win at each length together, until their times differ beyond the noise. Pure.
+// The last comparison: times the candidates that may win at each size together, until their times differ beyond the noise. Pure.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@ namespace kiln::tune {
 
 class LastComparison {
  public:
-  /// Takes in, at each length, the fastest few contenders, at least two candidates that need no library, and the baseline at the last length.
-  /// A candidate taken in at one length also enters wherever it is about as fast, since one config should serve many lengths. All others
+  /// Takes in, at each size, the fastest few contenders, at least two candidates that need no library, and the baseline at the last size.
+  /// A candidate taken in at one size also enters wherever it is about as fast, since one config should serve many sizes. All others
   /// are eliminated.
   LastComparison(Scoreboard& scores, std::span<const std::size_t> of_libraries);
   /// As Search::next().
@@ -32,7 +32,7 @@ class LastComparison {
   void eliminate();
   /// Scales the costs of candidates that were eliminated or not compared to the clock of the last rounds.
   void rescale_others();
-  [[nodiscard]] std::optional<std::size_t> leader(std::size_t length, bool with_libraries = true) const;
+  [[nodiscard]] std::optional<std::size_t> leader(std::size_t size, bool with_libraries = true) const;
   [[nodiscard]] bool has(Point point) const;
   [[nodiscard]] bool is_library(std::size_t candidate) const;
 

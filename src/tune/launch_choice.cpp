@@ -13,14 +13,14 @@ constexpr std::int64_t apart_rounds = 15;
 
 }  // namespace
 
-LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t length, const Kernel& kernel,
+LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t size, const Kernel& kernel,
                            const std::vector<manifest::Config>& launches) {
   LaunchChoice choice;
   std::vector<Point> points;  // of the launches with a right result
   for (const manifest::Config& config : launches) {
     const std::size_t number = first_number + choice.trials.size();
     choice.trials.push_back({config, bench.admit(number, {kernel.implementation, config, kernel.cubin, kernel.at})});
-    if (choice.trials.back().admission.verdict == store::Verdict::ok) points.push_back({number, length});
+    if (choice.trials.back().admission.verdict == store::Verdict::ok) points.push_back({number, size});
   }
   std::vector<TimedCandidate> timed_candidates(launches.size());
   if (points.size() > 1) {
@@ -41,7 +41,7 @@ LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t l
   if (!timed_candidates.front().samples_ns.empty()) choice.chosen = choose(timed_candidates).value_or(0);
   if (choice.chosen != 0) {
     choice.of_usual = ratio(timed_candidates[choice.chosen].samples_ns, timed_candidates.front().samples_ns);
-    const std::array<Point, 2> both = {Point{first_number, length}, Point{first_number + choice.chosen, length}};
+    const std::array<Point, 2> both = {Point{first_number, size}, Point{first_number + choice.chosen, size}};
     std::vector<Samples> apart = bench.sample(both, apart_rounds);
     std::ranges::for_each(apart, keep_times);
     if (!apart[0].ns.empty() && !apart[1].ns.empty())

@@ -13,10 +13,10 @@
 #include "kiln/error.hpp"
 #include "team/exchange.hpp"
 #include "tune/bench.hpp"
-#include "tune/lengths.hpp"
 #include "tune/measure.hpp"
 #include "tune/preparation.hpp"
 #include "tune/team_barrier.hpp"
+#include "tune/timed_sizes.hpp"
 #include "tune/verification_case.hpp"
 
 namespace kiln::tune {
@@ -48,7 +48,7 @@ class LocalBench final : public Bench {
     prepared_ns_ = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begun_).count();
   }
 
-  void set_lengths(std::vector<Problem> lengths) override { lengths_ = std::move(lengths); }
+  void set_sizes(std::vector<Problem> sizes) override { sizes_ = std::move(sizes); }
 
   Admission admit(std::size_t candidate, const Trial& trial) override {
     Admission admission;
@@ -140,7 +140,7 @@ class LocalBench final : public Bench {
     std::vector<Point> legal;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < points.size(); ++i) {
-      if (!cases_.back().admits_at(lengths_.at(points[i].length), live_.at(points[i].candidate)->executable)) continue;
+      if (!cases_.back().admits_at(sizes_.at(points[i].size), live_.at(points[i].candidate)->executable)) continue;
       legal.push_back(points[i]);
       places.push_back(i);
     }
@@ -156,21 +156,21 @@ class LocalBench final : public Bench {
     return placement;
   }
 
-  /// Takes samples with inputs that are prepared for each point's sizes. Points of one length take turns. A sample is the mean over the timed
+  /// Takes samples with inputs that are prepared for each point's sizes. Points of one size take turns. A sample is the mean over the timed
   /// cases.
   template <class Measure>
   std::vector<Samples> take(std::span<const Point> points, const Measure& measure) {
     if (!settings_.op.prepare) return take_prepared(points, measure);
-    std::map<std::size_t, std::vector<std::size_t>> by_length;  // places in `points`
-    for (std::size_t i = 0; i < points.size(); ++i) by_length[points[i].length].push_back(i);
+    std::map<std::size_t, std::vector<std::size_t>> by_size;  // places in `points`
+    for (std::size_t i = 0; i < points.size(); ++i) by_size[points[i].size].push_back(i);
     std::vector<Samples> result(points.size());
-    for (const auto& [length, places] : by_length)
+    for (const auto& [size, places] : by_size)
       for (const std::size_t prepare_case : settings_.op.prepare->timed) {
         std::vector<Point> now;
         for (const std::size_t place : places)
           if (result[place].failure.empty()) now.push_back(points[place]);
         if (now.empty()) break;
-        cases_.back().prepare_at(lengths_.at(length), prepare_case, stream_.handle());
+        cases_.back().prepare_at(sizes_.at(size), prepare_case, stream_.handle());
         std::vector<Samples> taken = take_prepared(now, measure);
         std::size_t next = 0;
         for (const std::size_t place : places)
@@ -197,7 +197,7 @@ class LocalBench final : public Bench {
     std::vector<Launch> launches;
     for (const Point& point : points)
       launches.emplace_back(
-          [this, &at = lengths_.at(point.length), live = live_.at(point.candidate).get()](CUstream stream) {
+          [this, &at = sizes_.at(point.size), live = live_.at(point.candidate).get()](CUstream stream) {
             cases_.back().launch_at(at, live->executable, live->workspace, stream);
           });
     std::vector<Samples> result(points.size());
@@ -277,7 +277,7 @@ class LocalBench final : public Bench {
   BenchSettings settings_;
   std::uint64_t seed_ =
       settings_.seed.value_or(static_cast<std::uint64_t>(begun_.time_since_epoch().count()));  // of the next case
-  std::vector<Problem> lengths_;
+  std::vector<Problem> sizes_;
   Stopwatch stopwatch_;
   std::unique_ptr<TeamBarrier> barrier_;  // null for an op of one GPU
   cuda::Stream stream_;

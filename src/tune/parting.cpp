@@ -27,7 +27,7 @@ class Parting {
         request_(tune.request),
         measured_(measured),
         libraries_(tune.candidates.expectations.of_libraries),
-        axis_(measured.lengths.axes.front()),
+        axis_(measured.sizes.axes.front()),
         multiple_(request_.op.axes[axis_].multiple_of),
         low_(manifest::low_corner(request_.op, request_.bucket).axes[axis_]),
         longest_ns_(measured.costs[measured.comparisons.back().front().candidate].back().median_ns),
@@ -55,7 +55,7 @@ class Parting {
  private:
   using Found = std::vector<std::pair<std::int64_t, Comparison>>;  // by size, ascending
 
-  [[nodiscard]] const std::vector<std::int64_t>& ends() const { return measured_.lengths.ends.front(); }
+  [[nodiscard]] const std::vector<std::int64_t>& ends() const { return measured_.sizes.ends.front(); }
 
   /// Returns the model's time, infinity where the candidate is not legal.
   [[nodiscard]] double estimate_at(std::size_t candidate, std::int64_t size) const {
@@ -120,7 +120,7 @@ class Parting {
         sizes.emplace_back(request_.bucket).axes[axis_] = probe.size;
       points.push_back({probe.candidate, sizes.size() - 1});
     }
-    tune_.trials.bench().set_lengths(sizes);
+    tune_.trials.bench().set_sizes(sizes);
     const std::vector<Samples> samples = tune_.trials.sample(points, rounds_, [this](Point) { return longest_ns_; });
     for (std::size_t i = 0; i < probes.size(); ++i) {
       if (samples[i].failure.empty() || rejected_.contains(probes[i].candidate)) continue;
@@ -147,7 +147,7 @@ class Parting {
     std::vector<std::int64_t> sizes;
     for (const auto& each : found) sizes.push_back(each.first);
     std::vector<std::int64_t> before = ends();
-    measured_.lengths = with_ends(request_.op, request_.bucket, measured_.lengths, sizes);
+    measured_.sizes = with_ends(request_.op, request_.bucket, measured_.sizes, sizes);
     for (const auto& [size, comparison] : found) {
       const auto place = std::ranges::lower_bound(before, size) - before.begin();
       before.insert(before.begin() + place, size);
@@ -175,8 +175,7 @@ class Parting {
 }  // namespace
 
 void part_intervals(const PartingRequest& tune, Measured& measured) {
-  if (measured.lengths.axes.size() != 1 || measured.comparisons.size() < 2 || measured.comparisons.back().empty())
-    return;
+  if (measured.sizes.axes.size() != 1 || measured.comparisons.size() < 2 || measured.comparisons.back().empty()) return;
   Parting parting(tune, measured);
   if (tune.at_inner_sizes) parting.at_inner_sizes();
   parting.at_switches();

@@ -24,7 +24,7 @@ struct PartingRequest {
   std::function<void(std::size_t candidate, const std::string& failure)> reject;
 };
 
-/// Adds lengths to what a search measured, on a single open axis: sizes inside an interval where another candidate is the fastest. Removes the
+/// Adds sizes to what a search measured, on a single open axis: sizes inside an interval where another candidate is the fastest. Removes the
 /// measurements of candidates that are rejected meanwhile. Where memory does not suffice for inner sizes, parts without them.
 void part_intervals(const PartingRequest& tune, Measured& measured);
 

@@ -17,31 +17,31 @@ constexpr std::array widened = {0.0,  0.01, 0.02, 0.03, 0.05,
                                 0.08, 0.12, 0.2,  0.5,  std::numeric_limits<double>::infinity()};
 constexpr double behind_step = 0.005;  // smaller differences of the mean do not count
 
-using ByLength = std::span<const std::vector<Standing>>;
+using BySize = std::span<const std::vector<Standing>>;
 
-const Standing* find(const std::vector<Standing>& length, std::size_t candidate) {
-  const auto found = std::ranges::find(length, candidate, &Standing::candidate);
-  return found == length.end() ? nullptr : &*found;
+const Standing* find(const std::vector<Standing>& size, std::size_t candidate) {
+  const auto found = std::ranges::find(size, candidate, &Standing::candidate);
+  return found == size.end() ? nullptr : &*found;
 }
 
 bool is_allowed(const Standing& standing, double tolerance) {
   return standing.ties || standing.behind <= 1 + tolerance;
 }
 
-/// Returns the candidate that covers most of the uncovered lengths, or nothing when none covers any.
-std::optional<std::size_t> best_cover(ByLength lengths, const std::vector<bool>& covered, double tolerance) {
+/// Returns the candidate that covers most of the uncovered sizes, or nothing when none covers any.
+std::optional<std::size_t> best_cover(BySize sizes, const std::vector<bool>& covered, double tolerance) {
   std::set<std::size_t> candidates;
-  for (const auto& length : lengths)
-    for (const Standing& each : length) candidates.insert(each.candidate);
+  for (const auto& size : sizes)
+    for (const Standing& each : size) candidates.insert(each.candidate);
   std::optional<std::size_t> best;
   std::tuple<std::size_t, bool, double, int> least;
   for (const std::size_t candidate : candidates) {
     std::size_t left = 0;
     double behind = 0, served = 0;
     int registers = 0;
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
       if (covered[i]) continue;
-      const Standing* standing = find(lengths[i], candidate);
+      const Standing* standing = find(sizes[i], candidate);
       if (standing == nullptr || !is_allowed(*standing, tolerance)) {
         ++left;
         continue;
@@ -61,15 +61,15 @@ std::optional<std::size_t> best_cover(ByLength lengths, const std::vector<bool>&
   return best;
 }
 
-/// Returns the chosen candidates, or nothing when a length with candidates cannot be covered within the tolerance.
-std::optional<std::vector<std::size_t>> cover(ByLength lengths, double tolerance) {
-  std::vector<bool> covered(lengths.size());
-  for (std::size_t i = 0; i < lengths.size(); ++i) covered[i] = lengths[i].empty();
+/// Returns the chosen candidates, or nothing when a size with candidates cannot be covered within the tolerance.
+std::optional<std::vector<std::size_t>> cover(BySize sizes, double tolerance) {
+  std::vector<bool> covered(sizes.size());
+  for (std::size_t i = 0; i < sizes.size(); ++i) covered[i] = sizes[i].empty();
   std::vector<std::size_t> chosen;
-  while (const auto next = best_cover(lengths, covered, tolerance)) {
+  while (const auto next = best_cover(sizes, covered, tolerance)) {
     chosen.push_back(*next);
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-      const Standing* standing = find(lengths[i], *next);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const Standing* standing = find(sizes[i], *next);
       if (standing != nullptr && is_allowed(*standing, tolerance)) covered[i] = true;
     }
   }
@@ -77,21 +77,21 @@ std::optional<std::vector<std::size_t>> cover(ByLength lengths, double tolerance
   return chosen;
 }
 
-Assignment assign(ByLength lengths, std::span<const std::size_t> chosen) {
-  Assignment assignment(lengths.size());
+Assignment assign(BySize sizes, std::span<const std::size_t> chosen) {
+  Assignment assignment(sizes.size());
   std::optional<std::size_t> above;
-  for (std::size_t i = lengths.size(); i-- > 0;) {
+  for (std::size_t i = sizes.size(); i-- > 0;) {
     const Standing* best = nullptr;
     for (const std::size_t each : chosen)
-      if (const Standing* standing = find(lengths[i], each);
+      if (const Standing* standing = find(sizes[i], each);
           standing != nullptr && (best == nullptr || standing->behind < best->behind))
         best = standing;
     if (best == nullptr) continue;
-    const Standing* same = above ? find(lengths[i], *above) : nullptr;
+    const Standing* same = above ? find(sizes[i], *above) : nullptr;
     const bool stays = same != nullptr && same->behind <= as_good * best->behind;
     // A tie goes to the candidate that was chosen first.
     const auto first_tie = std::ranges::find_if(chosen, [&](std::size_t each) {
-      const Standing* standing = find(lengths[i], each);
+      const Standing* standing = find(sizes[i], each);
       return standing != nullptr && standing->ties && standing->behind <= as_good * best->behind;
     });
     assignment[i] = stays ? *above : first_tie != chosen.end() ? *first_tie : best->candidate;
@@ -140,10 +140,10 @@ std::vector<Standing> standings(const Comparison& comparison,
 namespace {
 
 /// Returns how many of the chosen have machine code.
-std::size_t with_code(ByLength lengths, std::span<const std::size_t> chosen) {
+std::size_t with_code(BySize sizes, std::span<const std::size_t> chosen) {
   return static_cast<std::size_t>(std::ranges::count_if(chosen, [&](std::size_t candidate) {
-    return std::ranges::any_of(lengths, [&](const auto& length) {
-      const Standing* standing = find(length, candidate);
+    return std::ranges::any_of(sizes, [&](const auto& size) {
+      const Standing* standing = find(size, candidate);
       return standing != nullptr && standing->has_code;
     });
   }));
@@ -151,30 +151,30 @@ std::size_t with_code(ByLength lengths, std::span<const std::size_t> chosen) {
 
 }  // namespace
 
-Assignment choose_configs(ByLength lengths, std::size_t at_most) {
+Assignment choose_configs(BySize sizes, std::size_t at_most) {
   std::vector<std::size_t> chosen;
   for (const double tolerance : widened) {
-    auto covers = cover(lengths, tolerance);
+    auto covers = cover(sizes, tolerance);
     if (!covers) continue;
     chosen = std::move(*covers);
-    if (with_code(lengths, chosen) <= at_most) break;
+    if (with_code(sizes, chosen) <= at_most) break;
   }
-  return assign(lengths, chosen);
+  return assign(sizes, chosen);
 }
 
 std::optional<std::size_t> choose_one(std::span<const std::vector<double>> ns) {
-  constexpr double expected_behind = 1.2;  // over the fastest: racing leaves out lengths where it expects more
+  constexpr double expected_behind = 1.2;  // over the fastest: racing leaves out sizes where it expects more
   std::vector<double> fastest;
   for (const auto& each : ns) {
     fastest.resize(each.size(), std::numeric_limits<double>::infinity());
-    for (std::size_t length = 0; length < each.size(); ++length)
-      if (each[length] > 0) fastest[length] = std::min(fastest[length], each[length]);
+    for (std::size_t size = 0; size < each.size(); ++size)
+      if (each[size] > 0) fastest[size] = std::min(fastest[size], each[size]);
   }
-  const auto lengths = std::ranges::count_if(fastest, [](double each) { return std::isfinite(each); });
+  const auto sizes = std::ranges::count_if(fastest, [](double each) { return std::isfinite(each); });
   const auto times_of = [&](const std::vector<double>& candidate) {  // over the fastest, where it was timed
     std::vector<double> times;
-    for (std::size_t length = 0; length < candidate.size(); ++length)
-      if (candidate[length] > 0) times.push_back(candidate[length] / fastest[length]);
+    for (std::size_t size = 0; size < candidate.size(); ++size)
+      if (candidate[size] > 0) times.push_back(candidate[size] / fastest[size]);
     return times;
   };
   const auto behind = [&](const std::vector<double>& times) {
@@ -183,15 +183,15 @@ std::optional<std::size_t> choose_one(std::span<const std::vector<double>> ns) {
       sum += std::log(each);
       worst = std::max(worst, each);
     }
-    return sum + static_cast<double>(lengths - std::ssize(times)) * std::log(worst);
+    return sum + static_cast<double>(sizes - std::ssize(times)) * std::log(worst);
   };
   std::optional<std::size_t> best;
-  // Of what was timed at fewer than half of the lengths too little is known.
+  // Of what was timed at fewer than half of the sizes too little is known.
   for (const bool at_half : {true, false}) {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t candidate = 0; candidate < ns.size(); ++candidate) {
       const std::vector<double> times = times_of(ns[candidate]);
-      if (times.empty() || (at_half && 2 * std::ssize(times) < lengths)) continue;
+      if (times.empty() || (at_half && 2 * std::ssize(times) < sizes)) continue;
       if (const double sum = behind(times); sum < least) {
         least = sum;
         best = candidate;

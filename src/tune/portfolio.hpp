@@ -1,4 +1,4 @@
-// Chooses the few configs that serve a bucket, from the comparisons at its lengths. Pure.
+// Chooses the few configs that serve a bucket, from the comparisons at its sizes. Pure.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace kiln::tune {
 
-/// How a candidate compares at one length.
+/// How a candidate compares at one size.
 struct Standing {
   std::size_t candidate = 0;
   double behind = 1;     // its time over the best one's
@@ -22,21 +22,21 @@ struct Standing {
 std::vector<Standing> standings(const Comparison& comparison,
                                 const std::function<Footprint(std::size_t candidate)>& footprint_of);
 
-/// By length, the candidate that serves it, or nothing.
+/// By size, the candidate that serves it, or nothing.
 using Assignment = std::vector<std::optional<std::size_t>>;
 
 /// Configs with machine code in a role of a record. Each is stored, shipped, and loaded before its first launch.
 inline constexpr std::size_t most_configs = 8;
 
-/// Chooses the fewest candidates of which one ties at every length, by a greedy cover (Chvatal 1979). The tolerance of a tie is widened in
-/// steps while more than `at_most` with machine code are needed. Of candidates that cover as many lengths the baseline (0) is chosen, then the
-/// least behind, the fewest registers and the lowest index. The fastest of the chosen serves each length. But a length keeps the config of the
+/// Chooses the fewest candidates of which one ties at every size, by a greedy cover (Chvatal 1979). The tolerance of a tie is widened in
+/// steps while more than `at_most` with machine code are needed. Of candidates that cover as many sizes the baseline (0) is chosen, then the
+/// least behind, the fewest registers and the lowest index. The fastest of the chosen serves each size. But a size keeps the config of the
 /// next larger one where that is within 0.7 %, for fewer intervals.
-Assignment choose_configs(std::span<const std::vector<Standing>> lengths, std::size_t at_most = most_configs);
+Assignment choose_configs(std::span<const std::vector<Standing>> sizes, std::size_t at_most = most_configs);
 
-/// Returns the candidate that serves a whole bucket best: the one that is least behind the fastest of each length, on the geometric mean. `ns`:
-/// times by candidate, then length. 0: not timed there, which counts as 1.2 times the fastest, or as the worst of its others. One that was
-/// timed at fewer than half of the lengths is chosen only where all were. Nothing where nobody was timed.
+/// Returns the candidate that serves a whole bucket best: the one that is least behind the fastest of each size, on the geometric mean. `ns`:
+/// times by candidate, then size. 0: not timed there, which counts as 1.2 times the fastest, or as the worst of its others. One that was
+/// timed at fewer than half of the sizes is chosen only where all were. Nothing where nobody was timed.
 std::optional<std::size_t> choose_one(std::span<const std::vector<double>> ns);
 
 }  // namespace kiln::tune

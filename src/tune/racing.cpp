@@ -14,35 +14,35 @@
 namespace kiln::tune {
 namespace {
 
-// Times over the best at the same length:
+// Times over the best at the same size:
 constexpr double out_of_reach = 1.2;     // measured: beyond, a newcomer's first sample is its last
 constexpr double worth_a_sample = 1.2;   // expected: beyond, a newcomer is not timed there
-constexpr double worth_of_leader = 1.5;  // the same of what leads at other lengths, by its times there
+constexpr double worth_of_leader = 1.5;  // the same of what leads at other sizes, by its times there
 constexpr double within_reach = 1.1;     // measured: within, a library's further algorithms are brought in
 constexpr double serving_within = 1.05;  // measured: within, a candidate may serve; above LastComparison's limit
 constexpr double improvement = 0.99;     // measured: above, the best has not improved
 
 constexpr std::int64_t more_samples = 2;      // after a newcomer's first sample
 constexpr std::size_t first_newcomers = 4;    // besides the baseline and Expectations::tried_first
-constexpr std::size_t most_newcomers = 12;    // the same at several lengths: the best expected of each
+constexpr std::size_t most_newcomers = 12;    // the same at several sizes: the best expected of each
 constexpr std::size_t library_newcomers = 3;  // of a round
 constexpr std::size_t most_pairs = 8;         // of a round
-constexpr std::size_t most_leaders = 2;       // of a length, timed at others where they were not expected to win
+constexpr std::size_t most_leaders = 2;       // of a size, timed at others where they were not expected to win
 constexpr std::size_t compiles_ahead = 10;    // a compile takes longer than several rounds
 constexpr std::int64_t rounds_a_draw = 4;     // one newcomer in so many rounds is drawn at random
 constexpr double most_drift = 1.25;           // of the clock between two rounds; beyond, a sample was disturbed
 // Sums of the logarithms of improvements that end a series of trials without improvement:
-constexpr double improvement_of_few = 0.03;    // over few lengths
-constexpr double improvement_of_many = 0.008;  // over many lengths, times their number
+constexpr double improvement_of_few = 0.03;    // over few sizes
+constexpr double improvement_of_many = 0.008;  // over many sizes, times their number
 
 class Racing final : public Search {
  public:
   Racing(Expectations expectations, const RacingLimits& limits)
-      : scores_(expectations.candidates(), expectations.lengths()),
+      : scores_(expectations.candidates(), expectations.sizes()),
         forecast_(std::move(expectations)),
         limits_(limits),
         random_(limits.seed),
-        best_(scores_.lengths()) {}
+        best_(scores_.sizes()) {}
 
   std::optional<Ask> next() override {
     reference_samples_.clear();
@@ -57,12 +57,12 @@ class Racing final : public Search {
       newcomers_.clear();
     }
     if (newcomers_.empty()) newcomers_ = nominate();
-    if (scores_.lengths() > 1) queued_ = nominate();
+    if (scores_.sizes() > 1) queued_ = nominate();
     if (!newcomers_.empty()) {
       is_spread_ = false;
       return beside_reference(worthwhile(newcomers_), 1);
     }
-    if (scores_.lengths() > 1 && !finishes_early_ && !std::exchange(is_spread_, true))
+    if (scores_.sizes() > 1 && !finishes_early_ && !std::exchange(is_spread_, true))
       if (Ask more = beside_reference(of_leaders_elsewhere(), 1 + more_samples); !more.points.empty()) return more;
     references_.clear();
     last_.emplace(scores_, forecast_.expectations().of_libraries);
@@ -71,12 +71,12 @@ class Racing final : public Search {
 
   void report(Point point, std::span<const double> samples_ns) override {
     if (last_) return scores_.add(point, samples_ns);
-    if (const auto reference = references_.find(point.length);
+    if (const auto reference = references_.find(point.size);
         reference != references_.end() && reference->second == point.candidate) {
-      reference_samples_[point.length].assign(samples_ns.begin(), samples_ns.end());
+      reference_samples_[point.size].assign(samples_ns.begin(), samples_ns.end());
       return;
     }
-    scores_.add(point, at_reference(point.length, samples_ns));
+    scores_.add(point, at_reference(point.size, samples_ns));
     if (!samples_ns.empty()) forecast_.learn(point, scores_.cost(point).median_ns);
   }
   void finish_early() override { finishes_early_ = true; }
@@ -86,12 +86,12 @@ class Racing final : public Search {
   }
   [[nodiscard]] const Cost& cost(Point point) const override { return scores_.cost(point); }
   [[nodiscard]] std::vector<Comparison> comparisons() const override {
-    return last_ ? last_->comparisons() : std::vector<Comparison>(scores_.lengths());
+    return last_ ? last_->comparisons() : std::vector<Comparison>(scores_.sizes());
   }
   [[nodiscard]] std::vector<std::size_t> upcoming() const override {
     if (has_ended()) return {};
     if (rounds_ == 0) return nominate_first();
-    if (scores_.lengths() > 1) return queued_;
+    if (scores_.sizes() > 1) return queued_;
     if (has_tried_all_it_may()) return {};
     std::vector<std::size_t> likely;
     const std::vector<std::size_t> ranked = untried_by_promise();
@@ -117,10 +117,10 @@ class Racing final : public Search {
   /// Returns where newcomers take their first samples: where they are legal and expected near the best; each somewhere.
   [[nodiscard]] std::vector<Point> worthwhile(std::span<const std::size_t> candidates) const {
     std::vector<Point> points;
-    for (std::size_t length = 0; length < scores_.lengths(); ++length) {
-      const double limit = worth_a_sample * scores_.best_ns(length);
+    for (std::size_t size = 0; size < scores_.sizes(); ++size) {
+      const double limit = worth_a_sample * scores_.best_ns(size);
       for (const std::size_t candidate : candidates)
-        if (const Point point{candidate, length}; forecast_.is_legal(point) && forecast_.expected_ns(point) <= limit)
+        if (const Point point{candidate, size}; forecast_.is_legal(point) && forecast_.expected_ns(point) <= limit)
           points.push_back(point);
     }
     for (const std::size_t candidate : candidates)
@@ -128,88 +128,88 @@ class Racing final : public Search {
         if (const auto best = most_promising(candidate)) points.push_back(*best);
     return points;
   }
-  /// Returns the legal length at which the candidate's expected time is lowest against reference_ns().
+  /// Returns the legal size at which the candidate's expected time is lowest against reference_ns().
   [[nodiscard]] std::optional<Point> most_promising(std::size_t candidate) const {
     std::optional<Point> best;
     double least = std::numeric_limits<double>::infinity();
-    for (std::size_t length = 0; length < scores_.lengths(); ++length) {
-      const Point point{candidate, length};
+    for (std::size_t size = 0; size < scores_.sizes(); ++size) {
+      const Point point{candidate, size};
       if (!forecast_.is_legal(point)) continue;
-      const double behind = forecast_.expected_ns(point) / reference_ns(length);
+      const double behind = forecast_.expected_ns(point) / reference_ns(size);
       if (best && behind >= least) continue;
       best = point;
       least = behind;
     }
     return best;
   }
-  /// Returns the best time measured at a length, or the best expected where nothing was measured.
-  [[nodiscard]] double reference_ns(std::size_t length) const {
-    if (const double best = scores_.best_ns(length); std::isfinite(best)) return best;
+  /// Returns the best time measured at a size, or the best expected where nothing was measured.
+  [[nodiscard]] double reference_ns(std::size_t size) const {
+    if (const double best = scores_.best_ns(size); std::isfinite(best)) return best;
     double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < scores_.size(); ++i)
-      if (forecast_.is_legal({i, length})) least = std::min(least, forecast_.expectations().expected_ns[i][length]);
+    for (std::size_t i = 0; i < scores_.candidates(); ++i)
+      if (forecast_.is_legal({i, size})) least = std::min(least, forecast_.expectations().expected_ns[i][size]);
     return least;
   }
 
-  /// Adds the leader of each length in front of the points, so that newcomers are compared with it at the present clock. A device that slows
+  /// Adds the leader of each size in front of the points, so that newcomers are compared with it at the present clock. A device that slows
   /// down under load would otherwise favour the candidates timed first.
   Ask beside_reference(const std::vector<Point>& points, std::int64_t rounds) {
     Ask ask{{}, rounds};
     references_.clear();
     for (const Point& each : points) {
-      if (references_.contains(each.length)) continue;
-      const auto leader = scores_.leader(each.length);
-      if (!leader || std::ranges::find(points, Point{*leader, each.length}) != points.end()) continue;
-      references_.emplace(each.length, *leader);
-      reference_scores_[each.length] = scores_.best_ns(each.length);
-      ask.points.push_back({*leader, each.length});
+      if (references_.contains(each.size)) continue;
+      const auto leader = scores_.leader(each.size);
+      if (!leader || std::ranges::find(points, Point{*leader, each.size}) != points.end()) continue;
+      references_.emplace(each.size, *leader);
+      reference_scores_[each.size] = scores_.best_ns(each.size);
+      ask.points.push_back({*leader, each.size});
     }
     ask.points.insert(ask.points.end(), points.begin(), points.end());
-    std::ranges::stable_sort(ask.points, {}, &Point::length);  // what is compared runs together
+    std::ranges::stable_sort(ask.points, {}, &Point::size);  // what is compared runs together
     return ask;
   }
   /// Scales samples to the clock at which the reference candidate took the time in the scores.
-  [[nodiscard]] std::vector<double> at_reference(std::size_t length, std::span<const double> samples_ns) const {
+  [[nodiscard]] std::vector<double> at_reference(std::size_t size, std::span<const double> samples_ns) const {
     std::vector<double> result(samples_ns.begin(), samples_ns.end());
-    const auto reference = reference_samples_.find(length);
+    const auto reference = reference_samples_.find(size);
     if (reference == reference_samples_.end()) return result;
     for (std::size_t i = 0; i < std::min(result.size(), reference->second.size()); ++i)
       result[i] *=
-          std::clamp(reference_scores_.at(length) / std::max(reference->second[i], 1.0), 1 / most_drift, most_drift);
+          std::clamp(reference_scores_.at(size) / std::max(reference->second[i], 1.0), 1 / most_drift, most_drift);
     return result;
   }
 
   /// Returns the newcomers' points whose first sample is near enough to the best for more samples.
   [[nodiscard]] std::vector<Point> hopeful(const std::vector<std::size_t>& newcomers) const {
     std::vector<Point> result;
-    for (std::size_t length = 0; length < scores_.lengths(); ++length)
+    for (std::size_t size = 0; size < scores_.sizes(); ++size)
       for (std::size_t candidate : newcomers)
-        if (const Point point{candidate, length};
-            scores_.contends(point) && scores_.cost(point).median_ns <= out_of_reach * scores_.best_ns(length))
+        if (const Point point{candidate, size};
+            scores_.contends(point) && scores_.cost(point).median_ns <= out_of_reach * scores_.best_ns(size))
           result.push_back(point);
     return result;
   }
 
-  /// Returns the lengths at which the fastest candidates of others were not timed, as they were expected behind there: all of them where one is to
+  /// Returns the sizes at which the fastest candidates of others were not timed, as they were expected behind there: all of them where one is to
   /// serve all, else those where they may win as far as their own measurements tell. Models err most between configs, so what was expected of a
   /// leader before it was measured says little.
   [[nodiscard]] std::vector<Point> of_leaders_elsewhere() const {
     std::set<std::size_t> leaders;
-    for (std::size_t length = 0; length < scores_.lengths(); ++length) {
+    for (std::size_t size = 0; size < scores_.sizes(); ++size) {
       std::vector<std::pair<double, std::size_t>> ranked;
-      for (std::size_t i = 0; i < scores_.size(); ++i)
-        if (const Cost& cost = scores_.cost({i, length}); !cost.failed() && !scores_.is_rejected(i))
+      for (std::size_t i = 0; i < scores_.candidates(); ++i)
+        if (const Cost& cost = scores_.cost({i, size}); !cost.failed() && !scores_.is_rejected(i))
           ranked.emplace_back(cost.median_ns, i);
       std::ranges::sort(ranked);
       for (std::size_t i = 0; i < std::min(most_leaders, ranked.size()); ++i) leaders.insert(ranked[i].second);
     }
     std::vector<Point> points;
-    for (std::size_t length = 0; length < scores_.lengths(); ++length)
+    for (std::size_t size = 0; size < scores_.sizes(); ++size)
       for (const std::size_t candidate : leaders)
-        if (const Point point{candidate, length};
+        if (const Point point{candidate, size};
             forecast_.is_legal(point) && scores_.cost(point).failed() &&
             (forecast_.expectations().one_serves_all ||
-             forecast_.expected_by_own_ns(point) <= worth_of_leader * scores_.best_ns(length)))
+             forecast_.expected_by_own_ns(point) <= worth_of_leader * scores_.best_ns(size)))
           points.push_back(point);
     return points;
   }
@@ -226,34 +226,34 @@ class Racing final : public Search {
       if (!std::isfinite(before)) gain = std::numeric_limits<double>::infinity();
       before = std::min(before, now);
     };
-    for (std::size_t length = 0; length < scores_.lengths(); ++length) {
-      improve(best_[length].any_ns, scores_.best_ns(length));
-      const auto own = best_own(length);
-      if (own) improve(best_[length].own_ns, scores_.cost({*own, length}).median_ns);
+    for (std::size_t size = 0; size < scores_.sizes(); ++size) {
+      improve(best_[size].any_ns, scores_.best_ns(size));
+      const auto own = best_own(size);
+      if (own) improve(best_[size].own_ns, scores_.cost({*own, size}).median_ns);
     }
-    // The more lengths, the more often one of them improves by chance.
-    const auto lengths = static_cast<double>(scores_.lengths());
-    const bool has_improved = gain > (lengths > 1 ? std::max(improvement_of_few, lengths * improvement_of_many) : 0);
+    // The more sizes, the more often one of them improves by chance.
+    const auto sizes = static_cast<double>(scores_.sizes());
+    const bool has_improved = gain > (sizes > 1 ? std::max(improvement_of_few, sizes * improvement_of_many) : 0);
     without_improvement_ = has_improved ? 0 : without_improvement_ + static_cast<std::int64_t>(newcomers_.size());
     scores_.eliminate();
   }
-  /// Whether the candidate is about as fast as the best own candidate, or as the best, at some length.
+  /// Whether the candidate is about as fast as the best own candidate, or as the best, at some size.
   [[nodiscard]] bool may_serve(std::size_t candidate) const {
-    for (std::size_t length = 0; length < scores_.lengths(); ++length) {
-      const Cost& cost = scores_.cost({candidate, length});
+    for (std::size_t size = 0; size < scores_.sizes(); ++size) {
+      const Cost& cost = scores_.cost({candidate, size});
       if (cost.failed()) continue;
-      const auto own = best_own(length);
-      const double best = own ? scores_.cost({*own, length}).median_ns : scores_.best_ns(length);
+      const auto own = best_own(size);
+      const double best = own ? scores_.cost({*own, size}).median_ns : scores_.best_ns(size);
       if (cost.median_ns <= serving_within * best) return true;
     }
     return false;
   }
-  /// Returns the fastest own candidate at a length.
-  [[nodiscard]] std::optional<std::size_t> best_own(std::size_t length) const {
+  /// Returns the fastest own candidate at a size.
+  [[nodiscard]] std::optional<std::size_t> best_own(std::size_t size) const {
     std::optional<std::size_t> best;
-    for (std::size_t i = 0; i < scores_.size(); ++i) {
-      const Cost& cost = scores_.cost({i, length});
-      if (!cost.failed() && !is_library(i) && (!best || cost.median_ns < scores_.cost({*best, length}).median_ns))
+    for (std::size_t i = 0; i < scores_.candidates(); ++i) {
+      const Cost& cost = scores_.cost({i, size});
+      if (!cost.failed() && !is_library(i) && (!best || cost.median_ns < scores_.cost({*best, size}).median_ns))
         best = i;
     }
     return best;
@@ -278,14 +278,13 @@ class Racing final : public Search {
   }
   [[nodiscard]] std::vector<std::size_t> ranked_by_promise(bool unmodelled) const {
     std::vector<double> reference;
-    for (std::size_t length = 0; length < scores_.lengths(); ++length) reference.push_back(reference_ns(length));
+    for (std::size_t size = 0; size < scores_.sizes(); ++size) reference.push_back(reference_ns(size));
     std::vector<std::pair<double, std::size_t>> ranked;
-    for (std::size_t i = 0; i < scores_.size(); ++i) {
+    for (std::size_t i = 0; i < scores_.candidates(); ++i) {
       if (!is_open(i) || is_unmodelled(i) != unmodelled) continue;
       double least = std::numeric_limits<double>::infinity();
-      for (std::size_t length = 0; length < reference.size(); ++length)
-        if (forecast_.is_legal({i, length}))
-          least = std::min(least, forecast_.expected_ns({i, length}) / reference[length]);
+      for (std::size_t size = 0; size < reference.size(); ++size)
+        if (forecast_.is_legal({i, size})) least = std::min(least, forecast_.expected_ns({i, size}) / reference[size]);
       ranked.emplace_back(least, i);
     }
     std::sort(ranked.begin(), ranked.end());
@@ -307,13 +306,13 @@ class Racing final : public Search {
     };
     for (std::size_t each : forecast_.expectations().tried_first)
       if (std::find(first.begin(), first.end(), each) == first.end()) first.push_back(each);
-    // The fastest own candidate expected at each length.
-    if (scores_.lengths() > 1) most = first.size() + most_newcomers;
-    for (std::size_t length = scores_.lengths(); scores_.lengths() > 1 && length-- > 0;) {
+    // The fastest own candidate expected at each size.
+    if (scores_.sizes() > 1) most = first.size() + most_newcomers;
+    for (std::size_t size = scores_.sizes(); scores_.sizes() > 1 && size-- > 0;) {
       std::optional<std::size_t> best;
-      for (std::size_t i = 0; i < scores_.size(); ++i)
-        if (forecast_.is_legal({i, length}) && is_open(i) && !is_library(i) &&
-            (!best || forecast_.expected_ns({i, length}) < forecast_.expected_ns({*best, length})))
+      for (std::size_t i = 0; i < scores_.candidates(); ++i)
+        if (forecast_.is_legal({i, size}) && is_open(i) && !is_library(i) &&
+            (!best || forecast_.expected_ns({i, size}) < forecast_.expected_ns({*best, size})))
           best = i;
       if (best) add(*best);
     }
@@ -328,7 +327,7 @@ class Racing final : public Search {
 
   [[nodiscard]] bool has_ended() const {
     return last_ || finishes_early_ ||
-           (without_improvement_ >= limits_.patience && scores_.leader(scores_.lengths() - 1));
+           (without_improvement_ >= limits_.patience && scores_.leader(scores_.sizes() - 1));
   }
   [[nodiscard]] bool has_tried_all_it_may() const { return limits_.trials > 0 && tried_ >= limits_.trials; }
   /// Whether the candidate is neither tried nor chosen for this round or the next.
@@ -347,12 +346,12 @@ class Racing final : public Search {
   }
 
   /// Returns the next newcomers, in pairs: the most promising candidate of a new kind, and the most promising neighbour of the best. In some
-  /// rounds the second is drawn from the better half. With several lengths a round has as many pairs as compile at once beside the round
+  /// rounds the second is drawn from the better half. With several sizes a round has as many pairs as compile at once beside the round
   /// before, which is not yet timed.
   std::vector<std::size_t> nominate_next() {
     std::vector<std::size_t> ranked = untried_by_promise(), chosen;
     const std::vector<std::size_t> new_kinds = first_of_new_kinds(ranked);
-    const std::size_t pairs = scores_.lengths() > 1 ? most_pairs : 1;
+    const std::size_t pairs = scores_.sizes() > 1 ? most_pairs : 1;
     std::set<std::size_t> compiled = kernels_seen();
     std::size_t compiles = 0;
     const auto take = [&](std::vector<std::size_t>::iterator which) {
@@ -381,25 +380,25 @@ class Racing final : public Search {
     }
     return chosen;
   }
-  /// With several lengths two rounds are under way at a time.
+  /// With several sizes two rounds are under way at a time.
   [[nodiscard]] std::size_t compiles_a_round() const { return std::max<std::size_t>(limits_.compiles_at_once / 2, 2); }
   [[nodiscard]] std::set<std::size_t> kernels_seen() const {
     std::set<std::size_t> seen;
-    for (std::size_t i = 0; i < scores_.size(); ++i)
+    for (std::size_t i = 0; i < scores_.candidates(); ++i)
       if (!is_open(i)) seen.insert(forecast_.expectations().kernel[i]);
     return seen;
   }
   [[nodiscard]] bool is_near_best(std::span<const std::size_t> candidates) const {
-    for (std::size_t length = 0; length < scores_.lengths(); ++length)
+    for (std::size_t size = 0; size < scores_.sizes(); ++size)
       for (const std::size_t each : candidates)
-        if (scores_.cost({each, length}).median_ns <= within_reach * scores_.best_ns(length)) return true;
+        if (scores_.cost({each, size}).median_ns <= within_reach * scores_.best_ns(size)) return true;
     return false;
   }
   /// Returns the first candidate of each kind of which none was tried. The model cannot tell many configs apart, such as orders of tiles. A
   /// search that tried them in turn would end before it tried another tile.
   [[nodiscard]] std::vector<std::size_t> first_of_new_kinds(std::span<const std::size_t> ranked) const {
     std::set<double> seen;
-    for (std::size_t i = 0; i < scores_.size(); ++i)
+    for (std::size_t i = 0; i < scores_.candidates(); ++i)
       if (!is_open(i) && !scores_.is_rejected(i)) seen.insert(forecast_.kind(i));
     std::vector<std::size_t> first;
     for (const std::size_t candidate : ranked)
@@ -407,11 +406,11 @@ class Racing final : public Search {
     return first;
   }
 
-  /// Returns the most promising neighbour of the best own candidate at one length, else the most promising candidate. Turns go through the
-  /// lengths from the bucket's upper edge down.
+  /// Returns the most promising neighbour of the best own candidate at one size, else the most promising candidate. Turns go through the
+  /// sizes from the bucket's upper edge down.
   [[nodiscard]] std::vector<std::size_t>::iterator neighbour_of_best(std::vector<std::size_t>& ranked,
                                                                      std::size_t turn) const {
-    const auto of = best_own(scores_.lengths() - 1 - turn % scores_.lengths());
+    const auto of = best_own(scores_.sizes() - 1 - turn % scores_.sizes());
     const auto near =
         std::ranges::find_if(ranked, [&](std::size_t each) { return of && forecast_.are_neighbours(each, *of); });
     return near != ranked.end() ? near : ranked.begin();
@@ -422,16 +421,16 @@ class Racing final : public Search {
   RacingLimits limits_;
   std::mt19937_64 random_;
   std::vector<std::size_t> newcomers_;              // of this round
-  std::vector<std::size_t> queued_;                 // of the next round, which is chosen ahead with several lengths
-  std::map<std::size_t, std::size_t> references_;   // by length: the leader when the round began
-  std::map<std::size_t, double> reference_scores_;  // by length: that leader's median then, ns
-  std::map<std::size_t, std::vector<double>> reference_samples_;  // by length: that leader's samples of this ask, ns
+  std::vector<std::size_t> queued_;                 // of the next round, which is chosen ahead with several sizes
+  std::map<std::size_t, std::size_t> references_;   // by size: the leader when the round began
+  std::map<std::size_t, double> reference_scores_;  // by size: that leader's median then, ns
+  std::map<std::size_t, std::vector<double>> reference_samples_;  // by size: that leader's samples of this ask, ns
   bool is_settling_ = true;                                       // the newcomers have all their samples
   bool finishes_early_ = false;
-  bool is_spread_ = false;  // the leaders were timed at other lengths
+  bool is_spread_ = false;  // the leaders were timed at other sizes
   std::int64_t rounds_ = 0, tried_ = 0;
   std::int64_t without_improvement_ = 0;  // trials since the last improvement
-  std::vector<Best> best_;                // by length
+  std::vector<Best> best_;                // by size
   std::optional<LastComparison> last_;
 };
 

@@ -20,9 +20,9 @@ class Recording::Sampled final : public Bench {
  public:
   Sampled(Recording& recording, std::unique_ptr<Bench> bench) : recording_(recording), bench_(std::move(bench)) {}
 
-  void set_lengths(std::vector<Problem> lengths) override {
-    lengths_ = lengths;
-    bench_->set_lengths(std::move(lengths));
+  void set_sizes(std::vector<Problem> sizes) override {
+    sizes_ = sizes;
+    bench_->set_sizes(std::move(sizes));
   }
   Admission admit(std::size_t candidate, const Trial& trial) override {
     Admission admission = bench_->admit(candidate, trial);
@@ -52,7 +52,7 @@ class Recording::Sampled final : public Bench {
     const manifest::Op& op = recording_.request_.op;
     for (std::size_t i = 0; i < points.size(); ++i) {
       const auto& [implementation, config] = candidates_.at(points[i].candidate);
-      const Problem& at = lengths_[points[i].length];
+      const Problem& at = sizes_[points[i].size];
       recording_.sampled(point_name(op, *implementation, config, at) + (chain ? " chain" : ""),
                          {{"implementation", implementation->name},
                           {"config", manifest::to_string(*implementation, config)},
@@ -65,7 +65,7 @@ class Recording::Sampled final : public Bench {
 
   Recording& recording_;
   std::unique_ptr<Bench> bench_;
-  std::vector<Problem> lengths_;
+  std::vector<Problem> sizes_;
   std::map<std::size_t, Candidate> candidates_;
 };
 

@@ -77,7 +77,7 @@ class ReplayedBench final : public Bench {
  public:
   ReplayedBench(const manifest::Op& op, Answers& answers) : op_(op), answers_(answers) {}
 
-  void set_lengths(std::vector<Problem> lengths) override { lengths_ = std::move(lengths); }
+  void set_sizes(std::vector<Problem> sizes) override { sizes_ = std::move(sizes); }
   Admission admit(std::size_t candidate, const Trial& trial) override {
     names_[candidate] =
         fmt::format("{} {} | ", trial.implementation.name, manifest::to_string(trial.implementation, trial.config));
@@ -100,8 +100,7 @@ class ReplayedBench final : public Bench {
     const auto asked = static_cast<std::size_t>(rounds);
     std::vector<Left*> all;
     for (const Point& each : points)
-      all.push_back(
-          &answers_.point(names_.at(each.candidate) + manifest::to_string(op_, lengths_[each.length]) + suffix));
+      all.push_back(&answers_.point(names_.at(each.candidate) + manifest::to_string(op_, sizes_[each.size]) + suffix));
     const bool fails =
         std::ranges::any_of(all, [&](const Left* each) { return !each->failure.empty() && each->count() < asked; });
     std::vector<Samples> samples(points.size());
@@ -110,8 +109,8 @@ class ReplayedBench final : public Bench {
       const bool is_legal = !left.ns.empty() || !left.failure.empty();
       if (is_legal && left.count() < asked && !fails)
         throw NotMeasured(fmt::format("{}{}{}, {} more runs than {}", names_.at(points[i].candidate),
-                                      manifest::to_string(op_, lengths_[points[i].length]), suffix,
-                                      asked - left.count(), left.ns.size()));
+                                      manifest::to_string(op_, sizes_[points[i].size]), suffix, asked - left.count(),
+                                      left.ns.size()));
       const std::size_t count = std::min(asked, left.count());
       const auto begin = left.ns.begin() + static_cast<std::ptrdiff_t>(left.given);
       samples[i].ns.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
@@ -123,7 +122,7 @@ class ReplayedBench final : public Bench {
 
   const manifest::Op& op_;
   Answers& answers_;
-  std::vector<Problem> lengths_;
+  std::vector<Problem> sizes_;
   std::map<std::size_t, std::string> names_;  // of candidates, up to the sizes
 };
 

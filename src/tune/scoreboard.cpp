@@ -8,14 +8,14 @@ namespace {
 
 constexpr double reach =
     1.02;  // beginning of an interval over the end of the leader's: above, a candidate is eliminated
-constexpr std::size_t always_kept = 4;  // at each length, so that a disturbed sample does not decide alone
+constexpr std::size_t always_kept = 4;  // at each size, so that a disturbed sample does not decide alone
 
 }  // namespace
 
 Scoreboard::Cell& Scoreboard::cell(Point point) {
   Entry& entry = entries_[point.candidate];
-  if (entry.cells.empty()) entry.cells.resize(lengths_);
-  return entry.cells[point.length];
+  if (entry.cells.empty()) entry.cells.resize(sizes_);
+  return entry.cells[point.size];
 }
 
 void Scoreboard::add(Point point, std::span<const double> samples_ns) {
@@ -35,38 +35,38 @@ bool Scoreboard::contends(std::size_t candidate) const {
 const Cost& Scoreboard::cost(Point point) const {
   static const Cost none;
   const Entry& entry = entries_[point.candidate];
-  return entry.cells.empty() ? none : entry.cells[point.length].cost;
+  return entry.cells.empty() ? none : entry.cells[point.size].cost;
 }
 
 const std::vector<double>& Scoreboard::samples(Point point) const {
   static const std::vector<double> none;
   const Entry& entry = entries_[point.candidate];
-  return entry.cells.empty() ? none : entry.cells[point.length].samples;
+  return entry.cells.empty() ? none : entry.cells[point.size].samples;
 }
 
-std::optional<std::size_t> Scoreboard::leader(std::size_t length) const {
+std::optional<std::size_t> Scoreboard::leader(std::size_t size) const {
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < entries_.size(); ++i)
-    if (contends({i, length}) && (!best || cost({i, length}).median_ns < cost({*best, length}).median_ns)) best = i;
+    if (contends({i, size}) && (!best || cost({i, size}).median_ns < cost({*best, size}).median_ns)) best = i;
   return best;
 }
 
-double Scoreboard::best_ns(std::size_t length) const {
-  const auto first = leader(length);
-  return first ? cost({*first, length}).median_ns : Cost().median_ns;
+double Scoreboard::best_ns(std::size_t size) const {
+  const auto first = leader(size);
+  return first ? cost({*first, size}).median_ns : Cost().median_ns;
 }
 
 void Scoreboard::eliminate() {
-  for (std::size_t length = 0; length < lengths_; ++length) {
+  for (std::size_t size = 0; size < sizes_; ++size) {
     std::vector<std::size_t> ranked;
     for (std::size_t i = 0; i < entries_.size(); ++i)
-      if (contends({i, length})) ranked.push_back(i);
-    std::ranges::stable_sort(ranked, {}, [&](std::size_t i) { return cost({i, length}).median_ns; });
+      if (contends({i, size})) ranked.push_back(i);
+    std::ranges::stable_sort(ranked, {}, [&](std::size_t i) { return cost({i, size}).median_ns; });
     if (ranked.size() <= always_kept) continue;
-    const double limit = reach * cost({ranked.front(), length}).high_ns;
-    const bool is_edge = length + 1 == lengths_;
+    const double limit = reach * cost({ranked.front(), size}).high_ns;
+    const bool is_edge = size + 1 == sizes_;
     for (const std::size_t i : std::span(ranked).subspan(always_kept))
-      if (cost({i, length}).low_ns > limit && !(is_edge && i == 0)) eliminate({i, length});
+      if (cost({i, size}).low_ns > limit && !(is_edge && i == 0)) eliminate({i, size});
   }
 }
 

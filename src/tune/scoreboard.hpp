@@ -1,4 +1,4 @@
-// The samples taken so far, by candidate and length. Pure.
+// The samples taken so far, by candidate and size. Pure.
 #pragma once
 
 #include <optional>
@@ -8,23 +8,23 @@
 
 namespace kiln::tune {
 
-/// A candidate is untried, tried or rejected. A tried one contends at each length where it has samples, until it is eliminated there.
+/// A candidate is untried, tried or rejected. A tried one contends at each size where it has samples, until it is eliminated there.
 class Scoreboard {
  public:
-  Scoreboard(std::size_t candidates, std::size_t lengths) : lengths_(lengths), entries_(candidates) {}
-  /// Adds samples at a length. No samples: the candidate cannot be launched there and does not contend.
+  Scoreboard(std::size_t candidates, std::size_t sizes) : sizes_(sizes), entries_(candidates) {}
+  /// Adds samples at a size. No samples: the candidate cannot be launched there and does not contend.
   void add(Point point, std::span<const double> samples_ns);
   void reject(std::size_t candidate) { entries_[candidate] = {Standing::rejected, {}}; }
   void eliminate(Point point) { cell(point).contends = false; }
-  /// At each length, eliminates contenders whose interval begins well above the end of the leader's. Keeps the baseline at the last length.
+  /// At each size, eliminates contenders whose interval begins well above the end of the leader's. Keeps the baseline at the last size.
   void eliminate();
   /// Drops samples taken under other conditions, such as of an earlier round. Keeps the cost.
   void forget_samples(Point point) { cell(point).samples.clear(); }
   /// Multiplies the cost of a point by `factor`.
   void rescale(Point point, double factor) { cell(point).cost = times(cell(point).cost, factor); }
 
-  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
-  [[nodiscard]] std::size_t lengths() const noexcept { return lengths_; }
+  [[nodiscard]] std::size_t candidates() const noexcept { return entries_.size(); }
+  [[nodiscard]] std::size_t sizes() const noexcept { return sizes_; }
   [[nodiscard]] bool is_untried(std::size_t candidate) const {
     return entries_[candidate].standing == Standing::untried;
   }
@@ -33,16 +33,16 @@ class Scoreboard {
   }
   [[nodiscard]] bool contends(Point point) const {
     const Entry& entry = entries_[point.candidate];
-    return !entry.cells.empty() && entry.cells[point.length].contends;
+    return !entry.cells.empty() && entry.cells[point.size].contends;
   }
-  /// Whether the candidate contends at any length.
+  /// Whether the candidate contends at any size.
   [[nodiscard]] bool contends(std::size_t candidate) const;
   [[nodiscard]] const Cost& cost(Point point) const;
   [[nodiscard]] const std::vector<double>& samples(Point point) const;
-  /// Returns the contender with the lowest median at a length.
-  [[nodiscard]] std::optional<std::size_t> leader(std::size_t length) const;
+  /// Returns the contender with the lowest median at a size.
+  [[nodiscard]] std::optional<std::size_t> leader(std::size_t size) const;
   /// Returns the leader's median, or infinity without a leader.
-  [[nodiscard]] double best_ns(std::size_t length) const;
+  [[nodiscard]] double best_ns(std::size_t size) const;
 
  private:
   enum class Standing : std::uint8_t { untried, tried, rejected };
@@ -53,11 +53,11 @@ class Scoreboard {
   };
   struct Entry {
     Standing standing = Standing::untried;
-    std::vector<Cell> cells;  // by length; empty while it is untried
+    std::vector<Cell> cells;  // by size; empty while it is untried
   };
   Cell& cell(Point point);
 
-  std::size_t lengths_;
+  std::size_t sizes_;
   std::vector<Entry> entries_;
 };
 

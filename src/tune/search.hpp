@@ -52,7 +52,7 @@ std::optional<std::size_t> choose(std::span<const TimedCandidate> candidates);
 /// Returns the indices that are left after step 2 of choose(), ascending.
 std::vector<std::size_t> tied(std::span<const TimedCandidate> candidates);
 
-/// A candidate compared at one length, with samples of the same rounds as the others.
+/// A candidate compared at one size, with samples of the same rounds as the others.
 struct Compared {
   std::size_t candidate = 0;
   std::vector<double> samples_ns;
@@ -61,10 +61,10 @@ using Comparison = std::vector<Compared>;
 /// Returns the median of its samples, of which there is at least one.
 double median_ns(const Compared& compared);
 
-/// A candidate at a length of a bucket, both by index. The last length is the bucket's upper edge.
+/// A candidate at a size of a bucket, both by index. The last size is the bucket's upper edge.
 struct Point {
   std::size_t candidate = 0;
-  std::size_t length = 0;
+  std::size_t size = 0;
   bool operator==(const Point&) const = default;
 };
 
@@ -81,7 +81,7 @@ class Search {
   virtual ~Search() = default;
   /// Returns the next request, or nothing when the search is over. Before the next call each point is reported or its candidate rejected.
   [[nodiscard]] virtual std::optional<Ask> next() = 0;
-  /// Takes the samples of a point. No samples: the candidate cannot be launched at that length.
+  /// Takes the samples of a point. No samples: the candidate cannot be launched at that size.
   virtual void report(Point point, std::span<const double> samples_ns) = 0;
   /// Brings in no further candidate: the last comparison follows.
   virtual void finish_early() = 0;
@@ -92,15 +92,15 @@ class Search {
   /// Returns the candidates that next() will likely bring in, likeliest first, so that their compiles can begin.
   [[nodiscard]] virtual std::vector<std::size_t> upcoming() const = 0;
   [[nodiscard]] virtual const Cost& cost(Point point) const = 0;
-  /// Returns the last comparison at each length. Empty at a length where no candidate gave a right result.
+  /// Returns the last comparison at each size. Empty at a size where no candidate gave a right result.
   [[nodiscard]] virtual std::vector<Comparison> comparisons() const = 0;
 };
 
 /// What is known of the candidates before any is tried. Vectors are by candidate unless named otherwise.
 struct Expectations {
-  /// By candidate, then length. Only ratios count. Infinite without an estimate.
+  /// By candidate, then size. Only ratios count. Infinite without an estimate.
   std::vector<std::vector<double>> expected_ns;
-  std::vector<std::vector<bool>> legal;  // by candidate, then length; no request names a point that is not legal
+  std::vector<std::vector<bool>> legal;  // by candidate, then size; no request names a point that is not legal
   /// Candidates of the first round, whatever their expectation: winners of near buckets and devices, nearest first, then each library's first.
   std::vector<std::size_t> tried_first;
   /// The implementation, then the index of each parameter's value in its list.
@@ -110,25 +110,25 @@ struct Expectations {
   /// Those of of_libraries that have kernels beside the library, and so a model.
   std::vector<std::size_t> modelled_libraries;
   std::vector<std::size_t> kernel;  // equal for candidates that share machine code; empty: none do
-  bool one_serves_all = false;      // one candidate is to serve all lengths: those that lead at some are timed at all
+  bool one_serves_all = false;      // one candidate is to serve all sizes: those that lead at some are timed at all
   [[nodiscard]] std::size_t candidates() const noexcept { return expected_ns.size(); }
-  [[nodiscard]] std::size_t lengths() const noexcept { return expected_ns.empty() ? 0 : expected_ns.front().size(); }
+  [[nodiscard]] std::size_t sizes() const noexcept { return expected_ns.empty() ? 0 : expected_ns.front().size(); }
 };
 
-/// Tries every candidate in order, at each of its lengths, then makes the last comparison.
+/// Tries every candidate in order, at each of its sizes, then makes the last comparison.
 std::unique_ptr<Search> exhaustive(Expectations expectations);
 
 struct RacingLimits {
   std::size_t compiles_at_once = 16;
   std::int64_t trials = 0;  // most candidates brought in; 0: no limit
-  /// The search ends after so many trials that improve neither the best at any length nor the best that needs no library. Estimates do not
+  /// The search ends after so many trials that improve neither the best at any size nor the best that needs no library. Estimates do not
   /// tell apart configs that differ in bands or clusters, so that some improvements come late.
   std::int64_t patience = 16;
   std::uint64_t seed = 1;  // of the random newcomers
 };
-/// Successive elimination. Candidates are tried in the order of their expected time at their most promising length. Each round corrects the
-/// expectations of neighbours in the space. A candidate is timed at the lengths where it may win: once if it is far behind. Those that may win
-/// at some length enter the last comparison.
+/// Successive elimination. Candidates are tried in the order of their expected time at their most promising size. Each round corrects the
+/// expectations of neighbours in the space. A candidate is timed at the sizes where it may win: once if it is far behind. Those that may win
+/// at some size enter the last comparison.
 std::unique_ptr<Search> racing(Expectations expectations, const RacingLimits& limits);
 
 }  // namespace kiln::tune

@@ -61,7 +61,7 @@ nlohmann::json TrialService::answer(const nlohmann::json& message) {
   }
   Bucket& bucket = state_->bucket.value();
   if (message.contains("lengths")) {
-    bucket.bench->set_lengths(lengths_from_json(bucket.begin.bucket, message.at("lengths")));
+    bucket.bench->set_sizes(sizes_from_json(bucket.begin.bucket, message.at("lengths")));
     return {{"known", true}};
   }
   if (message.contains("admit")) {

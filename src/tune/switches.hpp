@@ -1,4 +1,4 @@
-// Finds the size between two compared lengths at which another candidate becomes the fastest. Pure.
+// Finds the size between two compared sizes at which another candidate becomes the fastest. Pure.
 #pragma once
 
 #include <cstddef>

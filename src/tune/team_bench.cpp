@@ -52,9 +52,7 @@ class TeamBench final : public Bench {
     for (const Json& each : ask(begin)) prepared_ns_ = std::max(prepared_ns_, prepared_ns_from_json(each));
   }
 
-  void set_lengths(std::vector<Problem> lengths) override {
-    ask({{"lengths", to_json(std::span<const Problem>(lengths))}});
-  }
+  void set_sizes(std::vector<Problem> sizes) override { ask({{"lengths", to_json(std::span<const Problem>(sizes))}}); }
 
   Admission admit(std::size_t candidate, const Trial& trial) override {
     const std::vector<Json> answers = ask(to_json(candidate, trial));

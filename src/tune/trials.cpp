@@ -85,7 +85,7 @@ std::vector<Samples> Trials::sample(std::span<const Point> points, std::int64_t 
   for (std::size_t begin = 0; begin < points.size();) {
     std::size_t end = begin;
     double round_ns = 0;
-    while (end < points.size() && (round_ns < longest_round_ns || points[end].length == points[end - 1].length))
+    while (end < points.size() && (round_ns < longest_round_ns || points[end].size == points[end - 1].size))
       round_ns += expected_ns(points[end++]);
     for (Samples& each : sample_some(points.subspan(begin, end - begin), rounds, round_ns))
       all.push_back(std::move(each));

@@ -38,7 +38,7 @@ class Trials {
   void forget(std::size_t candidate) { loaded_.erase(candidate); }
   /// Drops the candidates that are in and that `goes` names.
   void drop_if(const std::function<bool(std::size_t candidate)>& goes);
-  /// Takes all rounds until one fails. The points of one length are sampled in the same batch.
+  /// Takes all rounds until one fails. The points of one size are sampled in the same batch.
   std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds,
                               const std::function<double(Point)>& expected_ns);
   /// Runs device work and reports its time to TuneRequest::pace.

@@ -38,7 +38,7 @@ std::unique_ptr<Search> search_for(const TuneRequest& request, const Candidates&
   RacingLimits limits{
       .compiles_at_once = machine.compiles_at_once(), .trials = request.search.trials, .seed = request.search.seed};
   // There a trial takes milliseconds. With the default, two tunes of a product of 2 rows chose configs that differed by 5 % (H200).
-  if (candidates.expectations.lengths() == 1) limits.patience *= 2;
+  if (candidates.expectations.sizes() == 1) limits.patience *= 2;
   return racing(candidates.expectations, limits);
 }
 
@@ -64,7 +64,7 @@ class Session {
     prefetch_upcoming();
     announce(TuneEvent::Kind::begun, nullptr);
     trials_.begin();
-    trials_.bench().set_lengths(candidates_.lengths.problems);
+    trials_.bench().set_sizes(candidates_.sizes.problems);
     while (auto ask = search_->next()) {
       announce_settled(ask->points);
       check_time();
@@ -84,7 +84,7 @@ class Session {
            [this](std::size_t candidate, const std::string& failure) { reject_failed(candidate, failure); }},
           measured);
     announce_settled({});
-    trials_.bench().set_lengths(measured.lengths.problems);
+    trials_.bench().set_sizes(measured.sizes.problems);
     TuneResult result = conclude({request_, candidates_, measured, trials_.bench(), machine_,
                                   [&](const std::function<void()>& work) {
                                     check_stop();
@@ -133,7 +133,7 @@ class Session {
 
   /// Brings in an untried candidate, which is counted and announced. Returns false when it was rejected.
   bool bring_in(std::size_t candidate) {
-    if (entry(candidate).admission.verdict != store::Verdict::not_timed) return false;  // rejected at another length
+    if (entry(candidate).admission.verdict != store::Verdict::not_timed) return false;  // rejected at another size
     const bool is_right = load(candidate);
     ++done_;
     if (is_right)
@@ -153,7 +153,7 @@ class Session {
   /// Returns the time of a run as measured, else as expected, else 0.
   [[nodiscard]] double expected_ns(Point point) const {
     if (const Cost& cost = search_->cost(point); !cost.failed()) return cost.median_ns;
-    const double expected = candidates_.expectations.expected_ns[point.candidate][point.length];
+    const double expected = candidates_.expectations.expected_ns[point.candidate][point.size];
     return std::isfinite(expected) ? expected : 0;
   }
 
@@ -167,18 +167,17 @@ class Session {
       else
         reject_failed(point.candidate, samples[i].failure);
     }
-    const std::size_t edge = candidates_.lengths.problems.size() - 1;
+    const std::size_t edge = candidates_.sizes.problems.size() - 1;
     for (const Point& point : ask.points)
-      if (const Cost& cost = search_->cost(point); point.length == edge && !cost.failed())
+      if (const Cost& cost = search_->cost(point); point.size == edge && !cost.failed())
         best_ns_ = std::min(best_ns_, cost.median_ns);
   }
 
   [[nodiscard]] Measured measured_by_search() const {
-    Measured measured{candidates_.lengths, search_->comparisons(), {}};
+    Measured measured{candidates_.sizes, search_->comparisons(), {}};
     for (std::size_t i = 0; i < candidates_.entries.size(); ++i) {
       std::vector<Cost>& costs = measured.costs.emplace_back();
-      for (std::size_t length = 0; length < measured.comparisons.size(); ++length)
-        costs.push_back(search_->cost({i, length}));
+      for (std::size_t size = 0; size < measured.comparisons.size(); ++size) costs.push_back(search_->cost({i, size}));
     }
     return measured;
   }
@@ -208,12 +207,12 @@ class Session {
     event.total = static_cast<std::int64_t>(candidates_.entries.size());
     event.best_ns = std::isfinite(best_ns_) ? best_ns_ : 0;
     if (candidates_.has_baseline)
-      if (const Cost& cost = search_->cost({0, candidates_.lengths.problems.size() - 1}); !cost.failed())
+      if (const Cost& cost = search_->cost({0, candidates_.sizes.problems.size() - 1}); !cost.failed())
         event.baseline_ns = cost.median_ns;
     return event;
   }
 
-  /// Reports a candidate's time at the largest length at which it was timed.
+  /// Reports a candidate's time at the largest size at which it was timed.
   void announce(TuneEvent::Kind kind, const std::size_t* candidate) {
     if (kind == TuneEvent::Kind::candidate) ++announced_;
     if (!request_.on_event) return;
@@ -226,8 +225,8 @@ class Session {
       event.config = config;
       event.verdict = to_string(of.admission.verdict);
       event.reason = of.admission.reason;
-      for (std::size_t length = candidates_.lengths.problems.size(); length-- > 0 && event.cost_ns == 0;)
-        if (const Cost& cost = search_->cost({*candidate, length});
+      for (std::size_t size = candidates_.sizes.problems.size(); size-- > 0 && event.cost_ns == 0;)
+        if (const Cost& cost = search_->cost({*candidate, size});
             of.admission.verdict == store::Verdict::ok && !cost.failed())
           event.cost_ns = cost.median_ns;
     }

@@ -46,9 +46,9 @@ class RemoteBench final : public Bench {
     begin();
   }
 
-  void set_lengths(std::vector<Problem> lengths) override {
-    lengths_ = {{"lengths", to_json(std::span<const Problem>(lengths))}};
-    if (worker_.has_bucket) ask(lengths_, ignore);
+  void set_sizes(std::vector<Problem> sizes) override {
+    sizes_ = {{"lengths", to_json(std::span<const Problem>(sizes))}};
+    if (worker_.has_bucket) ask(sizes_, ignore);
   }
 
   Admission admit(std::size_t candidate, const Trial& trial) override {
@@ -161,7 +161,7 @@ class RemoteBench final : public Bench {
                     fmt::format("{}: {} workers in a row ended before candidates were in them again: {}", op_,
                                 most_attempts, failure));
       begin();
-      if (!lengths_.is_null()) failure = ask(lengths_, ignore);
+      if (!sizes_.is_null()) failure = ask(sizes_, ignore);
       for (auto each = admitted_.begin(); each != admitted_.end() && worker_.has_bucket;) {
         bool is_in = false;
         failure = ask(each->second, [&](const nlohmann::json& answer) {
@@ -209,7 +209,7 @@ class RemoteBench final : public Bench {
 
   Worker::State& worker_;
   std::string op_;
-  nlohmann::json begin_, lengths_;
+  nlohmann::json begin_, sizes_;
   double prepared_ns_ = 0;
   std::map<std::size_t, nlohmann::json> admitted_;  // the messages by which candidates were admitted
 };

@@ -86,16 +86,16 @@ Begin begin_from_json(const Json& json) {
   return begin;
 }
 
-Json to_json(std::span<const Problem> lengths) {
+Json to_json(std::span<const Problem> sizes) {
   Json list = Json::array();
-  for (const Problem& length : lengths) list.push_back(length.axes);
+  for (const Problem& size : sizes) list.push_back(size.axes);
   return list;
 }
 
-std::vector<Problem> lengths_from_json(const Problem& bucket, const Json& json) {
-  std::vector<Problem> lengths;
-  for (const Json& axes : json) axes.get_to(lengths.emplace_back(bucket).axes);
-  return lengths;
+std::vector<Problem> sizes_from_json(const Problem& bucket, const Json& json) {
+  std::vector<Problem> sizes;
+  for (const Json& axes : json) axes.get_to(sizes.emplace_back(bucket).axes);
+  return sizes;
 }
 
 Json to_json(std::size_t candidate, const Trial& trial) {
@@ -122,7 +122,7 @@ OwnedTrial trial_from_json(const manifest::Op& op, const Problem& bucket, const 
 
 Json to_json(std::span<const Point> points) {
   Json list = Json::array();
-  for (const Point& each : points) list.push_back({each.candidate, each.length});
+  for (const Point& each : points) list.push_back({each.candidate, each.size});
   return list;
 }
 

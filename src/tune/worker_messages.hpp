@@ -27,9 +27,9 @@ Begin begin_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const store::CubinRow& row);
 store::CubinRow cubin_from_json(const nlohmann::json& json);
 
-nlohmann::json to_json(std::span<const Problem> lengths);
+nlohmann::json to_json(std::span<const Problem> sizes);
 /// `bucket` gives their exact axes and selections.
-std::vector<Problem> lengths_from_json(const Problem& bucket, const nlohmann::json& json);
+std::vector<Problem> sizes_from_json(const Problem& bucket, const nlohmann::json& json);
 
 nlohmann::json to_json(std::size_t candidate, const Trial& trial);
 /// A Trial that owns its values.

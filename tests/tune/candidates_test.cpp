@@ -107,7 +107,7 @@ TEST_CASE("gemm_reduce_scatter's fused kernel is tried by clusters of two where 
   CHECK(many.at("2x1") <= many.at("1x1"));  // w is read once for two blocks
 }
 
-TEST_CASE("a bucket of few lengths gets one where a tile's stair ends that is fastest between two others alone") {
+TEST_CASE("a bucket of few sizes gets one where a tile's stair ends that is fastest between two others alone") {
   const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
   const manifest::Op& op = *ops.op("all_gather_gemm");
   const std::array settings = {manifest::Setting{"rows", "397"}, manifest::Setting{"n", "28672"},
@@ -115,9 +115,9 @@ TEST_CASE("a bucket of few lengths gets one where a tile's stair ends that is fa
                                manifest::Setting{"dtype", "bf16"}};
   const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
   const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
-  REQUIRE(found.lengths.ends.size() == 1);
-  CHECK(found.lengths.ends.front().size() <= 9);
-  CHECK(std::ranges::count(found.lengths.ends.front(), 2 * 208) == 1);  // tiles of 208 rows, fewer than four of 128
+  REQUIRE(found.sizes.ends.size() == 1);
+  CHECK(found.sizes.ends.front().size() <= 9);
+  CHECK(std::ranges::count(found.sizes.ends.front(), 2 * 208) == 1);  // tiles of 208 rows, fewer than four of 128
 }
 
 TEST_CASE("all_reduce by two exchanges has few candidates, where two ranks have very many bytes, or more ranks many") {

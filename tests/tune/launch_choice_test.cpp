@@ -13,14 +13,14 @@ using namespace kiln::tune;
 
 namespace {
 
-constexpr std::size_t length = 3;  // at which they are compared
+constexpr std::size_t size = 3;  // at which they are compared
 
 /// A bench with set times for chains and single runs, with a little noise.
 class KnownBench final : public Bench {
  public:
   explicit KnownBench(std::map<std::size_t, double> chain_ns) : chain_ns_(std::move(chain_ns)) {}
 
-  void set_lengths(std::vector<Problem>) override {}
+  void set_sizes(std::vector<Problem>) override {}
   Admission admit(std::size_t candidate, const Trial& trial) override {
     configs[candidate] = manifest::Config(trial.config.begin(), trial.config.end());
     Admission admission;
@@ -46,7 +46,7 @@ class KnownBench final : public Bench {
   std::vector<Samples> taken(std::span<const Point> points, std::int64_t rounds, const Truth& truth) {
     std::vector<Samples> samples(points.size());
     for (std::size_t i = 0; i < points.size(); ++i) {
-      CHECK(points[i].length == length);
+      CHECK(points[i].size == size);
       if (failing.contains(points[i].candidate)) samples[i].failure = "it broke";
       for (std::int64_t round = 0; round < rounds && samples[i].failure.empty(); ++round)
         samples[i].ns.push_back(truth(points[i].candidate) * std::uniform_real_distribution<double>(1, 1.01)(random_));
@@ -61,7 +61,7 @@ const manifest::Implementation bare_implementation;
 const std::vector<manifest::Config> launches = {{128, 0}, {128, 1}};
 
 LaunchChoice choice_on(KnownBench& bench) {
-  return choose_launch(bench, 40, length, {bare_implementation, {}, {}}, launches);
+  return choose_launch(bench, 40, size, {bare_implementation, {}, {}}, launches);
 }
 
 }  // namespace

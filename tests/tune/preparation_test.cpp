@@ -53,13 +53,13 @@ std::vector<int> lengths_of(const std::vector<int>& offsets) {
   return lengths;
 }
 
-/// The time of one launch at each of `lengths`, with the fixture's timed cases.
-std::vector<double> times_at(PreparedSums& fixture, const Problem& bucket, const std::vector<Problem>& lengths) {
+/// The time of one launch at each of `sizes`, with the fixture's timed cases.
+std::vector<double> times_at(PreparedSums& fixture, const Problem& bucket, const std::vector<Problem>& sizes) {
   const auto bench = fixture.bench(bucket);
   REQUIRE(fixture.admit(*bench, bucket).verdict == store::Verdict::ok);
-  bench->set_lengths(lengths);
+  bench->set_sizes(sizes);
   std::vector<Point> points;
-  for (std::size_t i = 0; i < lengths.size(); ++i) points.push_back({0, i});
+  for (std::size_t i = 0; i < sizes.size(); ++i) points.push_back({0, i});
   std::vector<double> times;
   for (const Samples& samples : bench->sample(points, 3)) {
     REQUIRE_MESSAGE(samples.ns.size() == 3, samples.failure);
@@ -132,7 +132,7 @@ TEST_CASE("where a bucket is one size, every case is verified once") {
   CHECK(query("launches segment_sum<") - before == 4);
 }
 
-TEST_CASE("candidates are timed at another length with inputs that are prepared for it") {
+TEST_CASE("candidates are timed at another size with inputs that are prepared for it") {
   PreparedSums fixture;
   fixture.op.prepare->timed = {one_long};
   control("noise 0");
@@ -160,7 +160,7 @@ TEST_CASE("a sample is the mean over the timed cases") {
   CHECK(both_ns == doctest::Approx((short_ns + long_ns) / 2).epsilon(0.01));
 }
 
-TEST_CASE("a verification after launches at other lengths finds its own inputs again") {
+TEST_CASE("a verification after launches at other sizes finds its own inputs again") {
   PreparedSums fixture;
   const Problem bucket = fixture.problem(128, 8);
   VerificationCase verified = fixture.prepared(bucket, skewed);

@@ -15,12 +15,12 @@ using namespace kiln::tune;
 
 namespace {
 
-/// A simulated device: times by candidate and length, with noise and occasional interruptions.
+/// A simulated device: times by candidate and size, with noise and occasional interruptions.
 class NoisySurface {
  public:
   explicit NoisySurface(std::vector<std::vector<double>> truth, unsigned seed = 1, double noise = 0.003)
       : truth_(std::move(truth)), random_(seed), noise_(noise) {}
-  /// A surface of one length.
+  /// A surface of one size.
   explicit NoisySurface(const std::vector<double>& truth, unsigned seed = 1) : NoisySurface(columns(truth), seed) {}
 
   static std::vector<std::vector<double>> columns(const std::vector<double>& truth) {
@@ -29,13 +29,13 @@ class NoisySurface {
     return matrix;
   }
 
-  /// Runs a search and returns what serves each length. Counts each candidate's samples in `tried`.
+  /// Runs a search and returns what serves each size. Counts each candidate's samples in `tried`.
   Assignment run(Search& search) {
     while (const auto ask = search.next()) {
       std::vector<std::vector<double>> samples(ask->points.size());
       for (std::int64_t round = 0; round < ask->rounds; ++round)
         for (std::size_t i = 0; i < samples.size(); ++i) {
-          const double truth = truth_[ask->points[i].candidate][ask->points[i].length];
+          const double truth = truth_[ask->points[i].candidate][ask->points[i].size];
           if (std::isfinite(truth)) samples[i].push_back(sample(truth));
         }
       for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -49,17 +49,17 @@ class NoisySurface {
       }
       if (after_ask) after_ask();
     }
-    std::vector<std::vector<Standing>> lengths;
+    std::vector<std::vector<Standing>> sizes;
     for (const Comparison& each : search.comparisons())
-      lengths.push_back(standings(each, [](std::size_t) { return Footprint{0, 32}; }));
-    return choose_configs(lengths);
+      sizes.push_back(standings(each, [](std::size_t) { return Footprint{0, 32}; }));
+    return choose_configs(sizes);
   }
-  /// Runs a search of one length and returns its winner.
+  /// Runs a search of one size and returns its winner.
   std::optional<std::size_t> winner(Search& search) { return run(search).back(); }
-  [[nodiscard]] double cost(std::size_t candidate, std::size_t length = 0) const { return truth_[candidate][length]; }
-  [[nodiscard]] double best(std::size_t length = 0) const {
-    double least = truth_.front()[length];
-    for (const auto& each : truth_) least = std::min(least, each[length]);
+  [[nodiscard]] double cost(std::size_t candidate, std::size_t size = 0) const { return truth_[candidate][size]; }
+  [[nodiscard]] double best(std::size_t size = 0) const {
+    double least = truth_.front()[size];
+    for (const auto& each : truth_) least = std::min(least, each[size]);
     return least;
   }
 
@@ -81,7 +81,7 @@ class NoisySurface {
   double noise_, clock_ = 0;
 };
 
-/// Returns expectations for one length, at which all candidates are legal.
+/// Returns expectations for one size, at which all candidates are legal.
 Expectations expectations_of(const std::vector<double>& expected,
                              std::vector<std::vector<std::int64_t>> position = {}) {
   Expectations expectations;
@@ -307,7 +307,7 @@ TEST_CASE("two tunes of one surface under different noise choose the same candid
 
 namespace {
 
-/// Six lengths. A config is fastest near its own place, and slower with the distance from it.
+/// Six sizes. A config is fastest near its own place, and slower with the distance from it.
 struct Ridge {
   explicit Ridge(std::size_t candidates, double slope = 0.05) {
     for (std::size_t c = 0; c < candidates; ++c) {
@@ -331,7 +331,7 @@ struct Ridge {
 
 }  // namespace
 
-TEST_CASE("each length of a bucket gets a config that is fast there, in racing and in exhaustive search") {
+TEST_CASE("each size of a bucket gets a config that is fast there, in racing and in exhaustive search") {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     const Ridge ridge(24);
     for (const bool races : {true, false}) {
@@ -341,9 +341,9 @@ TEST_CASE("each length of a bucket gets a config that is fast there, in racing a
       const auto search = races ? racing(ridge.expectations, {.seed = seed}) : exhaustive(ridge.expectations);
       const Assignment serves = surface.run(*search);
       REQUIRE(serves.size() == 6);
-      for (std::size_t length = 0; length < 6; ++length) {
-        REQUIRE(serves[length].has_value());
-        CHECK(surface.cost(*serves[length], length) <= 1.05 * surface.best(length));
+      for (std::size_t size = 0; size < 6; ++size) {
+        REQUIRE(serves[size].has_value());
+        CHECK(surface.cost(*serves[size], size) <= 1.05 * surface.best(size));
       }
     }
   }
@@ -423,7 +423,7 @@ TEST_CASE("kernels beside a library are tried by their model, as those without o
   }
 }
 
-TEST_CASE("a newcomer is timed at the lengths where it may win") {
+TEST_CASE("a newcomer is timed at the sizes where it may win") {
   Ridge ridge(24);
   for (std::size_t c = 0; c < 24; ++c)
     for (std::size_t l = 0; l < 6; ++l) ridge.expectations.expected_ns[c][l] = ridge.truth[c][l] * (c % 6 == l ? 1 : 3);
@@ -435,8 +435,8 @@ TEST_CASE("a newcomer is timed at the lengths where it may win") {
   CHECK(surface.points < all.points);
 }
 
-TEST_CASE("a candidate that leads at one length is timed at others at which the model had it behind") {
-  // The last candidate is the fastest everywhere. The model has it far behind but at the first length, and so it comes late.
+TEST_CASE("a candidate that leads at one size is timed at others at which the model had it behind") {
+  // The last candidate is the fastest everywhere. The model has it far behind but at the first size, and so it comes late.
   constexpr std::size_t late = 19;
   std::vector<std::vector<double>> truth;
   Expectations expectations;
@@ -453,7 +453,7 @@ TEST_CASE("a candidate that leads at one length is timed at others at which the 
   CHECK(surface.run(*racing(expectations, {})) == Assignment{late, late, late, late});
 }
 
-TEST_CASE("where one candidate is to serve all lengths, those that lead at some are timed at all of them") {
+TEST_CASE("where one candidate is to serve all sizes, those that lead at some are timed at all of them") {
   Ridge ridge(24);
   for (std::size_t c = 0; c < 24; ++c)
     for (std::size_t l = 0; l < 6; ++l) ridge.expectations.expected_ns[c][l] = ridge.truth[c][l] * (c % 6 == l ? 1 : 3);
@@ -463,8 +463,8 @@ TEST_CASE("where one candidate is to serve all lengths, those that lead at some 
     const auto search = racing(ridge.expectations, {});
     const Assignment leaders = surface.run(*search);
     return std::ranges::all_of(leaders, [&](const auto& leader) {
-      for (std::size_t length = 0; length < 6; ++length)
-        if (search->cost({leader.value(), length}).failed()) return false;
+      for (std::size_t size = 0; size < 6; ++size)
+        if (search->cost({leader.value(), size}).failed()) return false;
       return true;
     });
   };

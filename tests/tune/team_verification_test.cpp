@@ -146,7 +146,7 @@ TEST_CASE("a bench of a team op verifies every case by the seed that it is given
   const auto reason_by = [&](std::uint64_t seed) {
     BenchSettings settings{fixture.op, bucket, info, Regime::cold_l2, fixture.arch(), &binding, seed};
     const auto bench = local_bench(settings, fixture.cubins);
-    bench->set_lengths({bucket});
+    bench->set_sizes({bucket});
     const std::int64_t before = query("launches gathered_rows");
     const manifest::Config config;
     const Admission admission = bench->admit(1, {fixture.implementation, config, cubin, bucket});

@@ -186,7 +186,7 @@ TEST_CASE("of launches that take turns, the one that fails is blamed, and the ot
   const Problem bucket = fixture.problem(64);
   const auto bench =
       local_bench({fixture.op, bucket, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
-  bench->set_lengths({bucket});
+  bench->set_sizes({bucket});
   const std::array<Point, 2> points = {Point{7, 0}, Point{8, 0}};
   const std::array<manifest::Config, 2> configs = {{{64, 0}, {128, 0}}};
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -216,7 +216,7 @@ TEST_CASE("candidates are timed at each length of a bucket where they are legal"
   const std::array<manifest::Config, 2> configs = {{{128, 4}, {128, 1}}};
   const auto bench =
       local_bench({fixture.op, bucket, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
-  bench->set_lengths({inside, bucket});
+  bench->set_sizes({inside, bucket});
   const auto admit = [&](std::size_t number, const manifest::Config& config) {
     return bench->admit(number, {fixture.implementation, config, fixture.cubin(bucket, config), bucket});
   };
@@ -239,14 +239,14 @@ TEST_CASE(
   Problem bucket = fixture.problem(64);
   const auto bench =
       local_bench({fixture.op, bucket, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
-  bench->set_lengths({bucket});
+  bench->set_sizes({bucket});
   const manifest::Config config = {128, 4};
   const jit::Cubin cubin = fixture.cubin(bucket, config);
   Problem odd = bucket;
   odd.axes[1] = 63;
   const auto other =
       local_bench({fixture.op, odd, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
-  other->set_lengths({odd});
+  other->set_sizes({odd});
   const Admission admission = other->admit(1, {fixture.implementation, config, cubin, bucket});
   CHECK(admission.verdict == store::Verdict::launch_failed);
   CHECK(admission.reason.find("where candidates are verified: the bucket's ends and corners") != std::string::npos);

@@ -20,7 +20,7 @@ class Contest {
       : state_(state), op_(op), problem_(problem) {
     const tune::BenchSettings settings{op, problem_, state.context.info(), regime, state.arch()};
     bench_ = state.worker ? state.worker->bench(settings, state.cubins) : tune::local_bench(settings, state.cubins);
-    bench_->set_lengths({problem_});
+    bench_->set_sizes({problem_});
   }
 
   Timed admit(std::size_t number, const Contender& contender) {
@@ -60,7 +60,7 @@ class Contest {
   void sample(std::vector<Timed>& all, std::int64_t rounds) {
     std::vector<tune::Point> points;
     for (std::size_t i = 0; i < all.size(); ++i)
-      if (all[i].ok()) points.push_back({.candidate = i, .length = 0});
+      if (all[i].ok()) points.push_back({.candidate = i, .size = 0});
     if (points.empty()) return;
     auto taken = bench_->sample(points, rounds);
     for (std::size_t i = 0; i < points.size(); ++i) {

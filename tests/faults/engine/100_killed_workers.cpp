@@ -15,7 +15,7 @@ TEST_CASE("fault 100: a candidate whose worker is killed is tried again, a few t
   bed.bench();
   liar.die_at(Asked::begin, 1);
   const auto bench = bed.bench();
-  const std::vector<tune::Point> both = {{.candidate = 0, .length = 0}, {.candidate = 1, .length = 0}};
+  const std::vector<tune::Point> both = {{.candidate = 0, .size = 0}, {.candidate = 1, .size = 0}};
   liar.die_at(Asked::admit, 1);
   REQUIRE(bed.admit(*bench, 0).verdict == store::Verdict::ok);
   liar.die_at(Asked::admit, 2);  // that of the first, which is brought in again, too

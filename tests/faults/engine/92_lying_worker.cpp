@@ -8,7 +8,7 @@ using namespace kiln::faults;
 
 namespace {
 
-const std::vector<tune::Point> one_point = {{.candidate = 0, .length = 0}};
+const std::vector<tune::Point> one_point = {{.candidate = 0, .size = 0}};
 
 }  // namespace
 
@@ -60,7 +60,7 @@ TEST_CASE("fault 92: lies about lengths end, and the tune with them") {
   for (int lie = 0, all = count_of_lies(Asked::lengths); lie < all; lie += 3) {
     CAPTURE(lie);
     liar.lie_about(Asked::lengths, lie);
-    bench->set_lengths({bed.bucket});
+    bench->set_sizes({bed.bucket});
     CHECK(error_of([&] { bed.admit(*bench, 0); }).kind() == ErrorKind::driver_failed);
   }
   tally(92, count_of_lies(Asked::lengths) / 3, "lies about lengths");

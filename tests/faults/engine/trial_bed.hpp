@@ -10,7 +10,7 @@ struct TrialBed {
   explicit TrialBed(const fs::path& program, tune::WorkerTimeouts patience = {}) : worker(program, patience) {}
   std::unique_ptr<tune::Bench> bench() {
     auto made = worker.bench({.op = op, .bucket = bucket, .device = device, .arch = "sm_90a"}, cubins);
-    made->set_lengths({bucket});
+    made->set_sizes({bucket});
     return made;
   }
   tune::Admission admit(tune::Bench& bench, std::size_t candidate) const {

@@ -1,4 +1,4 @@
-#include "tune/lengths.hpp"
+#include "tune/timed_sizes.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -26,16 +26,16 @@ std::vector<std::int64_t> even_ends(const manifest::Axis& axis, std::int64_t low
   return ends;
 }
 
-void combine(const Problem& bucket, Lengths& lengths) {
-  lengths.problems.assign(1, bucket);
-  for (std::size_t i = 0; i < lengths.axes.size(); ++i) {
+void combine(const Problem& bucket, TimedSizes& sizes) {
+  sizes.problems.assign(1, bucket);
+  for (std::size_t i = 0; i < sizes.axes.size(); ++i) {
     std::vector<Problem> more;
-    for (const Problem& each : lengths.problems)
-      for (const std::int64_t end : lengths.ends[i]) {
+    for (const Problem& each : sizes.problems)
+      for (const std::int64_t end : sizes.ends[i]) {
         more.push_back(each);
-        more.back().axes[lengths.axes[i]] = end;
+        more.back().axes[sizes.axes[i]] = end;
       }
-    lengths.problems = std::move(more);
+    sizes.problems = std::move(more);
   }
 }
 
@@ -54,19 +54,19 @@ std::vector<Fastest> envelope(std::size_t sizes, std::span<const std::vector<dou
 
 }  // namespace
 
-Lengths even_lengths(const manifest::Op& op, const Problem& bucket, std::size_t at_most) {
-  Lengths lengths{manifest::open_axes(op, bucket), {}, {}};
+TimedSizes even_sizes(const manifest::Op& op, const Problem& bucket, std::size_t at_most) {
+  TimedSizes sizes{manifest::open_axes(op, bucket), {}, {}};
   const Problem low = manifest::low_corner(op, bucket);
-  const std::size_t most = std::min(most_ends(lengths.axes.size()), at_most);
-  for (const std::size_t axis : lengths.axes)
-    lengths.ends.push_back(even_ends(op.axes[axis], low.axes[axis], bucket.axes[axis], most));
-  combine(bucket, lengths);
-  return lengths;
+  const std::size_t most = std::min(most_ends(sizes.axes.size()), at_most);
+  for (const std::size_t axis : sizes.axes)
+    sizes.ends.push_back(even_ends(op.axes[axis], low.axes[axis], bucket.axes[axis], most));
+  combine(bucket, sizes);
+  return sizes;
 }
 
-Lengths with_ends(const manifest::Op&, const Problem& bucket, const Lengths& lengths,
-                  std::span<const std::int64_t> ends) {
-  Lengths more = lengths;
+TimedSizes with_ends(const manifest::Op&, const Problem& bucket, const TimedSizes& sizes,
+                     std::span<const std::int64_t> ends) {
+  TimedSizes more = sizes;
   more.ends.front().insert(more.ends.front().end(), ends.begin(), ends.end());
   std::ranges::sort(more.ends.front());
   more.ends.front().erase(std::unique(more.ends.front().begin(), more.ends.front().end()), more.ends.front().end());
@@ -128,7 +128,7 @@ std::vector<Problem> corners(const manifest::Op& op, const Problem& bucket) {
   return one_high;
 }
 
-std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, const Lengths& lengths,
+std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, const TimedSizes& sizes,
                                 const Assignment& assignment) {
   const Problem low = manifest::low_corner(op, bucket);
   Assignment filled = assignment;
@@ -139,10 +139,10 @@ std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, c
   std::vector<Interval> result;
   for (std::size_t i = 0; i < filled.size(); ++i) {
     if (!filled[i]) continue;
-    Interval own{{low, lengths.problems[i]}, *filled[i], i};
-    for (std::size_t a = 0; a < lengths.axes.size(); ++a) {
-      const auto at = std::ranges::lower_bound(lengths.ends[a], own.region.high.axes[lengths.axes[a]]);
-      if (at != lengths.ends[a].begin()) own.region.low.axes[lengths.axes[a]] = *std::prev(at) + 1;
+    Interval own{{low, sizes.problems[i]}, *filled[i], i};
+    for (std::size_t a = 0; a < sizes.axes.size(); ++a) {
+      const auto at = std::ranges::lower_bound(sizes.ends[a], own.region.high.axes[sizes.axes[a]]);
+      if (at != sizes.ends[a].begin()) own.region.low.axes[sizes.axes[a]] = *std::prev(at) + 1;
     }
     // Joins along the last axis, then whole rows along the others.
     bool is_joined = true;
@@ -151,7 +151,7 @@ std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, c
       for (auto each = result.rbegin(); each != result.rend() && !is_joined; ++each) {
         if (each->candidate != own.candidate) continue;
         std::size_t different = 0, along = 0;
-        for (const std::size_t axis : lengths.axes)
+        for (const std::size_t axis : sizes.axes)
           if (each->region.low.axes[axis] != own.region.low.axes[axis] ||
               each->region.high.axes[axis] != own.region.high.axes[axis]) {
             ++different;

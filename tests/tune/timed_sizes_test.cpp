@@ -1,4 +1,4 @@
-#include "tune/lengths.hpp"
+#include "tune/timed_sizes.hpp"
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
@@ -14,7 +14,7 @@ using namespace kiln::tune::testing;
 namespace {
 
 std::vector<std::int64_t> ends_of(std::int64_t rows, std::size_t at_most = 8) {
-  return even_lengths(rows_op(), sized(rows, 4096), at_most).ends.front();
+  return even_sizes(rows_op(), sized(rows, 4096), at_most).ends.front();
 }
 
 /// An op with two open axes, rows and cols.
@@ -34,7 +34,7 @@ manifest::Op two_open_axes() {
 
 }  // namespace
 
-TEST_CASE("a bucket's lengths are as many equal parts of it, at multiples of eight where it has as many") {
+TEST_CASE("a bucket's sizes are as many equal parts of it, at multiples of eight where it has as many") {
   CHECK(ends_of(1024) == std::vector<std::int64_t>{576, 640, 704, 768, 832, 896, 960, 1024});
   CHECK(ends_of(1024, 16).size() == 16);
   CHECK(ends_of(64) == std::vector<std::int64_t>{40, 48, 56, 64});
@@ -60,48 +60,48 @@ TEST_CASE("corners have one axis at its upper end and the others at their low en
   CHECK(corners(rows_op(), sized(64, 4096)).empty());
 }
 
-TEST_CASE("an op without open axes has one length, its bucket") {
+TEST_CASE("an op without open axes has one size, its bucket") {
   manifest::Op op = rows_op();
   op.axes[0].policies.front().policy.kind = manifest::PolicyKind::exact;
-  const Lengths lengths = even_lengths(op, sized(100, 4096), 8);
-  CHECK(lengths.problems == std::vector{sized(100, 4096)});
-  const auto all = intervals(op, sized(100, 4096), lengths, {3});
+  const TimedSizes sizes = even_sizes(op, sized(100, 4096), 8);
+  CHECK(sizes.problems == std::vector{sized(100, 4096)});
+  const auto all = intervals(op, sized(100, 4096), sizes, {3});
   REQUIRE(all.size() == 1);
   CHECK(all[0].candidate == 3);
   CHECK(manifest::to_string(op, all[0].region).empty());
 }
 
-TEST_CASE("neighbouring lengths of one config are one interval, which ends at a length that it was timed at") {
+TEST_CASE("neighbouring sizes of one config are one interval, which ends at a size that it was timed at") {
   const manifest::Op op = rows_op();
   const Problem bucket = sized(64, 4096);
-  const Lengths lengths = even_lengths(op, bucket, 8);
-  const auto all = intervals(op, bucket, lengths, {5, 5, 2, 2});
+  const TimedSizes sizes = even_sizes(op, bucket, 8);
+  const auto all = intervals(op, bucket, sizes, {5, 5, 2, 2});
   REQUIRE(all.size() == 2);
   CHECK(manifest::to_string(op, all[0].region) == "rows=33..48");
   CHECK(all[0].candidate == 5);
-  CHECK(all[0].length == 1);
+  CHECK(all[0].size == 1);
   CHECK(manifest::to_string(op, all[1].region) == "rows=49..64");
-  const auto filled = intervals(op, bucket, lengths, {std::nullopt, 1, std::nullopt, 2});
+  const auto filled = intervals(op, bucket, sizes, {std::nullopt, 1, std::nullopt, 2});
   REQUIRE(filled.size() == 2);
   CHECK(manifest::to_string(op, filled[0].region) == "rows=33..48");
   CHECK(manifest::to_string(op, filled[1].region) == "rows=49..64");
-  CHECK(intervals(op, bucket, lengths, Assignment(4)).empty());
+  CHECK(intervals(op, bucket, sizes, Assignment(4)).empty());
 }
 
-TEST_CASE("intervals cover every size of a bucket once, whatever serves which length, on one axis or two") {
+TEST_CASE("intervals cover every size of a bucket once, whatever serves which size, on one axis or two") {
   const manifest::Op one = rows_op(), two = two_open_axes();
   CHECK(rc::check([&] {
     const manifest::Op& op = *rc::gen::arbitrary<bool>() ? one : two;
     const Problem bucket = manifest::bucket_of(op, sized(*rc::gen::inRange(1, 3000), *rc::gen::inRange(1, 3000)));
-    const Lengths lengths = even_lengths(op, bucket, 8);
+    const TimedSizes sizes = even_sizes(op, bucket, 8);
     Assignment assignment;
-    for (std::size_t i = 0; i < lengths.problems.size(); ++i)
+    for (std::size_t i = 0; i < sizes.problems.size(); ++i)
       assignment.emplace_back(*rc::gen::inRange<std::size_t>(0, 3));
-    const auto all = intervals(op, bucket, lengths, assignment);
+    const auto all = intervals(op, bucket, sizes, assignment);
     const Problem low = manifest::low_corner(op, bucket);
     for (int draw = 0; draw < 20; ++draw) {
       Problem problem = bucket;
-      for (const std::size_t axis : lengths.axes)
+      for (const std::size_t axis : sizes.axes)
         problem.axes[axis] = *rc::gen::inRange(low.axes[axis], bucket.axes[axis] + 1);
       const auto serves =
           std::ranges::count_if(all, [&](const Interval& each) { return each.region.contains(op, problem); });
@@ -109,8 +109,8 @@ TEST_CASE("intervals cover every size of a bucket once, whatever serves which le
     }
     RC_ASSERT(all.back().region.high == bucket);
     for (const Interval& each : all) {
-      RC_ASSERT(each.region.high == lengths.problems[each.length]);
-      RC_ASSERT(assignment[each.length] == each.candidate);
+      RC_ASSERT(each.region.high == sizes.problems[each.size]);
+      RC_ASSERT(assignment[each.size] == each.candidate);
       RC_ASSERT(manifest::parse_region(op, bucket, manifest::to_string(op, each.region)) == each.region);
     }
   }));
