@@ -23,7 +23,7 @@ constexpr std::size_t stairs_of = 6;          // configs at each size whose stai
 constexpr std::size_t stairs_between = 2;     // the same midway between two sizes,
 constexpr std::size_t few_ends = 8;           // where these are at most so many
 constexpr std::int64_t sizes_looked_at = 64;  // sizes at which they are computed
-constexpr std::size_t most_entries = 600;     // candidates; a racing search tries far fewer
+constexpr std::size_t most_candidates = 600;  // after the model has ranked them; a racing search tries far fewer
 
 /// How many ends an open axis gets, by the time of one launch: where launches are long, one block more changes little.
 struct Ends {
@@ -48,7 +48,7 @@ class CandidateBuilder {
     }
     add_space(request_.bucket);
     double best_ns = std::numeric_limits<double>::infinity();
-    for (const Entry& each : result_.entries) best_ns = std::min(best_ns, expected_ns(each, request_.bucket));
+    for (const Candidate& each : result_.list) best_ns = std::min(best_ns, expected_ns(each, request_.bucket));
     const Ends& most = *std::ranges::find_if(
         ends_by_time, [&](const Ends& each) { return !std::isfinite(best_ns) || best_ns <= each.up_to_ns; });
     result_.sizes = even_sizes(request_.op, request_.bucket, most.even);
@@ -68,11 +68,11 @@ class CandidateBuilder {
  private:
   void add(const manifest::Implementation& implementation, const manifest::Config& config) {
     if (!seen_.emplace(&implementation, config).second) return;
-    Entry entry;
-    entry.implementation = &implementation;
-    entry.config = config;
-    entry.correction = prior_.correction(implementation, config);
-    result_.entries.push_back(std::move(entry));
+    Candidate candidate;
+    candidate.implementation = &implementation;
+    candidate.config = config;
+    candidate.correction = prior_.correction(implementation, config);
+    result_.list.push_back(std::move(candidate));
   }
 
   [[nodiscard]] bool may_take_part(const manifest::Implementation& implementation) const {
@@ -141,38 +141,38 @@ class CandidateBuilder {
     }
   }
 
-  /// Keeps the most_entries candidates whose expected time is nearest to the best at some size, in their order.
+  /// Keeps the candidates whose expected time is nearest to the best at some size, in their order.
   void drop_slowest() {
-    std::vector<Entry>& entries = result_.entries;
-    if (entries.size() <= most_entries) return;
+    std::vector<Candidate>& all = result_.list;
+    if (all.size() <= most_candidates) return;
     const std::vector<Problem>& problems = result_.sizes.problems;
-    std::vector<double> behind(entries.size(), std::numeric_limits<double>::infinity());
+    std::vector<double> behind(all.size(), std::numeric_limits<double>::infinity());
     for (const std::size_t size : {std::size_t{0}, problems.size() / 2, problems.size() - 1}) {
       std::vector<double> ns;
-      for (const Entry& each : entries) ns.push_back(expected_ns(each, problems[size]));
+      for (const Candidate& each : all) ns.push_back(expected_ns(each, problems[size]));
       const double best = *std::ranges::min_element(ns);
       for (std::size_t i = 0; i < ns.size(); ++i) behind[i] = std::min(behind[i], ns[i] / best);
     }
     std::vector<double> ranked = behind;
-    std::ranges::nth_element(ranked, ranked.begin() + most_entries);
-    const double limit = ranked[most_entries];
-    std::vector<Entry> kept;
-    for (std::size_t i = 0; i < entries.size(); ++i)
-      if ((i == 0 && result_.has_baseline) || behind[i] < limit) kept.push_back(std::move(entries[i]));
-    entries = std::move(kept);
+    std::ranges::nth_element(ranked, ranked.begin() + most_candidates);
+    const double limit = ranked[most_candidates];
+    std::vector<Candidate> kept;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if ((i == 0 && result_.has_baseline) || behind[i] < limit) kept.push_back(std::move(all[i]));
+    all = std::move(kept);
   }
 
-  [[nodiscard]] double expected_ns(const Entry& entry, const Problem& at) const {
-    return estimate(request_.op, *entry.implementation, at, request_.device, entry.config, request_.regime).ns *
-           entry.correction;
+  [[nodiscard]] double expected_ns(const Candidate& candidate, const Problem& at) const {
+    return estimate(request_.op, *candidate.implementation, at, request_.device, candidate.config, request_.regime).ns *
+           candidate.correction;
   }
 
-  [[nodiscard]] bool is_legal(const Entry& entry, const Problem& at) const {
-    if (manifest::why_not_eligible(request_.op, *entry.implementation, at, request_.device) ||
-        manifest::broken_constraint(request_.op, *entry.implementation, at, request_.device, entry.config))
+  [[nodiscard]] bool is_legal(const Candidate& candidate, const Problem& at) const {
+    if (manifest::why_not_eligible(request_.op, *candidate.implementation, at, request_.device) ||
+        manifest::broken_constraint(request_.op, *candidate.implementation, at, request_.device, candidate.config))
       return false;
-    return !entry.implementation->is_library() ||
-           !libraries_.why_refused(request_.op, *entry.implementation, at, request_.device, entry.config);
+    return !candidate.implementation->is_library() ||
+           !libraries_.why_refused(request_.op, *candidate.implementation, at, request_.device, candidate.config);
   }
 
   /// Returns up to `at_most` further ends, where the stairs of the fastest expected configs end.
@@ -191,12 +191,12 @@ class CandidateBuilder {
       Problem at = request_.bucket;
       at.axes[axis] = size;
       std::vector<std::pair<double, std::size_t>> ranked;
-      for (std::size_t i = 0; i < result_.entries.size(); ++i)
-        if (const double ns = expected_ns(result_.entries[i], at); std::isfinite(ns)) ranked.emplace_back(ns, i);
+      for (std::size_t i = 0; i < result_.list.size(); ++i)
+        if (const double ns = expected_ns(result_.list[i], at); std::isfinite(ns)) ranked.emplace_back(ns, i);
       const auto some = static_cast<std::ptrdiff_t>(std::min(ranked.size(), configs));
       std::ranges::partial_sort(ranked, ranked.begin() + some);
       for (auto each = ranked.begin(); each != ranked.begin() + some; ++each)
-        if (is_legal(result_.entries[each->second], at)) looked_at.insert(each->second);
+        if (is_legal(result_.list[each->second], at)) looked_at.insert(each->second);
     };
     std::int64_t before = low - 1;
     for (const std::int64_t end : ends) {
@@ -214,9 +214,9 @@ class CandidateBuilder {
       for (const std::int64_t size : all) {
         Problem at = request_.bucket;
         at.axes[axis] = size;
-        const bool legal = !manifest::broken_constraint(request_.op, *result_.entries[i].implementation, at,
-                                                        request_.device, result_.entries[i].config);
-        row.push_back(legal ? expected_ns(result_.entries[i], at) : std::numeric_limits<double>::infinity());
+        const bool legal = !manifest::broken_constraint(request_.op, *result_.list[i].implementation, at,
+                                                        request_.device, result_.list[i].config);
+        row.push_back(legal ? expected_ns(result_.list[i], at) : std::numeric_limits<double>::infinity());
       }
     }
     return ns.empty() ? std::vector<std::int64_t>() : stairs(all, ns, ends, at_most);
@@ -227,37 +227,38 @@ class CandidateBuilder {
     Expectations& expectations = result_.expectations;
     const std::vector<Problem>& problems = result_.sizes.problems;
     expectations.one_serves_all = manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket);
-    std::vector<Entry> kept;
+    std::vector<Candidate> kept;
     std::map<std::pair<const manifest::Implementation*, std::vector<std::string>>, std::size_t> kernels;
-    for (Entry& entry : result_.entries) {
+    for (Candidate& candidate : result_.list) {
       std::vector<bool> legal;
       std::vector<double> expected;
       for (const Problem& at : problems) {
-        legal.push_back(is_legal(entry, at));
-        expected.push_back(legal.back() ? expected_ns(entry, at) : std::numeric_limits<double>::infinity());
-        if (legal.back()) entry.at = at;
+        legal.push_back(is_legal(candidate, at));
+        expected.push_back(legal.back() ? expected_ns(candidate, at) : std::numeric_limits<double>::infinity());
+        if (legal.back()) candidate.at = at;
       }
       if (std::ranges::find(legal, true) == legal.end()) continue;
       const auto frame =
-          manifest::make_frame(request_.op, entry.implementation, entry.at, request_.device, entry.config);
-      entry.specialisation = jit::specialise(request_.op, *entry.implementation, frame, request_.arch);
+          manifest::make_frame(request_.op, candidate.implementation, candidate.at, request_.device, candidate.config);
+      candidate.specialisation = jit::specialise(request_.op, *candidate.implementation, frame, request_.arch);
       expectations.legal.push_back(std::move(legal));
       expectations.expected_ns.push_back(std::move(expected));
-      expectations.position.push_back(position_of(entry));
+      expectations.position.push_back(position_of(candidate));
       expectations.kernel.push_back(
-          kernels.emplace(std::pair(entry.implementation, entry.specialisation.name_expressions), kernels.size())
+          kernels
+              .emplace(std::pair(candidate.implementation, candidate.specialisation.name_expressions), kernels.size())
               .first->second);
-      if (entry.implementation->is_library()) {
+      if (candidate.implementation->is_library()) {
         expectations.of_libraries.push_back(kept.size());
-        if (entry.implementation->has_kernels()) expectations.modelled_libraries.push_back(kept.size());
+        if (candidate.implementation->has_kernels()) expectations.modelled_libraries.push_back(kept.size());
       }
-      kept.push_back(std::move(entry));
+      kept.push_back(std::move(candidate));
     }
-    result_.entries = std::move(kept);
+    result_.list = std::move(kept);
     const auto try_first = [&](const manifest::Implementation* implementation, const manifest::Config& config) {
-      for (std::size_t i = 0; i < result_.entries.size(); ++i)
-        if (result_.entries[i].implementation == implementation &&
-            manifest::kernel_config(*implementation, result_.entries[i].config) == config)
+      for (std::size_t i = 0; i < result_.list.size(); ++i)
+        if (result_.list[i].implementation == implementation &&
+            manifest::kernel_config(*implementation, result_.list[i].config) == config)
           expectations.tried_first.push_back(i);
     };
     for (const Winner& each : prior_.transferred(transferred)) try_first(each.implementation, each.config);
@@ -279,7 +280,7 @@ class CandidateBuilder {
       std::map<const manifest::Implementation*, std::size_t> best;
       for (const std::size_t i : expectations.modelled_libraries) {
         if (!std::isfinite(expected_at(i))) continue;
-        const auto [place, is_new] = best.emplace(result_.entries[i].implementation, i);
+        const auto [place, is_new] = best.emplace(result_.list[i].implementation, i);
         if (!is_new && expected_at(i) < expected_at(place->second)) place->second = i;
       }
       for (const auto& [implementation, candidate] : best) fastest[implementation].insert(candidate);
@@ -291,20 +292,21 @@ class CandidateBuilder {
   /// Looks up the candidates that a library proposed; those that are legal at no size are gone.
   void name_proposals() {
     for (const Proposed& each : proposed_)
-      for (std::size_t i = 0; i < result_.entries.size(); ++i)
-        if (result_.entries[i].implementation == each.implementation && result_.entries[i].config == each.config)
+      for (std::size_t i = 0; i < result_.list.size(); ++i)
+        if (result_.list[i].implementation == each.implementation && result_.list[i].config == each.config)
           result_.proposals.push_back({each.last_size, i});
     std::ranges::sort(result_.proposals, {}, &FirstProposal::last_size);
   }
 
-  [[nodiscard]] std::vector<std::int64_t> position_of(const Entry& entry) const {
-    std::vector<std::int64_t> position{entry.implementation - request_.op.implementations.data()};
-    for (std::size_t i = 0; i < entry.config.size(); ++i) {
-      const auto& values = entry.implementation->parameters[i].values;
+  [[nodiscard]] std::vector<std::int64_t> position_of(const Candidate& candidate) const {
+    std::vector<std::int64_t> position{candidate.implementation - request_.op.implementations.data()};
+    for (std::size_t i = 0; i < candidate.config.size(); ++i) {
+      const auto& values = candidate.implementation->parameters[i].values;
       if (values.empty())
-        position.push_back(entry.config[i]);
+        position.push_back(candidate.config[i]);
       else
-        position.push_back(std::ranges::count_if(values, [&](std::int64_t value) { return value < entry.config[i]; }));
+        position.push_back(
+            std::ranges::count_if(values, [&](std::int64_t value) { return value < candidate.config[i]; }));
     }
     return position;
   }

@@ -15,7 +15,7 @@
 namespace kiln::tune {
 
 /// A candidate, and what became of it.
-struct Entry {
+struct Candidate {
   const manifest::Implementation* implementation = nullptr;
   manifest::Config config;
   Problem at;  // the largest size at which it is legal; its executable is made for it
@@ -33,7 +33,7 @@ struct FirstProposal {
 
 struct Candidates {
   TimedSizes sizes;
-  std::vector<Entry> entries;  // the op's default first, where it is legal
+  std::vector<Candidate> list;  // the op's default first, where it is legal
   bool has_baseline = false;
   Expectations expectations;
   std::vector<FirstProposal> proposals;  // ascending

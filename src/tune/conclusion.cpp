@@ -24,17 +24,17 @@ class Conclusion {
   explicit Conclusion(const SearchOutcome& outcome)
       : outcome_(outcome),
         request_(outcome.request),
-        entries_(outcome.candidates.entries),
+        candidates_(outcome.candidates.list),
         sizes_(outcome.measured.sizes) {}
 
   TuneResult conclude() {
-    std::vector<std::vector<Standing>> all, own;
+    std::vector<std::vector<RelativeTime>> all, own;
     for (const Comparison& each : outcome_.measured.comparisons) {
       const std::size_t size = all.size();
-      all.push_back(standings_at(size, each));
+      all.push_back(relative_times_at(size, each));
       Comparison without = each;
       std::erase_if(without, [&](const Compared& compared) { return is_library(compared.candidate); });
-      own.push_back(standings_at(size, without));
+      own.push_back(relative_times_at(size, without));
     }
     const bool is_one = manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket);
     Assignment fastest = is_one ? one_for_all(true) : choose_configs(all);
@@ -58,10 +58,10 @@ class Conclusion {
   };
 
   [[nodiscard]] bool is_library(std::size_t candidate) const {
-    return entries_[candidate].implementation->is_library();
+    return candidates_[candidate].implementation->is_library();
   }
   [[nodiscard]] bool has_kernels(std::size_t candidate) const {
-    return entries_[candidate].implementation->has_kernels();
+    return candidates_[candidate].implementation->has_kernels();
   }
   [[nodiscard]] bool uses_library(const Assignment& assignment) const {
     return std::ranges::any_of(assignment, [&](const auto& each) { return each && is_library(*each); });
@@ -69,14 +69,13 @@ class Conclusion {
 
   /// One candidate at all sizes, of those that are legal at each.
   [[nodiscard]] Assignment one_for_all(bool with_library) const {
-    std::vector<std::vector<double>> ns(entries_.size(), std::vector<double>(sizes_.problems.size()));
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      const Entry& entry = entries_[i];
+    std::vector<std::vector<double>> ns(candidates_.size(), std::vector<double>(sizes_.problems.size()));
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      const Candidate& of = candidates_[i];
       const auto is_legal = [&](const Problem& problem) {
-        return !manifest::broken_constraint(request_.op, *entry.implementation, problem, request_.device.facts,
-                                            entry.config);
+        return !manifest::broken_constraint(request_.op, *of.implementation, problem, request_.device.facts, of.config);
       };
-      if ((!with_library && is_library(i)) || entry.admission.verdict != store::Verdict::ok ||
+      if ((!with_library && is_library(i)) || of.admission.verdict != store::Verdict::ok ||
           !std::ranges::all_of(sizes_.problems, is_legal))
         continue;
       for (std::size_t size = 0; size < ns[i].size(); ++size)
@@ -86,7 +85,7 @@ class Conclusion {
   }
 
   [[noreturn]] void throw_nothing_right() const {
-    const Entry& first = entries_.front();
+    const Candidate& first = candidates_.front();
     throw Error(ErrorKind::not_tuned,
                 fmt::format("{} {}: no candidate of {} came out right; the first, {} {}: {}", request_.op.name,
                             manifest::display_text(request_.op, request_.bucket), outcome_.brought_in,
@@ -97,18 +96,18 @@ class Conclusion {
   /// A library gets the largest footprint, so that a near-tie goes to a kernel that every machine has.
   [[nodiscard]] Footprint footprint_of(std::size_t size, std::size_t candidate) const {
     if (is_library(candidate)) return {std::numeric_limits<double>::infinity(), std::numeric_limits<int>::max()};
-    const Entry& entry = entries_[candidate];
-    const Estimate expected = estimate(request_.op, *entry.implementation, sizes_.problems[size], request_.device.facts,
-                                       entry.config, request_.regime);
-    return {expected.read_bytes, entry.admission.registers};
+    const Candidate& of = candidates_[candidate];
+    const Estimate expected = estimate(request_.op, *of.implementation, sizes_.problems[size], request_.device.facts,
+                                       of.config, request_.regime);
+    return {expected.read_bytes, of.admission.registers};
   }
 
-  [[nodiscard]] std::vector<Standing> standings_at(std::size_t size, const Comparison& comparison) const {
-    std::vector<Standing> result =
-        standings(comparison, [&](std::size_t candidate) { return footprint_of(size, candidate); });
+  [[nodiscard]] std::vector<RelativeTime> relative_times_at(std::size_t size, const Comparison& comparison) const {
+    std::vector<RelativeTime> result =
+        relative_times(comparison, [&](std::size_t candidate) { return footprint_of(size, candidate); });
     const bool own_ties = std::ranges::any_of(
-        result, [&](const Standing& each) { return !is_library(each.candidate) && each.behind <= tied_within; });
-    for (Standing& each : result) {
+        result, [&](const RelativeTime& each) { return !is_library(each.candidate) && each.behind <= tied_within; });
+    for (RelativeTime& each : result) {
       each.has_code = has_kernels(each.candidate);
       if (own_ties && is_library(each.candidate)) {
         each.ties = false;
@@ -140,20 +139,20 @@ class Conclusion {
   }
 
   Launched launched_best(std::size_t candidate, std::size_t size) {
-    const Entry& entry = entries_[candidate];
+    const Candidate& of = candidates_[candidate];
     Launched best;
-    best.config = entry.config;
+    best.config = of.config;
     const auto launches =
-        manifest::launches_of(request_.op, *entry.implementation, entry.at, request_.device.facts, entry.config);
+        manifest::launches_of(request_.op, *of.implementation, of.at, request_.device.facts, of.config);
     // Otherwise launches are equal, or their difference is small against their time.
     if (launches.size() < 2 || request_.device.facts.sm() < manifest::first_programmatic_sm ||
         cost_at(candidate, size).median_ns > longest_chained_ns)
       return best;
-    const KeyedCubin cubin = outcome_.machine.compiled(entry.specialisation);
+    const KeyedCubin cubin = outcome_.machine.compiled(of.specialisation);
     LaunchChoice choice;
     outcome_.paced([&] {
-      choice = choose_launch(outcome_.bench, entries_.size(), size, {*entry.implementation, cubin.cubin, entry.at},
-                             launches);
+      choice =
+          choose_launch(outcome_.bench, candidates_.size(), size, {*of.implementation, cubin.cubin, of.at}, launches);
     });
     for (std::size_t i = 1; i < choice.trials.size(); ++i)
       if (i != choice.chosen && choice.trials[i].admission.verdict != store::Verdict::ok)
@@ -186,35 +185,35 @@ class Conclusion {
 
   void add_choices(TuneResult& result, store::Role role, const Assignment& assignment) {
     for (const Interval& each : intervals(request_.op, request_.bucket, sizes_, assignment)) {
-      const Entry& entry = entries_[each.candidate];
+      const Candidate& of = candidates_[each.candidate];
       const Launched& launched = launched_.at(each.candidate);
-      const KeyedCubin cubin = outcome_.machine.compiled(entry.specialisation);
+      const KeyedCubin cubin = outcome_.machine.compiled(of.specialisation);
       const Cost cost = times(cost_at(each.candidate, each.size), launched.gain);
       store::Choice choice;
       choice.role = role;
       choice.sizes = manifest::to_string(request_.op, each.region);
-      choice.implementation = entry.implementation->name;
-      choice.config = manifest::to_string(*entry.implementation, launched.config);
+      choice.implementation = of.implementation->name;
+      choice.config = manifest::to_string(*of.implementation, launched.config);
       choice.cost_ns = cost.median_ns;
       choice.low_ns = cost.low_ns;
       choice.high_ns = cost.high_ns;
       choice.samples = cost.samples;
-      choice.source_digest = manifest::to_hex(jit::source_digest(entry.specialisation));
+      choice.source_digest = manifest::to_hex(jit::source_digest(of.specialisation));
       choice.compiler = cubin.compiler;
       result.record.choices.push_back(std::move(choice));
       const auto is_kept = std::ranges::any_of(result.kernels, [&](const CompiledKernel& kernel) {
-        return kernel.specialisation.label == entry.specialisation.label;
+        return kernel.specialisation.label == of.specialisation.label;
       });
-      if (!is_kept && has_kernels(each.candidate)) result.kernels.push_back({entry.specialisation, cubin});
+      if (!is_kept && has_kernels(each.candidate)) result.kernels.push_back({of.specialisation, cubin});
     }
   }
 
   /// Returns a row without a time, at all sizes of the bucket.
-  [[nodiscard]] store::Candidate row_of(const Entry& entry, const manifest::Config& config,
+  [[nodiscard]] store::Candidate row_of(const Candidate& of, const manifest::Config& config,
                                         const Admission& admission) const {
     store::Candidate row;
-    row.implementation = entry.implementation->name;
-    row.config = manifest::to_string(*entry.implementation, config);
+    row.implementation = of.implementation->name;
+    row.config = manifest::to_string(*of.implementation, config);
     row.sizes = manifest::open_sizes(request_.op, request_.bucket);
     row.verdict = admission.verdict;
     row.reason = admission.reason;
@@ -225,12 +224,12 @@ class Conclusion {
 
   /// Adds a row for each size at which a candidate was timed, and one row for each rejected candidate or launch.
   void add_candidates(store::Record& record) const {
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      const Entry& entry = entries_[i];
-      if (entry.admission.verdict == store::Verdict::not_timed) continue;
-      store::Candidate row = row_of(entry, entry.config, entry.admission);
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      const Candidate& of = candidates_[i];
+      if (of.admission.verdict == store::Verdict::not_timed) continue;
+      store::Candidate row = row_of(of, of.config, of.admission);
       row.baseline = i == 0 && outcome_.candidates.has_baseline;
-      if (entry.admission.verdict != store::Verdict::ok) {
+      if (of.admission.verdict != store::Verdict::ok) {
         record.candidates.push_back(std::move(row));
         continue;
       }
@@ -247,7 +246,7 @@ class Conclusion {
     }
     for (const auto& [candidate, launched] : launched_)
       for (const auto& [config, admission] : launched.others)
-        record.candidates.push_back(row_of(entries_[candidate], config, admission));
+        record.candidates.push_back(row_of(candidates_[candidate], config, admission));
   }
 
   [[nodiscard]] store::Record record_of() const {
@@ -265,14 +264,14 @@ class Conclusion {
     record.provenance = {
         KILN_VERSION, request_.device.name, request_.device.driver_version,
         fmt::format("{}, {} of {} candidates{}", to_string(request_.search.strategy), outcome_.brought_in,
-                    entries_.size(), sizes),
+                    candidates_.size(), sizes),
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
     return record;
   }
 
   const SearchOutcome& outcome_;
   const TuneRequest& request_;
-  const std::vector<Entry>& entries_;
+  const std::vector<Candidate>& candidates_;
   const TimedSizes& sizes_;
   std::map<std::size_t, Launched> launched_;
 };

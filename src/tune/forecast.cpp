@@ -7,7 +7,7 @@
 namespace kiln::tune {
 
 Forecast::Forecast(Expectations expectations)
-    : expectations_(std::move(expectations)), entries_(expectations_.candidates()) {
+    : expectations_(std::move(expectations)), residuals_(expectations_.candidates()) {
   // A candidate without an estimate is expected to take twice as long as the slowest estimate.
   for (std::size_t size = 0; size < expectations_.sizes(); ++size) {
     double worst = 1;
@@ -16,15 +16,15 @@ Forecast::Forecast(Expectations expectations)
     for (auto& each : expectations_.expected_ns)
       if (!std::isfinite(each[size]) || each[size] <= 0) each[size] = 2 * worst;
   }
-  for (std::size_t i = expectations_.kernel.size(); i < entries_.size(); ++i) expectations_.kernel.push_back(i);
-  for (std::size_t i = 0; i < entries_.size(); ++i)
-    for (const double each : expectations_.expected_ns[i]) entries_[i].kind += std::log(each);
+  for (std::size_t i = expectations_.kernel.size(); i < residuals_.size(); ++i) expectations_.kernel.push_back(i);
+  for (std::size_t i = 0; i < residuals_.size(); ++i)
+    for (const double each : expectations_.expected_ns[i]) residuals_[i].kind += std::log(each);
 }
 
 void Forecast::learn(Point point, double measured_ns) {
-  Entry& of = entries_[point.candidate];
-  of.residual_sum += std::log(measured_ns / expectations_.expected_ns[point.candidate][point.size]);
-  if (of.residuals++ == 0) measured_.push_back(point.candidate);
+  Residuals& of = residuals_[point.candidate];
+  of.sum += std::log(measured_ns / expectations_.expected_ns[point.candidate][point.size]);
+  if (of.count++ == 0) measured_.push_back(point.candidate);
   ++learnt_;
 }
 
@@ -38,13 +38,13 @@ bool Forecast::are_neighbours(std::size_t a, std::size_t b) const {
 }
 
 double Forecast::correction(std::size_t candidate) const {
-  const Entry& of = entries_[candidate];
+  const Residuals& of = residuals_[candidate];
   if (of.learnt_at == learnt_) return of.correction;
   double weights = 0, sum = 0;
   for (const std::size_t each : measured_) {
     const double weight = std::exp(-distance(candidate, each));
     weights += weight;
-    sum += weight * entries_[each].residual_sum / entries_[each].residuals;
+    sum += weight * residuals_[each].sum / residuals_[each].count;
   }
   of.correction = weights > 0 ? std::exp(sum / weights) : 1.0;
   of.learnt_at = learnt_;

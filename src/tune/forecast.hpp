@@ -22,21 +22,21 @@ class Forecast {
   }
   /// Returns the expected time corrected by the candidate's own measurements alone. Precondition: it has some.
   [[nodiscard]] double expected_by_own_ns(Point point) const {
-    const Entry& of = entries_[point.candidate];
-    return expectations_.expected_ns[point.candidate][point.size] * std::exp(of.residual_sum / of.residuals);
+    const Residuals& of = residuals_[point.candidate];
+    return expectations_.expected_ns[point.candidate][point.size] * std::exp(of.sum / of.count);
   }
   [[nodiscard]] bool is_legal(Point point) const { return expectations_.legal[point.candidate][point.size]; }
   [[nodiscard]] const Expectations& expectations() const noexcept { return expectations_; }
   /// Equal for candidates that the model cannot tell apart: their expectations are equal to the bit.
-  [[nodiscard]] double kind(std::size_t candidate) const { return entries_[candidate].kind; }
+  [[nodiscard]] double kind(std::size_t candidate) const { return residuals_[candidate].kind; }
   /// Whether two configs of one implementation differ in exactly one parameter.
   [[nodiscard]] bool are_neighbours(std::size_t a, std::size_t b) const;
 
  private:
-  struct Entry {
+  struct Residuals {
     double kind = 0;
-    double residual_sum = 0;
-    int residuals = 0;
+    double sum = 0;
+    int count = 0;
     mutable double correction = 1;
     mutable std::int64_t learnt_at = 0;  // value of learnt_ when `correction` was computed
   };
@@ -44,7 +44,7 @@ class Forecast {
   [[nodiscard]] double distance(std::size_t a, std::size_t b) const;
 
   Expectations expectations_;
-  std::vector<Entry> entries_;
+  std::vector<Residuals> residuals_;
   std::vector<std::size_t> measured_;  // candidates with residuals
   std::int64_t learnt_ = 0;            // calls of learn()
 };

@@ -63,8 +63,8 @@ class Guesser {
 
   std::vector<Guess> guesses(const std::vector<Proposal>& proposals) const {
     const TimedSizes sizes = even_sizes(op_, bucket_, guessed_sizes);
-    std::vector<std::vector<Standing>> compared;
-    for (const Problem& at : sizes.problems) compared.push_back(standings_at(proposals, at));
+    std::vector<std::vector<RelativeTime>> compared;
+    for (const Problem& at : sizes.problems) compared.push_back(relative_times_at(proposals, at));
     std::vector<Guess> guesses;
     for (Interval& each : intervals(op_, bucket_, sizes, choose_configs(compared, most_guesses)))
       guesses.push_back({each.region, proposals[each.candidate].of, proposals[each.candidate].has_won});
@@ -120,15 +120,15 @@ class Guesser {
     return kept;
   }
 
-  std::vector<Standing> standings_at(const std::vector<Proposal>& proposals, const Problem& at) const {
+  std::vector<RelativeTime> relative_times_at(const std::vector<Proposal>& proposals, const Problem& at) const {
     std::vector<double> ns;
     for (const Proposal& each : proposals)
       ns.push_back(each.share * (at == bucket_ ? each.at_edge_ns : estimated(each, at)));
     const double best = ns.empty() ? never : *std::ranges::min_element(ns);
-    std::vector<Standing> standings;
+    std::vector<RelativeTime> times;
     for (std::size_t i = 0; i < ns.size(); ++i)
-      if (std::isfinite(ns[i]) && ns[i] <= left_out * best) standings.push_back({i, ns[i] / best, ns[i] == best, 0});
-    return standings;
+      if (std::isfinite(ns[i]) && ns[i] <= left_out * best) times.push_back({i, ns[i] / best, ns[i] == best, 0});
+    return times;
   }
 
   const manifest::Op& op_;

@@ -26,10 +26,10 @@ LastComparison::LastComparison(Scoreboard& scores, std::span<const std::size_t> 
   for (std::size_t size = 0; size < scores.sizes(); ++size)
     for (std::size_t i = 0; i < scores.candidates(); ++i)
       if (const Point point{i, size}; scores.contends(point) && !has(point)) scores.eliminate(point);
-  for (Entry& entry : entries_) {
-    entry.before_ns = scores.cost(entry.point).median_ns;
-    round_ns += entry.before_ns;
-    scores.forget_samples(entry.point);
+  for (Participant& each : participants_) {
+    each.before_ns = scores.cost(each.point).median_ns;
+    round_ns += each.before_ns;
+    scores.forget_samples(each.point);
   }
   const std::int64_t least = round_ns > long_round_ns ? burst : burst + 2;
   most_rounds_ =
@@ -37,11 +37,11 @@ LastComparison::LastComparison(Scoreboard& scores, std::span<const std::size_t> 
 }
 
 bool LastComparison::has(Point point) const {
-  return std::ranges::find(entries_, point, &Entry::point) != entries_.end();
+  return std::ranges::find(participants_, point, &Participant::point) != participants_.end();
 }
 
 void LastComparison::add(Point point) {
-  if (!has(point)) entries_.push_back({point});
+  if (!has(point)) participants_.push_back({point});
 }
 
 bool LastComparison::is_library(std::size_t candidate) const {
@@ -82,13 +82,13 @@ void LastComparison::take_in() {
       if (!cost.failed() && cost.median_ns <= about_as_fast * best) add({i, size});
     }
   }
-  std::ranges::stable_sort(entries_, {},
-                           [](const Entry& each) { return std::pair(each.point.size, each.point.candidate); });
+  std::ranges::stable_sort(participants_, {},
+                           [](const Participant& each) { return std::pair(each.point.size, each.point.candidate); });
 }
 
 std::optional<std::size_t> LastComparison::leader(std::size_t size, bool with_libraries) const {
   std::optional<std::size_t> best;
-  for (const Entry& each : entries_)
+  for (const Participant& each : participants_)
     if (each.point.size == size && scores_.contends(each.point) && !scores_.samples(each.point).empty() &&
         (with_libraries || !is_library(each.point.candidate)) &&
         (!best || scores_.cost(each.point).median_ns < scores_.cost({*best, size}).median_ns))
@@ -99,7 +99,7 @@ std::optional<std::size_t> LastComparison::leader(std::size_t size, bool with_li
 void LastComparison::eliminate() {
   for (std::size_t size = 0; size < scores_.sizes(); ++size) {
     const auto first = leader(size), first_own = leader(size, false);
-    for (const Entry& each : entries_) {
+    for (const Participant& each : participants_) {
       if (each.point.size != size || !scores_.contends(each.point)) continue;
       const auto against = is_library(each.point.candidate) ? first : first_own;
       if (against && each.point.candidate != *against &&
@@ -113,8 +113,8 @@ std::optional<Ask> LastComparison::next() {
   if (rounds_ > 0) eliminate();
   Ask ask;
   bool is_contested = false;
-  for (const Entry& each : entries_) {
-    // The first round samples all entries, also those that earlier rounds eliminated.
+  for (const Participant& each : participants_) {
+    // The first round samples all participants, also those that earlier rounds eliminated.
     if (rounds_ == 0 ? scores_.is_rejected(each.point.candidate) : !scores_.contends(each.point)) continue;
     is_contested = is_contested || (!ask.points.empty() && ask.points.back().size == each.point.size);
     ask.points.push_back(each.point);
@@ -132,7 +132,7 @@ std::optional<Ask> LastComparison::next() {
 
 void LastComparison::rescale_others() {
   std::vector<double> slower;
-  for (const Entry& each : entries_)
+  for (const Participant& each : participants_)
     if (scores_.contends(each.point) && !scores_.samples(each.point).empty() && each.before_ns > 0)
       slower.push_back(scores_.cost(each.point).median_ns / each.before_ns);
   if (slower.empty()) return;
@@ -157,7 +157,7 @@ std::vector<Comparison> LastComparison::comparisons() const {
   for (const bool beaten_too : {false, true})
     for (std::size_t size = 0; size < all.size(); ++size) {
       if (beaten_too && !all[size].empty()) continue;
-      for (const Entry& each : entries_)
+      for (const Participant& each : participants_)
         if (each.point.size == size && !scores_.is_rejected(each.point.candidate) &&
             (beaten_too || scores_.contends(each.point)) && !scores_.samples(each.point).empty())
           all[size].push_back({each.point.candidate, scores_.samples(each.point)});

@@ -21,7 +21,7 @@ class LastComparison {
   [[nodiscard]] std::vector<Comparison> comparisons() const;
 
  private:
-  struct Entry {
+  struct Participant {
     Point point;
     double before_ns = 0;  // its median before this comparison
   };
@@ -38,7 +38,7 @@ class LastComparison {
 
   Scoreboard& scores_;
   std::vector<std::size_t> of_libraries_;
-  std::vector<Entry> entries_;  // with eliminated ones
+  std::vector<Participant> participants_;  // with eliminated ones
   std::int64_t rounds_ = 0, most_rounds_ = 0;
   bool over_ = false;
 };

@@ -59,12 +59,12 @@ class Parting {
 
   /// Returns the model's time, infinity where the candidate is not legal.
   [[nodiscard]] double estimate_at(std::size_t candidate, std::int64_t size) const {
-    const Entry& entry = tune_.candidates.entries[candidate];
+    const Candidate& of = tune_.candidates.list[candidate];
     Problem at = request_.bucket;
     at.axes[axis_] = size;
-    if (manifest::broken_constraint(request_.op, *entry.implementation, at, request_.device.facts, entry.config))
+    if (manifest::broken_constraint(request_.op, *of.implementation, at, request_.device.facts, of.config))
       return std::numeric_limits<double>::infinity();
-    return estimate(request_.op, *entry.implementation, at, request_.device.facts, entry.config, request_.regime).ns;
+    return estimate(request_.op, *of.implementation, at, request_.device.facts, of.config, request_.regime).ns;
   }
 
   [[nodiscard]] std::vector<InnerSize> chosen_sizes() const {
@@ -82,7 +82,7 @@ class Parting {
     const bool is_in = tune_.hold(candidate);
     if (is_in) {
       held_.push_back(candidate);
-    } else if (tune_.candidates.entries[candidate].admission.verdict != store::Verdict::not_timed) {
+    } else if (tune_.candidates.list[candidate].admission.verdict != store::Verdict::not_timed) {
       remove(candidate);
     }
     return is_in;

@@ -17,22 +17,20 @@ constexpr std::array widened = {0.0,  0.01, 0.02, 0.03, 0.05,
                                 0.08, 0.12, 0.2,  0.5,  std::numeric_limits<double>::infinity()};
 constexpr double behind_step = 0.005;  // smaller differences of the mean do not count
 
-using BySize = std::span<const std::vector<Standing>>;
+using BySize = std::span<const std::vector<RelativeTime>>;
 
-const Standing* find(const std::vector<Standing>& size, std::size_t candidate) {
-  const auto found = std::ranges::find(size, candidate, &Standing::candidate);
+const RelativeTime* find(const std::vector<RelativeTime>& size, std::size_t candidate) {
+  const auto found = std::ranges::find(size, candidate, &RelativeTime::candidate);
   return found == size.end() ? nullptr : &*found;
 }
 
-bool is_allowed(const Standing& standing, double tolerance) {
-  return standing.ties || standing.behind <= 1 + tolerance;
-}
+bool is_allowed(const RelativeTime& time, double tolerance) { return time.ties || time.behind <= 1 + tolerance; }
 
 /// Returns the candidate that covers most of the uncovered sizes, or nothing when none covers any.
 std::optional<std::size_t> best_cover(BySize sizes, const std::vector<bool>& covered, double tolerance) {
   std::set<std::size_t> candidates;
   for (const auto& size : sizes)
-    for (const Standing& each : size) candidates.insert(each.candidate);
+    for (const RelativeTime& each : size) candidates.insert(each.candidate);
   std::optional<std::size_t> best;
   std::tuple<std::size_t, bool, double, int> least;
   for (const std::size_t candidate : candidates) {
@@ -41,13 +39,13 @@ std::optional<std::size_t> best_cover(BySize sizes, const std::vector<bool>& cov
     int registers = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       if (covered[i]) continue;
-      const Standing* standing = find(sizes[i], candidate);
-      if (standing == nullptr || !is_allowed(*standing, tolerance)) {
+      const RelativeTime* time = find(sizes[i], candidate);
+      if (time == nullptr || !is_allowed(*time, tolerance)) {
         ++left;
         continue;
       }
-      behind += std::log(standing->behind);
-      registers = standing->registers;
+      behind += std::log(time->behind);
+      registers = time->registers;
       ++served;
     }
     if (served == 0) continue;
@@ -69,8 +67,8 @@ std::optional<std::vector<std::size_t>> cover(BySize sizes, double tolerance) {
   while (const auto next = best_cover(sizes, covered, tolerance)) {
     chosen.push_back(*next);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      const Standing* standing = find(sizes[i], *next);
-      if (standing != nullptr && is_allowed(*standing, tolerance)) covered[i] = true;
+      const RelativeTime* time = find(sizes[i], *next);
+      if (time != nullptr && is_allowed(*time, tolerance)) covered[i] = true;
     }
   }
   if (std::ranges::find(covered, false) != covered.end()) return std::nullopt;
@@ -81,18 +79,18 @@ Assignment assign(BySize sizes, std::span<const std::size_t> chosen) {
   Assignment assignment(sizes.size());
   std::optional<std::size_t> above;
   for (std::size_t i = sizes.size(); i-- > 0;) {
-    const Standing* best = nullptr;
+    const RelativeTime* best = nullptr;
     for (const std::size_t each : chosen)
-      if (const Standing* standing = find(sizes[i], each);
-          standing != nullptr && (best == nullptr || standing->behind < best->behind))
-        best = standing;
+      if (const RelativeTime* time = find(sizes[i], each);
+          time != nullptr && (best == nullptr || time->behind < best->behind))
+        best = time;
     if (best == nullptr) continue;
-    const Standing* same = above ? find(sizes[i], *above) : nullptr;
+    const RelativeTime* same = above ? find(sizes[i], *above) : nullptr;
     const bool stays = same != nullptr && same->behind <= as_good * best->behind;
     // A tie goes to the candidate that was chosen first.
     const auto first_tie = std::ranges::find_if(chosen, [&](std::size_t each) {
-      const Standing* standing = find(sizes[i], each);
-      return standing != nullptr && standing->ties && standing->behind <= as_good * best->behind;
+      const RelativeTime* time = find(sizes[i], each);
+      return time != nullptr && time->ties && time->behind <= as_good * best->behind;
     });
     assignment[i] = stays ? *above : first_tie != chosen.end() ? *first_tie : best->candidate;
     above = assignment[i];
@@ -102,8 +100,8 @@ Assignment assign(BySize sizes, std::span<const std::size_t> chosen) {
 
 }  // namespace
 
-std::vector<Standing> standings(const Comparison& comparison,
-                                const std::function<Footprint(std::size_t candidate)>& footprint_of) {
+std::vector<RelativeTime> relative_times(const Comparison& comparison,
+                                         const std::function<Footprint(std::size_t candidate)>& footprint_of) {
   // tied() takes the baseline first. Without samples it counts as failed.
   std::vector<TimedCandidate> timed_candidates(1);
   std::vector<std::size_t> candidates{0};
@@ -125,7 +123,7 @@ std::vector<Standing> standings(const Comparison& comparison,
       candidates.push_back(each.candidate);
     }
   }
-  std::vector<Standing> result;
+  std::vector<RelativeTime> result;
   if (best == nullptr) return result;
   const std::vector<std::size_t> ties = tied(timed_candidates);
   for (std::size_t i = 0; i < timed_candidates.size(); ++i) {
@@ -143,8 +141,8 @@ namespace {
 std::size_t with_code(BySize sizes, std::span<const std::size_t> chosen) {
   return static_cast<std::size_t>(std::ranges::count_if(chosen, [&](std::size_t candidate) {
     return std::ranges::any_of(sizes, [&](const auto& size) {
-      const Standing* standing = find(size, candidate);
-      return standing != nullptr && standing->has_code;
+      const RelativeTime* time = find(size, candidate);
+      return time != nullptr && time->has_code;
     });
   }));
 }

@@ -11,16 +11,16 @@
 namespace kiln::tune {
 
 /// How a candidate compares at one size.
-struct Standing {
+struct RelativeTime {
   std::size_t candidate = 0;
   double behind = 1;     // its time over the best one's
   bool ties = false;     // with the best, as in choose()
   int registers = 0;     // per thread
   bool has_code = true;  // false for what a library alone computes
 };
-/// Returns the standing of each candidate with samples. `footprint_of` is called for compared candidates only.
-std::vector<Standing> standings(const Comparison& comparison,
-                                const std::function<Footprint(std::size_t candidate)>& footprint_of);
+/// Returns the relative time of each candidate with samples. `footprint_of` is called for compared candidates only.
+std::vector<RelativeTime> relative_times(const Comparison& comparison,
+                                         const std::function<Footprint(std::size_t candidate)>& footprint_of);
 
 /// By size, the candidate that serves it, or nothing.
 using Assignment = std::vector<std::optional<std::size_t>>;
@@ -32,7 +32,7 @@ inline constexpr std::size_t most_configs = 8;
 /// steps while more than `at_most` with machine code are needed. Of candidates that cover as many sizes the baseline (0) is chosen, then the
 /// least behind, the fewest registers and the lowest index. The fastest of the chosen serves each size. But a size keeps the config of the
 /// next larger one where that is within 0.7 %, for fewer intervals.
-Assignment choose_configs(std::span<const std::vector<Standing>> sizes, std::size_t at_most = most_configs);
+Assignment choose_configs(std::span<const std::vector<RelativeTime>> sizes, std::size_t at_most = most_configs);
 
 /// Returns the candidate that serves a whole bucket best: the one that is least behind the fastest of each size, on the geometric mean. `ns`:
 /// times by candidate, then size. 0: not timed there, which counts as 1.2 times the fastest, or as the worst of its others. One that was

@@ -13,14 +13,14 @@ constexpr std::size_t always_kept = 4;  // at each size, so that a disturbed sam
 }  // namespace
 
 Scoreboard::Cell& Scoreboard::cell(Point point) {
-  Entry& entry = entries_[point.candidate];
-  if (entry.cells.empty()) entry.cells.resize(sizes_);
-  return entry.cells[point.size];
+  Row& row = rows_[point.candidate];
+  if (row.cells.empty()) row.cells.resize(sizes_);
+  return row.cells[point.size];
 }
 
 void Scoreboard::add(Point point, std::span<const double> samples_ns) {
   if (is_rejected(point.candidate)) return;
-  entries_[point.candidate].standing = Standing::tried;
+  rows_[point.candidate].stage = Stage::tried;
   Cell& at = cell(point);
   at.samples.insert(at.samples.end(), samples_ns.begin(), samples_ns.end());
   at.contends = !at.samples.empty();
@@ -29,24 +29,24 @@ void Scoreboard::add(Point point, std::span<const double> samples_ns) {
 }
 
 bool Scoreboard::contends(std::size_t candidate) const {
-  return std::ranges::any_of(entries_[candidate].cells, &Cell::contends);
+  return std::ranges::any_of(rows_[candidate].cells, &Cell::contends);
 }
 
 const Cost& Scoreboard::cost(Point point) const {
   static const Cost none;
-  const Entry& entry = entries_[point.candidate];
-  return entry.cells.empty() ? none : entry.cells[point.size].cost;
+  const Row& row = rows_[point.candidate];
+  return row.cells.empty() ? none : row.cells[point.size].cost;
 }
 
 const std::vector<double>& Scoreboard::samples(Point point) const {
   static const std::vector<double> none;
-  const Entry& entry = entries_[point.candidate];
-  return entry.cells.empty() ? none : entry.cells[point.size].samples;
+  const Row& row = rows_[point.candidate];
+  return row.cells.empty() ? none : row.cells[point.size].samples;
 }
 
 std::optional<std::size_t> Scoreboard::leader(std::size_t size) const {
   std::optional<std::size_t> best;
-  for (std::size_t i = 0; i < entries_.size(); ++i)
+  for (std::size_t i = 0; i < rows_.size(); ++i)
     if (contends({i, size}) && (!best || cost({i, size}).median_ns < cost({*best, size}).median_ns)) best = i;
   return best;
 }
@@ -59,7 +59,7 @@ double Scoreboard::best_ns(std::size_t size) const {
 void Scoreboard::eliminate() {
   for (std::size_t size = 0; size < sizes_; ++size) {
     std::vector<std::size_t> ranked;
-    for (std::size_t i = 0; i < entries_.size(); ++i)
+    for (std::size_t i = 0; i < rows_.size(); ++i)
       if (contends({i, size})) ranked.push_back(i);
     std::ranges::stable_sort(ranked, {}, [&](std::size_t i) { return cost({i, size}).median_ns; });
     if (ranked.size() <= always_kept) continue;

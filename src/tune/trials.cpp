@@ -44,24 +44,24 @@ void Trials::paced(const std::function<void()>& work) const {
 }
 
 /// Returns nothing when the candidate does not compile. Any failure but a missing NVRTC or an interruption rejects this candidate alone.
-std::optional<KeyedCubin> Trials::compile(const Entry& entry, Admission& admission) const {
+std::optional<KeyedCubin> Trials::compile(const Candidate& of, Admission& admission) const {
   admission.verdict = store::Verdict::compile_failed;
   try {
-    return machine_.compiled(entry.specialisation);
+    return machine_.compiled(of.specialisation);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::no_nvrtc || error.kind() == ErrorKind::interrupted) throw;
     admission.reason = error.what();
   } catch (const std::exception& error) {
-    admission.reason = fmt::format("compiling {}: {}", entry.specialisation.label, error.what());
+    admission.reason = fmt::format("compiling {}: {}", of.specialisation.label, error.what());
   }
   return std::nullopt;
 }
 
-Admission Trials::bring_in(std::size_t candidate, const Entry& entry) {
+Admission Trials::bring_in(std::size_t candidate, const Candidate& of) {
   check_stop_();
   Admission admission;
-  if (const auto cubin = compile(entry, admission))
-    paced([&] { admission = bench_->admit(candidate, {*entry.implementation, entry.config, cubin->cubin, entry.at}); });
+  if (const auto cubin = compile(of, admission))
+    paced([&] { admission = bench_->admit(candidate, {*of.implementation, of.config, cubin->cubin, of.at}); });
   if (admission.verdict == store::Verdict::ok) loaded_.insert(candidate);
   return admission;
 }

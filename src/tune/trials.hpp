@@ -31,7 +31,7 @@ class Trials {
   [[nodiscard]] Bench& bench() const noexcept { return *bench_; }
   [[nodiscard]] bool is_in(std::size_t candidate) const { return loaded_.contains(candidate); }
   /// Compiles, loads and verifies a candidate. It is in when the verdict is ok. Throws Error(no_nvrtc), and as Bench::admit() does.
-  Admission bring_in(std::size_t candidate, const Entry& entry);
+  Admission bring_in(std::size_t candidate, const Candidate& of);
   /// Unloads a candidate.
   void drop(std::size_t candidate);
   /// Counts a candidate that failed as not in.
@@ -48,7 +48,7 @@ class Trials {
   using Clock = std::chrono::steady_clock;
 
   [[nodiscard]] std::future<std::unique_ptr<Bench>> begin_bench() const;
-  std::optional<KeyedCubin> compile(const Entry& entry, Admission& admission) const;
+  std::optional<KeyedCubin> compile(const Candidate& of, Admission& admission) const;
   std::vector<Samples> sample_some(std::span<const Point> points, std::int64_t rounds, double round_ns);
   void sample_again(Point point, std::int64_t rounds, Samples& samples);
   void warm_up(Point point);

@@ -50,7 +50,7 @@ class Session {
         bucket_text_(manifest::to_string(request.op, request.bucket)),
         trials_(request, machine, [this] { check_stop(); }),
         candidates_(candidates_for(request, machine)) {
-    if (candidates_.entries.empty()) {
+    if (candidates_.list.empty()) {
       const std::string rules = rules_broken(request.op, request.bucket, request.device.facts);
       throw Error(ErrorKind::not_tuned,
                   fmt::format("{}: no implementation has a legal config for {} on {}{}{}", request.op.name,
@@ -69,7 +69,7 @@ class Session {
       announce_settled(ask->points);
       check_time();
       for (const Point& point : ask->points)
-        if (!trials_.is_in(point.candidate)) machine_.prefetch(entry(point.candidate).specialisation);
+        if (!trials_.is_in(point.candidate)) machine_.prefetch(candidate_at(point.candidate).specialisation);
       prefetch_upcoming();
       std::erase_if(ask->points,
                     [&](const Point& point) { return !trials_.is_in(point.candidate) && !bring_in(point.candidate); });
@@ -98,14 +98,14 @@ class Session {
  private:
   using Clock = std::chrono::steady_clock;
 
-  [[nodiscard]] Entry& entry(std::size_t candidate) { return candidates_.entries[candidate]; }
+  [[nodiscard]] Candidate& candidate_at(std::size_t candidate) { return candidates_.list[candidate]; }
 
   void check_stop() const {
     if (request_.stop_requested && request_.stop_requested())
       throw Error(ErrorKind::interrupted,
                   fmt::format("tuning {} {} was interrupted after {} of {} candidates; finished buckets are kept",
                               request_.op.name, manifest::display_text(request_.op, request_.bucket), announced_,
-                              candidates_.entries.size()));
+                              candidates_.list.size()));
   }
 
   [[nodiscard]] bool is_out_of_time() const {
@@ -119,21 +119,22 @@ class Session {
   }
 
   void prefetch_upcoming() {
-    for (const std::size_t candidate : search_->upcoming()) machine_.prefetch(entry(candidate).specialisation);
+    for (const std::size_t candidate : search_->upcoming()) machine_.prefetch(candidate_at(candidate).specialisation);
   }
 
   /// Loads and verifies a candidate. Returns false when it was rejected. An exception leaves the candidate as it was.
   bool load(std::size_t candidate) {
-    Entry& entry = this->entry(candidate);
-    entry.admission = trials_.bring_in(candidate, entry);
-    if (entry.admission.verdict == store::Verdict::ok) return true;
+    Candidate& of = candidate_at(candidate);
+    of.admission = trials_.bring_in(candidate, of);
+    if (of.admission.verdict == store::Verdict::ok) return true;
     search_->reject(candidate);
     return false;
   }
 
   /// Brings in an untried candidate, which is counted and announced. Returns false when it was rejected.
   bool bring_in(std::size_t candidate) {
-    if (entry(candidate).admission.verdict != store::Verdict::not_timed) return false;  // rejected at another size
+    if (candidate_at(candidate).admission.verdict != store::Verdict::not_timed)
+      return false;  // rejected at another size
     const bool is_right = load(candidate);
     ++done_;
     if (is_right)
@@ -145,7 +146,7 @@ class Session {
 
   /// Loads a candidate that was dropped when it was beaten, or brings in an untried one, within the limit of trials.
   bool hold(std::size_t candidate) {
-    if (entry(candidate).admission.verdict == store::Verdict::ok) return load(candidate);
+    if (candidate_at(candidate).admission.verdict == store::Verdict::ok) return load(candidate);
     const std::int64_t most = request_.search.trials;
     return (most == 0 || done_ < most) && bring_in(candidate);
   }
@@ -175,7 +176,7 @@ class Session {
 
   [[nodiscard]] Measured measured_by_search() const {
     Measured measured{candidates_.sizes, search_->comparisons(), {}};
-    for (std::size_t i = 0; i < candidates_.entries.size(); ++i) {
+    for (std::size_t i = 0; i < candidates_.list.size(); ++i) {
       std::vector<Cost>& costs = measured.costs.emplace_back();
       for (std::size_t size = 0; size < measured.comparisons.size(); ++size) costs.push_back(search_->cost({i, size}));
     }
@@ -183,8 +184,8 @@ class Session {
   }
 
   void reject_failed(std::size_t candidate, const std::string& failure) {
-    entry(candidate).admission.verdict = store::Verdict::launch_failed;
-    entry(candidate).admission.reason = failure;
+    candidate_at(candidate).admission.verdict = store::Verdict::launch_failed;
+    candidate_at(candidate).admission.reason = failure;
     search_->reject(candidate);
     trials_.forget(candidate);
   }
@@ -204,7 +205,7 @@ class Session {
     event.op = request_.op.name;
     event.bucket = bucket_text_;
     event.done = announced_;
-    event.total = static_cast<std::int64_t>(candidates_.entries.size());
+    event.total = static_cast<std::int64_t>(candidates_.list.size());
     event.best_ns = std::isfinite(best_ns_) ? best_ns_ : 0;
     if (candidates_.has_baseline)
       if (const Cost& cost = search_->cost({0, candidates_.sizes.problems.size() - 1}); !cost.failed())
@@ -219,7 +220,7 @@ class Session {
     TuneEvent event = event_of(kind);
     std::string config;  // the event holds views
     if (candidate != nullptr) {
-      const Entry& of = entry(*candidate);
+      const Candidate& of = candidate_at(*candidate);
       config = manifest::to_string(*of.implementation, of.config);
       event.implementation = of.implementation->name;
       event.config = config;
@@ -293,9 +294,9 @@ void compile_ahead(const TuneRequest& request, Cubins& cubins) {
     cubins.prefetch(needed, jit::Urgency::ahead);
   const std::unique_ptr<Machine> here = this_machine(request, cubins);
   const Candidates candidates = candidates_for(request, *here);
-  if (candidates.entries.empty()) return;
+  if (candidates.list.empty()) return;
   for (const std::size_t first : search_for(request, candidates, *here)->upcoming())
-    cubins.prefetch(candidates.entries[first].specialisation, jit::Urgency::ahead);
+    cubins.prefetch(candidates.list[first].specialisation, jit::Urgency::ahead);
 }
 
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins) {

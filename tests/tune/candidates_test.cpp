@@ -31,7 +31,7 @@ Candidates candidates(const manifest::Op& op, const char* ranks, bool has_commun
 
 std::set<std::string> implementations(const Candidates& of) {
   std::set<std::string> names;
-  for (const Entry& each : of.entries) names.insert(each.implementation->name);
+  for (const Candidate& each : of.list) names.insert(each.implementation->name);
   return names;
 }
 
@@ -59,9 +59,9 @@ TEST_CASE("a product beside NCCL has a model, several configs, and one that is t
     const Expectations& expectations = found.expectations;
     CHECK(expectations.modelled_libraries == expectations.of_libraries);
     CHECK(found.has_baseline);
-    CHECK_FALSE(found.entries.front().implementation->is_library());
+    CHECK_FALSE(found.list.front().implementation->is_library());
     for (const char* implementation : {"nccl_wgmma", "nccl_mma"}) {
-      const auto is_of = [&](std::size_t i) { return found.entries[i].implementation->name == implementation; };
+      const auto is_of = [&](std::size_t i) { return found.list[i].implementation->name == implementation; };
       CHECK(std::ranges::count_if(expectations.modelled_libraries, is_of) >= 2);
       CHECK(std::ranges::any_of(expectations.tried_first, is_of));
     }
@@ -70,8 +70,8 @@ TEST_CASE("a product beside NCCL has a model, several configs, and one that is t
       CHECK(expectations.expected_ns[i].back() > 1000);
       CHECK(expectations.expected_ns[i].back() < 1e7);
       times.insert(expectations.expected_ns[i].back());
-      CHECK(found.entries[i].specialisation.has_kernels());
-      CHECK(found.entries[i].specialisation.library == "nccl");
+      CHECK(found.list[i].specialisation.has_kernels());
+      CHECK(found.list[i].specialisation.library == "nccl");
     }
     CHECK(times.size() > 4);  // the model tells tiles apart
   }
@@ -87,8 +87,8 @@ TEST_CASE("gemm_reduce_scatter's fused kernel is tried by clusters of two where 
     const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
     const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
     std::map<std::string, double> fastest;  // expected ns
-    for (std::size_t i = 0; i < found.entries.size(); ++i) {
-      const Entry& each = found.entries[i];
+    for (std::size_t i = 0; i < found.list.size(); ++i) {
+      const Candidate& each = found.list[i];
       if (each.implementation->name != "fused") continue;
       const auto value = [&](const char* name) {
         const auto& all = each.implementation->parameters;
@@ -128,7 +128,7 @@ TEST_CASE("all_reduce by two exchanges has few candidates, where two ranks have 
                                  manifest::Setting{"world", world}, manifest::Setting{"dtype", "bf16"}};
     const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
     const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
-    return std::ranges::count(found.entries, "twoshot", [](const Entry& each) { return each.implementation->name; });
+    return std::ranges::count(found.list, "twoshot", [](const Candidate& each) { return each.implementation->name; });
   };
   CHECK(count("8", "4") == 0);  // 128 KiB
   CHECK(count("65536", "1") == 0);
@@ -155,7 +155,7 @@ TEST_CASE(
     const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
     const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
     std::set<std::pair<std::string, std::int64_t>> tried;
-    for (const Entry& each : found.entries) {
+    for (const Candidate& each : found.list) {
       const auto& all = each.implementation->parameters;
       const auto at = std::ranges::find(all, "exchanges", &manifest::Parameter::name);
       if (at != all.end())

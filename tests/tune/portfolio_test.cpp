@@ -10,14 +10,14 @@ using namespace kiln::tune;
 
 namespace {
 
-/// Returns standings from times by size, then candidate. 0: not compared there. Times within 1 % of the best tie.
-std::vector<std::vector<Standing>> standings_of(const std::vector<std::vector<double>>& sizes) {
-  std::vector<std::vector<Standing>> result;
+/// Returns relative times from times by size, then candidate. 0: not compared there. Times within 1 % of the best tie.
+std::vector<std::vector<RelativeTime>> relative_times_of(const std::vector<std::vector<double>>& sizes) {
+  std::vector<std::vector<RelativeTime>> result;
   for (const auto& times : sizes) {
     double best = 1e300;
     for (double each : times)
       if (each > 0) best = std::min(best, each);
-    std::vector<Standing>& size = result.emplace_back();
+    std::vector<RelativeTime>& size = result.emplace_back();
     for (std::size_t c = 0; c < times.size(); ++c)
       if (times[c] > 0) size.push_back({c, times[c] / best, times[c] <= 1.01 * best, 32});
   }
@@ -25,7 +25,7 @@ std::vector<std::vector<Standing>> standings_of(const std::vector<std::vector<do
 }
 
 Assignment serving(const std::vector<std::vector<double>>& sizes, std::size_t at_most = most_configs) {
-  return choose_configs(standings_of(sizes), at_most);
+  return choose_configs(relative_times_of(sizes), at_most);
 }
 
 std::size_t distinct(const Assignment& assignment) {
@@ -50,10 +50,10 @@ TEST_CASE("what has no machine code is kept wherever it is faster, however many 
     for (int c = 0; c < 12; ++c) times.push_back(c == l ? 100 : 120);
     sizes.push_back(times);
   }
-  auto all = standings_of(sizes);
+  auto all = relative_times_of(sizes);
   CHECK(distinct(choose_configs(all)) <= most_configs);
   for (auto& size : all)
-    for (Standing& each : size) each.has_code = each.candidate == 0;
+    for (RelativeTime& each : size) each.has_code = each.candidate == 0;
   const Assignment assignment = choose_configs(all);
   for (std::size_t l = 0; l < 12; ++l) CHECK(assignment[l] == l + 1);
 }
@@ -81,12 +81,12 @@ TEST_CASE("a size where nothing came out right has none, and the others are serv
 
 TEST_CASE("a size where nothing ties is covered within the next tolerance, whatever ties elsewhere") {
   // No candidate ties at the second size, as where the lead of a library is within a tie and is not taken.
-  auto sizes = standings_of({{0, 100, 104}, {0, 204, 200}});
+  auto sizes = relative_times_of({{0, 100, 104}, {0, 204, 200}});
   sizes[1][1].ties = false;
   sizes[1][1].behind = 1.02;
   sizes[1][0].behind = 1.035;
   CHECK(choose_configs(sizes) == Assignment{1, 2});
-  CHECK(choose_configs(std::vector<std::vector<Standing>>{sizes[1]}) == Assignment{2});
+  CHECK(choose_configs(std::vector<std::vector<RelativeTime>>{sizes[1]}) == Assignment{2});
 }
 
 TEST_CASE("a config goes on at the next smaller size where it is as good as any of those kept") {
@@ -101,7 +101,7 @@ TEST_CASE("the regret of what is chosen is bounded wherever six configs can boun
     std::vector<std::vector<double>> sizes(sizes_count);
     for (auto& each : sizes)
       for (std::size_t c = 0; c < candidates; ++c) each.push_back(*rc::gen::inRange(100, 140));
-    const auto all = standings_of(sizes);
+    const auto all = relative_times_of(sizes);
     const Assignment assignment = choose_configs(all);
     RC_ASSERT(distinct(assignment) <= most_configs);
     for (std::size_t l = 0; l < sizes_count; ++l) {
@@ -114,9 +114,9 @@ TEST_CASE("the regret of what is chosen is bounded wherever six configs can boun
   }));
 }
 
-TEST_CASE("standings hold each candidate against the fastest by samples of the same rounds") {
+TEST_CASE("relative times hold each candidate against the fastest by samples of the same rounds") {
   const Comparison comparison = {{4, {100, 200, 100, 200, 100, 200, 100}}, {7, {110, 220, 110, 220, 110, 220, 110}}};
-  const auto size = standings(comparison, [](std::size_t) { return Footprint{0, 40}; });
+  const auto size = relative_times(comparison, [](std::size_t) { return Footprint{0, 40}; });
   REQUIRE(size.size() == 2);
   CHECK(size[0].candidate == 4);
   CHECK(size[0].ties);

@@ -49,9 +49,9 @@ class NoisySurface {
       }
       if (after_ask) after_ask();
     }
-    std::vector<std::vector<Standing>> sizes;
+    std::vector<std::vector<RelativeTime>> sizes;
     for (const Comparison& each : search.comparisons())
-      sizes.push_back(standings(each, [](std::size_t) { return Footprint{0, 32}; }));
+      sizes.push_back(relative_times(each, [](std::size_t) { return Footprint{0, 32}; }));
     return choose_configs(sizes);
   }
   /// Runs a search of one size and returns its winner.

@@ -71,11 +71,11 @@ TEST_CASE("fault 91: candidates without a true time are rejected with the reason
   tally(91, 3, "tunes all of whose times are false");
 }
 
-TEST_CASE("fault 91: a comparison without a time has no standings") {
+TEST_CASE("fault 91: a comparison without a time has no relative times") {
   const auto nan = std::numeric_limits<double>::quiet_NaN();
   const auto none = [](std::size_t) { return tune::Footprint(); };
-  CHECK(tune::standings({{0, {nan, nan}}, {1, {nan}}}, none).empty());
-  CHECK(tune::standings({}, none).empty());
-  CHECK(tune::standings({{0, {nan}}, {1, {2.0, 3.0}}}, none).size() == 1);
+  CHECK(tune::relative_times({{0, {nan, nan}}, {1, {nan}}}, none).empty());
+  CHECK(tune::relative_times({}, none).empty());
+  CHECK(tune::relative_times({{0, {nan}}, {1, {2.0, 3.0}}}, none).size() == 1);
   tally(91, 3, "comparisons");
 }
