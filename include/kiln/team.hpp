@@ -45,7 +45,7 @@ std::string unique_team_name();
 /// it the team is of no more use. One thread at a time may call reset() and close(). The other members may be called from any thread.
 class Team {
  public:
-  /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64; with an address, those of any host that
+  /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64 (of built-in ops: to 8); with an address, those of any host that
   /// were given the same. Throws Error(bad_input) for a rank out of range, a name of no or more than 1024 bytes, a device that must be given, an
   /// address that is none, and worlds or bytes that differ. Throws Error(io), Error(no_driver), Error(no_device), Error(driver_failed) and
   /// Error(out_of_memory).

@@ -17,6 +17,7 @@
 #include "engine/team_tuning.hpp"
 #include "kiln/error.hpp"
 #include "kiln/team.hpp"
+#include "manifest/limits.hpp"
 #include "process/ranks.hpp"
 #include "team/exchange.hpp"
 #include "team/on_all_ranks.hpp"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -18,7 +20,7 @@ TeamArguments::TeamArguments(const std::string& op, const team::TeamBinding& bin
         fmt::format("op '{}' needs {} bytes of team memory for this problem, two halves of {} bytes among them, "
                     "and the team's halves have {}; make the team with {} bytes or more",
                     op, team::bytes_for_half(bytes), bytes, binding.half_bytes, team::bytes_for_half(bytes)));
-  const auto ranks = static_cast<std::size_t>(binding.world);
+  const auto ranks = std::min<std::size_t>(binding.memory.size(), binding.world);  // NCCL may serve more
   for (std::size_t rank = 0; rank < ranks; ++rank) team_.control[rank] = binding.memory[rank];
   team_.report = binding.report;
   team_.half_bytes = static_cast<std::uint64_t>(binding.half_bytes);

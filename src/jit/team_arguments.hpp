@@ -11,8 +11,6 @@
 
 namespace kiln::jit {
 
-static_assert(team::most_ranks == manifest::most_team_ranks);
-
 class TeamArguments {
  public:
   /// `offsets`: of each symmetric workspace in a half of the team's memory, of which the workspaces fill `bytes`. `world`: the

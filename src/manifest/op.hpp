@@ -38,7 +38,6 @@ inline constexpr int max_tensor_map_rank = 5;
 inline constexpr std::int64_t most_tensor_map_size = std::int64_t{1} << 32;
 inline constexpr std::int64_t most_tensor_map_stride = std::int64_t{1} << 36;  // elements
 inline constexpr std::int64_t most_tensor_map_box = 256;
-inline constexpr int most_team_ranks = 8;
 inline constexpr std::int64_t first_programmatic_sm = 90;  // older devices refuse programmatic launches
 
 enum class DType : std::uint8_t { bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32, i64 };

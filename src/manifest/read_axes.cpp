@@ -5,6 +5,7 @@
 #include <bit>
 #include <limits>
 
+#include "manifest/limits.hpp"
 #include "manifest/manifest_parts.hpp"
 
 namespace kiln::manifest {

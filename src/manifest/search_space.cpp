@@ -7,6 +7,7 @@
 
 #include "kiln/error.hpp"
 #include "manifest/kernel_name.hpp"
+#include "manifest/limits.hpp"
 #include "manifest/problem.hpp"
 
 namespace kiln::manifest {
@@ -87,8 +88,15 @@ bool Implementation::exchanges_in_memory() const noexcept {
 
 std::optional<std::string> why_not_eligible(const Op& op, const Implementation& implementation, const Problem& problem,
                                             const DeviceFacts& device) {
+  const int axis = op.team_axis();
+  const std::int64_t ranks = axis < 0 ? 1 : problem.axes[static_cast<std::size_t>(axis)];
   if (device.link == TeamLink::network && implementation.exchanges_in_memory())
     return "it needs the symmetric memory of a team on one host, and ranks that met at an address have none";
+  if (device.link != TeamLink::network && ranks > most_kernel_ranks)
+    return fmt::format(
+        "kernels reach the memory of {} ranks at most; give a team of {} TeamOptions::address, and NCCL "
+        "serves it",
+        most_kernel_ranks, ranks);
   const auto frame = make_frame(op, &implementation, problem, device, implementation.default_config);
   if (implementation.requires_ && !implementation.requires_->evaluate(frame).truth()) {
     return fmt::format("it requires {}, and this is {} with {}", implementation.requires_text, device.device_class(),

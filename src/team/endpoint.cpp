@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "kiln/error.hpp"
+#include "manifest/limits.hpp"
 #include "team/environment.hpp"
 
 namespace kiln::team {
@@ -95,7 +96,8 @@ Descriptor listening(SocketPlace place) {
   if (!made) return {};
   set(made.get(), SOL_SOCKET, SO_REUSEADDR, 1);  // an earlier team's connections hold the port for a while
   if (place.storage.ss_family == AF_INET6) set(made.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (bind(made.get(), place.get(), place.bytes) != 0 || listen(made.get(), 2 * largest_world) != 0) return {};
+  if (bind(made.get(), place.get(), place.bytes) != 0 || listen(made.get(), 2 * manifest::most_team_ranks) != 0)
+    return {};
   return made;
 }
 

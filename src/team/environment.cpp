@@ -7,6 +7,7 @@
 
 #include "kiln/error.hpp"
 #include "manifest/environment.hpp"
+#include "manifest/limits.hpp"
 
 namespace kiln::team {
 namespace {
@@ -106,8 +107,8 @@ void require_agreement(const Variables& variables, const Launcher& chosen, const
 
 void check_membership(const Membership& membership) {
   const auto& [rank, world, name] = membership;
-  if (world < 1 || world > largest_world)
-    refuse(fmt::format("A team of {} ranks was asked for; it has 1 to {}.", world, largest_world));
+  if (world < 1 || world > manifest::most_team_ranks)
+    refuse(fmt::format("A team of {} ranks was asked for; it has 1 to {}.", world, manifest::most_team_ranks));
   if (rank < 0 || rank >= world)
     refuse(fmt::format("Rank {} of {} was asked for; ranks count from 0 to {}.", rank, world, world - 1));
   if (name.empty() || name.size() > 1024)

@@ -7,7 +7,6 @@
 
 namespace kiln::team {
 
-inline constexpr int largest_world = 64;
 inline constexpr const char* address_variable = "KILN_TEAM_ADDRESS";  // "HOST:PORT" of rank 0
 
 struct Membership {
@@ -15,7 +14,7 @@ struct Membership {
   int world = 1;
   std::string name;  // the same for every rank; no other team of this user on this host has it at the same time
 };
-/// Throws Error(bad_input) unless 0 <= rank < world <= largest_world and the name has 1 to 1024 bytes.
+/// Throws Error(bad_input) unless 0 <= rank < world <= manifest::most_team_ranks and the name has 1 to 1024 bytes.
 void check_membership(const Membership& membership);
 
 struct LaunchedRank {

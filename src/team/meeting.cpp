@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "manifest/limits.hpp"
 #include "manifest/shortage.hpp"
 #include "team/seeker.hpp"
 
@@ -76,7 +77,7 @@ class HostSeeker : public Seeker {
                                       "team a name of its own.",
                                       holder ? process_text(owner_of(*holder).process) : "a process"));
     }
-    if (listen(met_.address.get(), largest_world) != 0)
+    if (listen(met_.address.get(), manifest::most_team_ranks) != 0)
       fail(ErrorKind::io, fmt::format("its address cannot be listened at: {}.", std::strerror(errno)));
   }
 

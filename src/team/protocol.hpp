@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <string_view>
 
+#include "manifest/limits.hpp"
+
 namespace kiln::team {
 
-inline constexpr int most_ranks = 8;
+inline constexpr int most_ranks = ::kiln::manifest::most_kernel_ranks;
 inline constexpr int most_flags = 512;  // from one rank to another, of both halves
 inline constexpr int claim_words = 16;
 inline constexpr std::int64_t control_bytes = std::int64_t{64} << 10;  // at the start of each rank's memory

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/team/protocol.cuh"
+#include "manifest/limits.hpp"
 
 namespace host {              // both declare kiln::team
 #include "team/protocol.hpp"  // whose own includes stand above

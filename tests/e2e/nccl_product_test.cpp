@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "e2e/team_fixture.hpp"
+#include "team/network.hpp"
 
 using namespace kiln;
 using namespace kiln::test;
@@ -122,6 +123,20 @@ TEST_CASE(
       CHECK_MESSAGE(said.ends_with(", 0 compiles, 0 stale"), said);
     }
   }
+}
+
+TEST_CASE("a team of more ranks than kernels reach by their memory is served by NCCL, where they met at an address") {
+  const std::string address = free_address();
+  Ranks ranks;
+  ranks.begin_all(9, [&](const team::Membership& of) {
+    TeamOptions options{0, team_bytes, ample};
+    options.address = address;
+    const Rank rank(of, options, with_ops());
+    return Doubled(rank).served(rank);
+  });
+  const std::string said = ranks.outcome(0);
+  CHECK_MESSAGE(said.starts_with("right right nccl"), said);
+  for (std::size_t rank = 1; rank < 9; ++rank) CHECK(ranks.outcome(rank) == said);
 }
 
 TEST_CASE("a candidate that one rank alone cannot load is launched on none, where others would wait in NCCL") {

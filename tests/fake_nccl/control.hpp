@@ -8,7 +8,7 @@
 
 /// Where the ranks of a communicator exchange. All of it is zero at first, in memory that their processes share.
 struct FakeNcclBoard {
-  static constexpr int most_ranks = 8;
+  static constexpr int most_ranks = 16;
   struct Place {
     std::atomic<int> given{0},
         taken{0};  // collectives that the rank has given its bytes to, and has taken all ranks' of

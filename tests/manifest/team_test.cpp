@@ -102,6 +102,29 @@ TEST_CASE("ranks may be at unlike sizes, unless a choice 'ranks' promises that t
   CHECK_FALSE(sizes_may_differ_between_ranks(op, Problem{}));
 }
 
+TEST_CASE("a team of more than 8 ranks is served by NCCL alone, where they met at an address") {
+  testing::Folder folder = team_folder();
+  folder.op = testing::replaced(folder.op, "team = true, max = 8", "team = true, max = 64");
+  const Op op = folder.parse();
+  const Implementation& kernels = op.implementations[0];
+  Implementation nccl = kernels;
+  nccl.workspaces.clear();
+  nccl.passes.clear();
+  DeviceFacts one_host = testing::h200(), network = one_host;
+  one_host.link = TeamLink::nvlink;
+  network.link = TeamLink::network;
+  Problem problem;
+  for (const std::int64_t world : {8, 9, 64}) {
+    problem.axes = {512, 64, world};
+    CHECK(why_not_eligible(op, kernels, problem, one_host).has_value() == (world > 8));
+    CHECK(why_not_eligible(op, nccl, problem, one_host).has_value() == (world > 8));
+    CHECK(why_not_eligible(op, kernels, problem, network).has_value());
+    CHECK_FALSE(why_not_eligible(op, nccl, problem, network).has_value());
+  }
+  CHECK(why_not_eligible(op, nccl, problem, one_host)->find("give a team of 64 TeamOptions::address") !=
+        std::string::npos);
+}
+
 TEST_CASE("a record of a team's op is of one kind of link, and other ops' records of all") {
   const Op op = team_folder().parse(), alone = testing::scale_folder().parse();
   Problem problem, other;
@@ -178,7 +201,7 @@ TEST_CASE("an input may have a part for each rank") {
 
 TEST_CASE("a mistake about a team in op.toml is named with its line") {
   const TeamMistake mistakes[] = {
-      {"max = 8 }", "max = 9 }", "op.toml:7: found max = 9 on the team axis 'world', expected at most 8 ranks"},
+      {"max = 8 }", "max = 65 }", "op.toml:7: found max = 65 on the team axis 'world', expected at most 64 ranks"},
       {"max = 8 }", "min = 3, max = 2 }", "op.toml:7: found the number 2 as 'max', expected 3 or more"},
       {"max = 8 }", "bucket = \"pow2\", max = 8 }",
        "op.toml:7: found the unknown key 'bucket' in axis 'world' with team = true, expected 'team', 'min' or 'max'"},

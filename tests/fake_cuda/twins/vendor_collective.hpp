@@ -11,7 +11,7 @@ namespace fake_cuda {
 
 /// All zero at first.
 struct CollectiveBoard {
-  static constexpr int most_ranks = 8;
+  static constexpr int most_ranks = 16;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
   struct Place {
     std::atomic<int> joined, left;
