@@ -21,7 +21,7 @@ enum class ErrorKind {
   out_of_memory,   // device or host memory
   bad_file,        // a .kiln file is damaged, too new, or no .kiln file
   no_permission,   // the file system refused
-  io,              // any other failure of files or of SQLite; a call waits for a rank of a team that ended or never came
+  io,              // any other failure of files or SQLite; a call waits for a rank of a team that ended or never came
   not_tuned,       // a miss under MissPolicy::error, or nothing legal can serve
   capture,         // the work would end a stream capture
   wrong_result,    // verification failed
