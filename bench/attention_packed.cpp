@@ -16,12 +16,12 @@
 #include <string_view>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "cuda/device.hpp"
 #include "device_values.hpp"
 #include "kiln/kiln.hpp"
 #include "row.hpp"
 #include "store/layers.hpp"
-#include "tune/cubins.hpp"
 #include "tune/measure.hpp"
 
 namespace {
@@ -145,7 +145,7 @@ class Bench {
   kiln::cuda::Context::Scope scope_;
   kiln::store::Layers layers_;
   kiln::jit::CompilePool pool_;
-  kiln::tune::Cubins cubins_;
+  kiln::answer::Cubins cubins_;
   kiln::cuda::Stream stream_;
   kiln::tune::Stopwatch stopwatch_;
   kiln::Op forward_op_, backward_op_;

@@ -20,13 +20,13 @@
 #include <memory>
 #include <optional>
 
+#include "answer/serving.hpp"
 #include "cli/problem_set.hpp"
 #include "contest.hpp"
 #include "gemm/library.hpp"
 #include "gemm/settings.hpp"
 #include "kiln/kiln.hpp"
 #include "row.hpp"
-#include "tune/serving.hpp"
 
 namespace {
 
@@ -41,7 +41,7 @@ constexpr const char* first_algorithm = "algorithm 0";
 
 /// The record's own kernel for a problem, where a library has the record's answer.
 struct OwnKernel {
-  kiln::tune::Serving serving;
+  kiln::answer::Serving serving;
   kiln::jit::Executable executable;
   kiln::tune::TrialWorkspace workspace;
 };
@@ -154,8 +154,8 @@ class Bench {
     const auto record =
         layers_.find_record(kiln::manifest::record_key(described_, bucket, device, settings_.options.regime));
     if (!record) return nullptr;
-    const kiln::tune::Servings servings = kiln::tune::servings_of(described_, bucket, device, record->value);
-    const auto serving_at = [&](const std::vector<kiln::tune::Serving>& role) {
+    const kiln::answer::Servings servings = kiln::answer::servings_of(described_, bucket, device, record->value);
+    const auto serving_at = [&](const std::vector<kiln::answer::Serving>& role) {
       return std::ranges::find_if(role, [&](const auto& each) { return each.region.contains(described_, problem); });
     };
     const auto fastest = serving_at(servings.fastest), own = serving_at(servings.without_library);
@@ -264,7 +264,7 @@ class Bench {
   kiln::cuda::Context::Scope scope_;
   kiln::store::Layers layers_;
   kiln::jit::CompilePool pool_;
-  kiln::tune::Cubins cubins_;
+  kiln::answer::Cubins cubins_;
   kiln::cuda::Stream stream_;
   std::string arch_;
   kiln::tune::Stopwatch stopwatch_;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "cuda/device.hpp"
 #include "engine/hot_table.hpp"
 #include "jit/executable.hpp"
@@ -16,7 +17,6 @@
 #include "kiln/kiln.hpp"
 #include "manifest/bucketing.hpp"
 #include "store/layers.hpp"
-#include "tune/cubins.hpp"
 #include "tune/tensor_extent.hpp"
 
 namespace bench {
@@ -79,7 +79,7 @@ class Setting {
   kiln::jit::CompilePool pool_;
 
  public:
-  kiln::tune::Cubins cubins;
+  kiln::answer::Cubins cubins;
 };
 
 class HotCall {

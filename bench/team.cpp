@@ -26,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "captured.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
@@ -38,7 +39,6 @@
 #include "store/layers.hpp"
 #include "team/exchange.hpp"
 #include "team/state.hpp"
-#include "tune/cubins.hpp"
 #include "tune/measure.hpp"
 #include "tune/team_barrier.hpp"
 #include "tune/verification_case.hpp"
@@ -102,7 +102,7 @@ double seconds_since(Clock::time_point begun) { return std::chrono::duration<dou
 /// A kernel that ends after a time, so that what is enqueued behind it begins late.
 class Delay {
  public:
-  Delay(const std::string& arch, kiln::tune::Cubins& cubins) {
+  Delay(const std::string& arch, kiln::answer::Cubins& cubins) {
     kiln::jit::Specialisation kernel;
     kernel.label = kernel.entry = "delay.cuh";
     kernel.folder = "bench";
@@ -273,7 +273,7 @@ class Rank {
   kiln::cuda::Context::Scope scope_;
   kiln::store::Layers layers_;
   kiln::jit::CompilePool pool_;
-  kiln::tune::Cubins cubins_;
+  kiln::answer::Cubins cubins_;
   std::string arch_;
   kiln::tune::Stopwatch stopwatch_;
   kiln::tune::TeamBarrier barrier_;

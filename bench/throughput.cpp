@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/runtime_values.hpp"
@@ -23,7 +24,6 @@
 #include "manifest/problem.hpp"
 #include "row.hpp"
 #include "store/layers.hpp"
-#include "tune/cubins.hpp"
 #include "tune/measure.hpp"
 #include "tune/verification_case.hpp"
 
@@ -138,7 +138,7 @@ class Bench {
   kiln::cuda::Context::Scope scope_;
   kiln::store::Layers layers_;
   kiln::jit::CompilePool pool_;
-  kiln::tune::Cubins cubins_;
+  kiln::answer::Cubins cubins_;
   kiln::cuda::Stream stream_;
   std::string arch_;
   kiln::tune::Stopwatch stopwatch_;

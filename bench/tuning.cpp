@@ -104,7 +104,7 @@ class Exact {
     const kiln::tune::TuneResult result = kiln::tune::tune_bucket(request, state_.cubins);
     const kiln::store::Choice& choice = result.record.at_edge();
     const auto usable =
-        kiln::tune::usable(op_, problem, state_.context.info().facts, choice.implementation, choice.config);
+        kiln::answer::usable(op_, problem, state_.context.info().facts, choice.implementation, choice.config);
     config = choice.implementation + " " + choice.config;
     const auto frame =
         kiln::manifest::make_frame(op_, usable.implementation, problem, state_.context.info().facts, usable.config);

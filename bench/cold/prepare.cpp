@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "answer/cubins.hpp"
 #include "cold/norm_case.hpp"
 #include "jit/compile_pool.hpp"
 #include "jit/executable.hpp"
@@ -13,7 +14,6 @@
 #include "manifest/region.hpp"
 #include "process/child.hpp"
 #include "store/transfer.hpp"
-#include "tune/cubins.hpp"
 
 namespace kiln::bench {
 namespace {
@@ -80,7 +80,7 @@ class PlansFile {
     fs::remove(file);
     std::vector<store::CubinRow> rows;
     for (const auto& [key, specialisation] : cubins_)
-      rows.push_back(tune::to_row(specialisation, {key, compiler_, pool_.submit(key, specialisation).get(), false}));
+      rows.push_back(answer::to_row(specialisation, {key, compiler_, pool_.submit(key, specialisation).get(), false}));
     const auto opened = store::File::open(file, store::Access::read_write);
     opened->put_all(records_, rows);
     opened->write_all([](store::Writer& writer) { writer.seal(); });

@@ -20,21 +20,24 @@ TOML_STRING_OR_COMMENT = re.compile(rb"""("(?:\\.|[^"\\\n])*"|'[^'\n]*')|#[^\n]*
 
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
 
-SEARCH = ("candidates conclusion exhaustive forecast guess inner_sizes last_comparison launch_choice model near_index neighbours parting portfolio prior racing scoreboard "
-          "search slowdown switches throughput timed_sizes trials tuner").split()
+NAMESPACE = re.compile(rb"""("(?:\\.|[^"\\\n])*")|\busing\s+namespace\s+[\w:]+;|(?<=\bnamespace)\s+[\w:]+|\b[a-z]\w*::(?=\w)""")
+
+SEARCH = {"answer": "guess model near_index neighbours portfolio prior slowdown throughput timed_sizes",
+          "tune": "candidates conclusion exhaustive forecast inner_sizes last_comparison launch_choice parting racing scoreboard relative_times search switches trials tuner"}
 GROUPS = {
     # What a time is measured by.
     "the stopwatch": ["src/tune/measure.cpp#slots,flush_ns,flush_threads,flush_blocks,piece_bytes,longest_batch_ns,unnoticed_ns,short_ns,beyond_help_ns,rest_per_run,in_batches,flush,enqueue,hold,sample",
                       "src/cuda/gate.cpp#close,open"],
     # What a choice follows from, beside times: neither workers, nor verification, nor where machine code comes from.
-    "the search": [f"src/tune/{name}.{kind}" for name in SEARCH for kind in ("cpp", "hpp")],
+    "the search": [f"src/{module}/{name}.{kind}" for module, names in SEARCH.items() for name in names.split() for kind in ("cpp", "hpp")],
 }
 
 
 def bare(name, content):
-    """Without comments and white space: a change of these alone is no change of code. Nor is an include of C++, which names a file that may move."""
+    """Without comments and white space: a change of these alone is no change of code. Nor are names that say where C++ lies: of included files, and of namespaces."""
     if pathlib.Path(name).suffix in C_FAMILY:
         content = INCLUDE.sub(b"", LITERAL_OR_COMMENT.sub(lambda found: found[1] or b"", content))
+        content = NAMESPACE.sub(lambda found: found[1] or b"", content)
     elif pathlib.Path(name).suffix == ".toml":
         content = TOML_STRING_OR_COMMENT.sub(lambda found: found[1] or b"", content)
     else:

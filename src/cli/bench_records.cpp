@@ -5,6 +5,8 @@
 #include <iterator>
 #include <set>
 
+#include "answer/resolver.hpp"
+#include "answer/serving.hpp"
 #include "cli/bench/contest.hpp"
 #include "cli/bench/idle.hpp"
 #include "cli/build.hpp"
@@ -15,10 +17,8 @@
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
-#include "engine/resolver.hpp"
 #include "engine/tuner.hpp"
 #include "kiln/error.hpp"
-#include "tune/serving.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -54,7 +54,7 @@ struct Subject {
   Regime regime = Regime::cold_l2;
   std::string key;
   double baseline_ns = 0;  // the stored time, when it is of the sizes that are timed; else 0
-  tune::Serving serving;
+  answer::Serving serving;
   [[nodiscard]] const Problem& at() const noexcept { return serving.at(); }
   [[nodiscard]] Contender config() const { return {serving.usable.implementation, serving.usable.config}; }
 };
@@ -98,14 +98,14 @@ std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const
         ++subjects.of_teams;
         continue;
       }
-      const engine::Resolution found = engine::resolve(op, *bucket, device, regime, state.layers, false);
+      const answer::Resolution found = answer::resolve(op, *bucket, device, regime, state.layers, false);
       const store::Record& record = found.is_hit() ? found.record->value : listed.value;
-      tune::Servings servings = tune::servings_of(op, *bucket, device, record);
+      answer::Servings servings = answer::servings_of(op, *bucket, device, record);
       subjects.unusable += servings.unusable;
       if (!servings.any()) continue;
       std::vector<Subject>& configs = by_record.emplace_back();
       for (auto* role : {&servings.fastest, &servings.without_library})
-        for (tune::Serving& each : *role) {
+        for (answer::Serving& each : *role) {
           const double baseline_ns = each.at() == *bucket ? record.baseline_ns : 0.0;
           configs.push_back({&op, *bucket, regime, record.key, baseline_ns, std::move(each)});
         }
@@ -173,7 +173,7 @@ void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<co
 Checked check(engine::State& state, const Subject& subject, store::File* against, double tolerance) {
   const manifest::DeviceFacts& device = state.context.info().facts;
   std::vector<Contender> contenders{subject.config()};
-  const tune::Usable usual = tune::default_for(*subject.op, subject.at(), device);
+  const answer::Usable usual = answer::default_for(*subject.op, subject.at(), device);
   const Contender baseline{usual.implementation, usual.config};
   const bool has_baseline = usual.implementation != nullptr && baseline != subject.config();
   if (has_baseline) contenders.push_back(baseline);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "answer/machine_code.hpp"
 #include "cli/commands.hpp"
 #include "cli/demand.hpp"
 #include "cli/next_step.hpp"
@@ -12,7 +13,6 @@
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/units.hpp"
-#include "engine/machine_code.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -45,7 +45,7 @@ void declare(CLI::App& command, CoverageSettings& settings) {
 
 struct Covered {
   const Demand* demand = nullptr;
-  engine::Resolution found;
+  answer::Resolution found;
   bool has_code = false;  // each config that serves some size has its machine code in the files, or needs none
   std::optional<std::size_t> layer{};  // which supplies the first config's
 };
@@ -61,10 +61,10 @@ struct Coverage {
 void find_code(Covered& bucket, const Target& target, store::Layers& layers, Missing& missing) {
   const OpBucket& of = bucket.demand->of;
   bucket.has_code = true;
-  for (const engine::Answer* answer : engine::picked_by_size(*of.op, bucket.found)) {
+  for (const answer::Answer* answer : answer::picked_by_size(*of.op, bucket.found)) {
     add_missing(missing, of, answer, target, layers);
     if (!answer->implementation->has_kernels()) continue;
-    const auto layer = engine::layer_with_code(*of.op, *answer, target.facts, target.arch, layers);
+    const auto layer = answer::layer_with_code(*of.op, *answer, target.facts, target.arch, layers);
     if (!layer) bucket.has_code = false;
     if (!bucket.layer) bucket.layer = layer;
   }
@@ -74,7 +74,7 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
   Coverage coverage;
   for (const Demand& demand : demands.buckets) {
     Covered each{&demand,
-                 engine::resolve(*demand.of.op, demand.of.bucket, target.facts, Regime::cold_l2, layers, false)};
+                 answer::resolve(*demand.of.op, demand.of.bucket, target.facts, Regime::cold_l2, layers, false)};
     if (each.found.is_hit()) {
       ++coverage.hits;
       coverage.stale += each.found.is_stale() ? 1 : 0;
@@ -96,7 +96,7 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
 }
 
 std::string answer_of(const Covered& bucket) {
-  const engine::Resolution& found = bucket.found;
+  const answer::Resolution& found = bucket.found;
   if (found.is_hit())
     return fmt::format("{}{}{}", to_string(found.answers.front().origin), found.is_stale() ? ", stale" : "",
                        bucket.has_code ? "" : ", no machine code");

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "answer/expected_times.hpp"
 #include "cli/next_step.hpp"
-#include "engine/estimate.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -33,7 +33,7 @@ Tally count_histogram(const std::vector<store::HistogramRow>& rows, const manife
     auto& [bucket, counted] = buckets[{op, manifest::to_string(*op, edge)}];
     bucket = {op, edge};
     counted.launches += row.launches;
-    counted.at_edge += static_cast<double>(row.launches) * engine::relative_cost(*op, *problem, edge, device);
+    counted.at_edge += static_cast<double>(row.launches) * answer::relative_cost(*op, *problem, edge, device);
   }
   Tally counts;
   for (const auto& [key, bucket] : buckets) counts.push_back(bucket);
@@ -124,7 +124,7 @@ Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops,
   const Tally counts = source.from_histogram
                            ? count_histogram(rows_of(source, layers), ops, device, demands.unknown_launches)
                            : one_each(read_workloads(source.workloads, ops, world));
-  engine::ExpectedTimes times(device, Regime::cold_l2, layers);
+  answer::ExpectedTimes times(device, Regime::cold_l2, layers);
   for (const auto& [bucket, counted] : counts) {
     const double ns = times.of(*bucket.op, bucket.bucket);
     demands.buckets.push_back({bucket, counted.launches, ns * counted.at_edge});

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "answer/cubins.hpp"
+#include "answer/explain.hpp"
 #include "cli/bench/idle.hpp"
 #include "cli/commands.hpp"
 #include "cli/next_step.hpp"
@@ -11,8 +13,6 @@
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/units.hpp"
-#include "engine/explain.hpp"
-#include "tune/cubins.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -132,9 +132,9 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
 
 std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings& settings, const manifest::Op& op,
                                   const Problem& problem, const Target& target, store::Layers& layers) {
-  const engine::Resolution found = engine::resolve(op, problem, target.facts, Regime::cold_l2, layers);
+  const answer::Resolution found = answer::resolve(op, problem, target.facts, Regime::cold_l2, layers);
   Missing missing;
-  const engine::Answer* answer = found.is_hit() ? engine::serving(op, found, problem, target.facts) : nullptr;
+  const answer::Answer* answer = found.is_hit() ? answer::serving(op, found, problem, target.facts) : nullptr;
   if (answer != nullptr || !found.is_hit()) add_missing(missing, {&op, found.bucket}, answer, target, layers);
   return next_steps(globals, target, layers, missing,
                     {.tune = fmt::format("kiln tune {} {}", op.name, fmt::join(settings.words, " ")),
@@ -144,7 +144,7 @@ std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings&
 
 /// Of a problem with a size of 0, which no file is asked for.
 int explain_nothing(const Globals& globals, const manifest::Op& op, const Problem& problem) {
-  const Explanation explanation = engine::explain_nothing(op, problem);
+  const Explanation explanation = answer::explain_nothing(op, problem);
   if (globals.json) {
     print_json({{"problem", manifest::to_string(op, problem)}, {"launched", 0}, {"why", explanation.why}});
   } else {
@@ -166,9 +166,9 @@ int run(const Globals& globals, const ExplainSettings& settings) {
   say_warnings(globals, layers);
   const Target target = choose_target(globals, settings.target, layers, true);
   jit::CompilePool pool(1);
-  tune::Cubins cubins(layers, pool);
+  answer::Cubins cubins(layers, pool);
   const Explanation explanation =
-      engine::explain(op, problem, target.facts, Regime::cold_l2, target.arch, layers, cubins);
+      answer::explain(op, problem, target.facts, Regime::cold_l2, target.arch, layers, cubins);
   const std::vector<std::string> steps = steps_of(globals, settings, op, problem, target, layers);
   const std::string idle = text_of_idle(op, problem, explanation, target.facts);
   if (globals.json) {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <string_view>
 
+#include "answer/machine_code.hpp"
 #include "cli/other_files.hpp"
 #include "cli/output.hpp"
 #include "cli/units.hpp"
-#include "engine/machine_code.hpp"
 #include "store/keys.hpp"
 
 namespace kiln::cli {
@@ -77,7 +77,7 @@ std::string how_to_tune(Globals globals, const Target& target, const std::string
 
 }  // namespace
 
-void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Answer* answer, const Target& target,
+void add_missing(Missing& missing, const engine::OpBucket& of, const answer::Answer* answer, const Target& target,
                  store::Layers& layers) {
   if (answer == nullptr) {
     const auto can_serve = [&](const manifest::Implementation& each) {
@@ -89,9 +89,9 @@ void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Ans
     return;
   }
   if (!answer->implementation->has_kernels() ||
-      engine::layer_with_code(*of.op, *answer, target.facts, target.arch, layers))
+      answer::layer_with_code(*of.op, *answer, target.facts, target.arch, layers))
     return;
-  if (const auto layer = engine::untrusted_layer_with_code(*of.op, *answer, target.facts, target.arch, layers))
+  if (const auto layer = answer::untrusted_layer_with_code(*of.op, *answer, target.facts, target.arch, layers))
     missing.untrusted.insert(*layer);
   else
     missing.code = true;

@@ -8,9 +8,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "answer/resolver.hpp"
 #include "cli/session.hpp"
 #include "cli/target.hpp"
-#include "engine/resolver.hpp"
 #include "engine/tuning.hpp"
 #include "manifest/bucketing.hpp"
 #include "store/layers.hpp"
@@ -34,7 +34,7 @@ struct Remedy {
 
 /// Adds a bucket's record when `answer` is null, else the answer's machine code if the files lack it.
 /// Leaves out a bucket that no implementation can serve on the target.
-void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Answer* answer, const Target& target,
+void add_missing(Missing& missing, const engine::OpBucket& of, const answer::Answer* answer, const Target& target,
                  store::Layers& layers);
 
 /// Returns a word as a POSIX shell reads it back.

@@ -318,7 +318,7 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
   if (settings.output.path.empty()) require_place(pre_warmed, layers.not_kept());
   const Target target = choose_target(globals, settings.target, layers, false);
   jit::CompilePool pool({.program = process::find_worker({})});
-  tune::Cubins cubins(layers, pool);
+  answer::Cubins cubins(layers, pool);
   const auto buckets = chosen_buckets(globals, settings, ops, target.facts, layers);
   check_lost(settings, buckets, target.facts);
   const Deployment deployment = show_compiles(globals, [&](const auto& on_step) {

@@ -7,9 +7,9 @@
 #include <ctime>
 #include <map>
 
+#include "answer/stale.hpp"
 #include "cli/target.hpp"
 #include "cli/units.hpp"
-#include "engine/stale.hpp"
 #include "kiln/error.hpp"
 #include "manifest/text.hpp"
 
@@ -106,16 +106,16 @@ class Judging {
     for (const store::Choice& each : record.choices)
       identity += fmt::format("\n{}\n{}\n{}\n{}", each.sizes, each.implementation, each.config, each.source_digest);
     const auto [found, fresh] = known_.try_emplace(std::move(identity));
-    if (fresh) found->second = engine::standing_of(ops_, record);
-    return found->second == engine::Standing::stale;
+    if (fresh) found->second = answer::freshness_of(ops_, record);
+    return found->second == answer::Freshness::stale;
   }
   [[nodiscard]] bool is_stale(const store::PackedCubin& cubin) const {
-    return engine::standing_of(ops_, cubin) == engine::Standing::stale;
+    return answer::freshness_of(ops_, cubin) == answer::Freshness::stale;
   }
 
  private:
   manifest::Catalogue ops_;
-  std::map<std::string, engine::Standing> known_;  // by key and content: a new tune of a key is judged again
+  std::map<std::string, answer::Freshness> known_;  // by key and content: a new tune of a key is judged again
 };
 
 void check(const PruneWords& words) {

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "engine/machine_code.hpp"
+#include "answer/machine_code.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -13,13 +13,13 @@ using BucketName = std::pair<const manifest::Op*, std::string>;
 
 struct Known {
   DryBucket bucket;
-  engine::Resolution found;
-  std::map<const engine::Answer*, bool> has_code;  // by answer that serves a problem
+  answer::Resolution found;
+  std::map<const answer::Answer*, bool> has_code;  // by answer that serves a problem
 };
 
 Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regime, store::Layers& layers) {
-  Known known{{}, engine::resolve(*entry.op, entry.problem, target.facts, regime, layers), {}};
-  const engine::Resolution& found = known.found;
+  Known known{{}, answer::resolve(*entry.op, entry.problem, target.facts, regime, layers), {}};
+  const answer::Resolution& found = known.found;
   const bool served = !found.answers.empty();
   known.bucket = {.op = entry.op,
                   .bucket = found.bucket,
@@ -41,18 +41,18 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
     auto place = known.find(name);
     if (place == known.end()) {
       place = known.emplace(name, look_up_bucket(entry, target, regime, layers)).first;
-      const engine::Resolution& found = place->second.found;
+      const answer::Resolution& found = place->second.found;
       if (!found.is_hit()) add_missing(report.missing, {entry.op, found.bucket}, nullptr, target, layers);
     }
     Known& each = place->second;
     ++each.bucket.problems;
-    const engine::Answer* answer = engine::serving(*entry.op, each.found, entry.problem, target.facts);
+    const answer::Answer* answer = answer::serving(*entry.op, each.found, entry.problem, target.facts);
     if (answer == nullptr) continue;
     if (each.found.is_hit() && !answer->is_hit()) ++report.constraint_fallbacks;
     const auto [code, is_new] = each.has_code.try_emplace(answer);
     if (is_new) {
       code->second = !answer->implementation->has_kernels() ||
-                     engine::layer_with_code(*entry.op, *answer, target.facts, target.arch, layers);
+                     answer::layer_with_code(*entry.op, *answer, target.facts, target.arch, layers);
       if (each.found.is_hit()) add_missing(report.missing, {entry.op, each.found.bucket}, answer, target, layers);
     }
     each.bucket.cubin_in_files = each.bucket.cubin_in_files && code->second;

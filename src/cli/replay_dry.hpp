@@ -25,7 +25,7 @@ struct DryBucket {
   bool served = false;  // some config is legal
   bool stale = false;
   bool cubin_in_files = false;       // for each problem's launch
-  std::optional<engine::Miss> miss;  // why no record serves
+  std::optional<answer::Miss> miss;  // why no record serves
   std::int64_t problems = 0;
   [[nodiscard]] bool is_hit() const noexcept { return kiln::is_hit(origin); }
   [[nodiscard]] bool is_ready() const noexcept { return is_hit() && cubin_in_files; }

@@ -129,7 +129,7 @@ std::string_view done_instead(std::string_view policy) {
 /// Look-ups by origin; those without a fallback under the policy, and those that nothing legal can serve, are apart.
 struct DryTotals {
   std::array<std::int64_t, origin_count> problems{}, buckets{};
-  std::array<std::int64_t, engine::miss_kinds> misses{};
+  std::array<std::int64_t, answer::miss_kinds> misses{};
   std::int64_t unserved = 0, missing = 0, missing_problems = 0, without_cubin = 0, stale = 0;
 
   DryTotals(const DryReport& report, std::string_view policy) {
@@ -176,7 +176,7 @@ void print_json_look_ups(const Target& target, const Counts& counts, const DryRe
   for (std::size_t i = 1; i < origin_count; ++i)
     json["by_origin"][std::string(to_string(static_cast<Origin>(i)))] = totals.problems[i];
   for (std::size_t i = 0; i < totals.misses.size(); ++i)
-    if (totals.misses[i] > 0) json["misses"][std::string(to_string(static_cast<engine::Miss>(i)))] = totals.misses[i];
+    if (totals.misses[i] > 0) json["misses"][std::string(to_string(static_cast<answer::Miss>(i)))] = totals.misses[i];
   print_json(json);
 }
 
@@ -259,7 +259,7 @@ void print_look_ups(const Globals& globals, const Target& target, const Counts& 
   table.row({"buckets without a record", format_count(totals.missing)});
   for (std::size_t i = 0; i < totals.misses.size(); ++i)
     if (totals.misses[i] > 0)
-      table.row({fmt::format("  {}", to_string(static_cast<engine::Miss>(i))), format_count(totals.misses[i])});
+      table.row({fmt::format("  {}", to_string(static_cast<answer::Miss>(i))), format_count(totals.misses[i])});
   table.row({"buckets with a record, without machine code", format_count(totals.without_cubin)});
   if (totals.stale > 0) table.row({"buckets with a stale record", format_count(totals.stale)});
   if (report.constraint_fallbacks > 0)

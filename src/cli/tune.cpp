@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "answer/stale.hpp"
 #include "cli/commands.hpp"
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
@@ -13,7 +14,6 @@
 #include "cli/units.hpp"
 #include "cli/workload.hpp"
 #include "cuda/device.hpp"
-#include "engine/stale.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -94,7 +94,7 @@ int finish(const Globals& globals, const Tuner& tuner, const TuneReport& report)
   return failed ? exit_wrong : exit_good;
 }
 
-void print_renewed(const Globals& globals, const engine::Staleness& staleness, std::size_t stale,
+void print_renewed(const Globals& globals, const answer::Staleness& staleness, std::size_t stale,
                    const TuneReport& report) {
   const auto renewed = std::ranges::count(report.buckets, TunedBucket::Outcome::tuned, &TunedBucket::outcome);
   if (globals.json)
@@ -114,7 +114,7 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
 /// What a command asks for, and which records of the device are stale where it asks for those.
 struct Wanted {
   std::vector<OpBucket> buckets;
-  engine::Staleness staleness;
+  answer::Staleness staleness;
 };
 
 Wanted find_wanted(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops, int world,
@@ -124,8 +124,8 @@ Wanted find_wanted(const Globals& globals, const TuneSettings& settings, const m
   if (!settings.stale) return {asked, {}};
   const auto searched = named == nullptr ? ops.all() : std::span<const manifest::Op>(named, 1);
   Wanted wanted{{},
-                engine::find_stale(searched, with_link(device, layers), options_of(globals, settings).regime, layers)};
-  for (const engine::Staleness::Bucket& stale : wanted.staleness.stale)
+                answer::find_stale(searched, with_link(device, layers), options_of(globals, settings).regime, layers)};
+  for (const answer::Staleness::Bucket& stale : wanted.staleness.stale)
     if (settings.words.empty() || std::ranges::find(asked, stale.bucket, &OpBucket::bucket) != asked.end())
       wanted.buckets.push_back({stale.op, stale.bucket});
   leave_out_other_teams(globals, wanted.buckets, world);

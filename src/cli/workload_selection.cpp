@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "answer/serving.hpp"
 #include "engine/deployment.hpp"
 #include "jit/specialisation.hpp"
 #include "manifest/key.hpp"
-#include "tune/serving.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -36,7 +36,7 @@ std::vector<engine::DeployedBucket> buckets_in(const Records& records, std::span
   for (const OpBucket& bucket : buckets) {
     engine::DeployedBucket& each = found.emplace_back(engine::DeployedBucket{bucket, std::nullopt, false, {}});
     const auto record = records.find(manifest::record_key(*bucket.op, bucket.bucket, device, regime));
-    if (record != records.end() && tune::servings_of(*bucket.op, bucket.bucket, device, record->second).any())
+    if (record != records.end() && answer::servings_of(*bucket.op, bucket.bucket, device, record->second).any())
       each.record = record->second;
   }
   return found;

@@ -4,8 +4,8 @@
 
 #include <system_error>
 
+#include "answer/expected_times.hpp"
 #include "cuda/device.hpp"
-#include "engine/estimate.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "engine/tuning.hpp"
@@ -57,7 +57,8 @@ void Background::want(OpState& op, const Problem& bucket, const PlanState* fallb
       return;
     }
   }
-  const double ns = expected_ns(op.op, bucket, engine_.context.info().facts, engine_.options.regime, engine_.layers);
+  const double ns =
+      answer::expected_ns(op.op, bucket, engine_.context.info().facts, engine_.options.regime, engine_.layers);
   const std::lock_guard lock(mutex_);
   if (given_up_) return;
   if (!has_worker_) {
@@ -203,7 +204,7 @@ Background::End Background::tune(const Wanted& wanted, const std::stop_token& st
   asked.cubins = &compiling_->cubins;
   asked.stop_requested = [&] { return stop.stop_requested(); };
   asked.pace = [&](double device_ns) { pacer_.spend(device_ns, stop); };
-  asked.adopt = [&](const Resolution& tuned) { adopt(op, tuned); };
+  asked.adopt = [&](const answer::Resolution& tuned) { adopt(op, tuned); };
   const TuneOutcome outcome = tune_once(engine_, op.op, wanted.bucket, asked);
   // Another process, or another engine of this one, has tuned it.
   if (outcome.end == TuneOutcome::End::found) adopt(op, outcome.resolution);

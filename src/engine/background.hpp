@@ -11,11 +11,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "answer/cubins.hpp"
 #include "engine/pacer.hpp"
 #include "engine/plan_state.hpp"
 #include "jit/compile_pool.hpp"
 #include "manifest/bucketing.hpp"
-#include "tune/cubins.hpp"
 
 namespace kiln::engine {
 
@@ -56,7 +56,7 @@ class Background {
   struct Compiling {
     explicit Compiling(State& engine);
     jit::CompilePool pool;
-    tune::Cubins cubins;
+    answer::Cubins cubins;
   };
 
   /// Begins the thread unless it runs or nothing is queued. Where the system refuses one, warns, and a later call tries again. Precondition: the

@@ -5,10 +5,10 @@
 
 namespace kiln::engine {
 
-BucketPlans::BucketPlans(Resolution resolved) : resolution(std::move(resolved)) {
-  for (const Answer& answer : resolution.answers) {
+BucketPlans::BucketPlans(answer::Resolution resolved) : resolution(std::move(resolved)) {
+  for (const answer::Answer& answer : resolution.answers) {
     const auto shared = std::ranges::find_if(slots, [&](const PlanSlot& slot) {
-      const Answer& other = *slot.answer;
+      const answer::Answer& other = *slot.answer;
       return other.implementation == answer.implementation && other.config == answer.config &&
              other.origin == answer.origin && other.at == answer.at;
     });
@@ -35,13 +35,13 @@ BucketPlans::Served BucketPlans::served(const manifest::Op& op, const manifest::
                                         const Problem& problem, bool own_only, std::size_t from) const {
   Served found{answers().size(), nullptr, {}};
   for (std::size_t i = from; i < answers().size(); ++i) {
-    const Answer& answer = answers()[i];
+    const answer::Answer& answer = answers()[i];
     const PlanSlot& its = slot(i);
     const bool cannot_be_made = its.settled.load(std::memory_order_acquire) && its.plan == nullptr;
     if (cannot_be_made || (own_only && answer.implementation->is_library())) continue;
     if (!answer.region.contains(op, problem)) continue;
     if (found.first == nullptr) found.first = &answer;
-    const auto refused = why_not(op, answer, problem, device);
+    const auto refused = answer::why_not(op, answer, problem, device);
     if (refused && found.first == &answer) found.refused = *refused;
     if (refused) continue;
     found.index = i;

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "answer/resolver.hpp"
 #include "engine/plan_state.hpp"
-#include "engine/resolver.hpp"
 #include "engine/size_table.hpp"
 
 namespace kiln::engine {
@@ -41,12 +41,12 @@ class Retry {
 
 /// A plan that is made when it is first needed, or is found to be impossible to make.
 struct PlanSlot {
-  explicit PlanSlot(const Answer& of) : answer(&of) {}
+  explicit PlanSlot(const answer::Answer& of) : answer(&of) {}
   /// Returns the plan if it was made, else null. No lock, no allocation.
   [[nodiscard]] const PlanState* made() const noexcept {
     return settled.load(std::memory_order_acquire) ? plan.get() : nullptr;
   }
-  const Answer* answer;
+  const answer::Answer* answer;
   std::mutex making;
   std::unique_ptr<PlanState> plan;
   std::atomic<bool> settled{false};  // `plan` does not change any more; null: it cannot be made
@@ -55,20 +55,20 @@ struct PlanSlot {
 
 /// A bucket's answers, in the resolver's order, and their plans. Lives as long as the op: a launch may still use plans that were replaced.
 struct BucketPlans {
-  explicit BucketPlans(Resolution resolved);
+  explicit BucketPlans(answer::Resolution resolved);
   BucketPlans(const BucketPlans&) = delete;
   BucketPlans& operator=(const BucketPlans&) = delete;
 
-  [[nodiscard]] std::span<const Answer> answers() const noexcept { return resolution.answers; }
+  [[nodiscard]] std::span<const answer::Answer> answers() const noexcept { return resolution.answers; }
   [[nodiscard]] PlanSlot& slot(std::size_t answer) noexcept { return *slots_of_answers[answer]; }
   [[nodiscard]] const PlanSlot& slot(std::size_t answer) const noexcept { return *slots_of_answers[answer]; }
   /// The slots of the answers whose regions hold the problem, in order, each once. If that of `refused` is among them, only those after it.
   [[nodiscard]] std::vector<PlanSlot*> slots_for(const manifest::Op& op, const Problem& problem,
                                                  const PlanState* refused = nullptr);
   struct Served {
-    std::size_t index = 0;          // of the answer that serves; answers().size() where none does
-    const Answer* first = nullptr;  // the first answer whose region holds the problem
-    std::string refused;            // why `first` does not serve; empty where it does
+    std::size_t index = 0;                  // of the answer that serves; answers().size() where none does
+    const answer::Answer* first = nullptr;  // the first answer whose region holds the problem
+    std::string refused;                    // why `first` does not serve; empty where it does
   };
   /// The answer that serves a problem of the bucket, as far as sizes and failed plans tell, among those from `from` on; `own_only`: among those
   /// that need no library.
@@ -79,7 +79,7 @@ struct BucketPlans {
   /// The workspace that serves each of the plans made so far.
   [[nodiscard]] WorkspaceNeeds needs() const;
 
-  Resolution resolution;
+  answer::Resolution resolution;
   std::deque<PlanSlot> slots;
   std::vector<PlanSlot*> slots_of_answers;
   std::optional<SizeTable> sizes;     // set by PlanStore::load

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
+#include "answer/neighbours.hpp"
 #include "cuda/stream_owner.hpp"
 #include "engine/hit_path.hpp"
 #include "engine/refused_launch.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
-#include "tune/neighbours.hpp"
 
 namespace kiln::engine {
 namespace {
@@ -53,7 +53,7 @@ std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& pr
   const Problem bucket = manifest::bucket_of(state.op, problem);
   const auto add = [&](const PlanState& plan) {
     if (plan.needs.none() || covers(state.op, plan.answer.at, problem))
-      near.push_back({&plan, tune::axis_distance(state.op, plan.bucket, bucket)});
+      near.push_back({&plan, answer::axis_distance(state.op, plan.bucket, bucket)});
   };
   state.plans.for_each([&](const BucketPlans& each) {
     if (!fixed_alike(state.op, each.resolution.bucket, bucket)) return;

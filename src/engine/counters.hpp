@@ -5,21 +5,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
+#include "answer/miss.hpp"
 #include "jit/thread_number.hpp"
 #include "kiln/engine.hpp"
 #include "store/file.hpp"
 
 namespace kiln::engine {
-
-/// The reasons of kiln::Misses, in its order.
-enum class Miss : std::uint8_t { absent, unusable, damaged, unreadable, no_cubin, refused_cubin };
-inline constexpr std::size_t miss_kinds = 6;
-std::string_view to_string(Miss miss) noexcept;
-/// The reason of a look-up that found nothing and met `met` on its way; `otherwise` where it met no failure.
-Miss reason_of(const store::Counters& met, Miss otherwise) noexcept;
 
 class Counters {
  public:
@@ -43,7 +36,9 @@ class Counters {
   }
   void count_constraint_fallback() noexcept { constraint_fallbacks_.fetch_add(1, std::memory_order_relaxed); }
   void count_stale() noexcept { stale_.fetch_add(1, std::memory_order_relaxed); }
-  void count(Miss miss) noexcept { misses_[static_cast<std::size_t>(miss)].fetch_add(1, std::memory_order_relaxed); }
+  void count(answer::Miss miss) noexcept {
+    misses_[static_cast<std::size_t>(miss)].fetch_add(1, std::memory_order_relaxed);
+  }
   void count_tune() noexcept { tunes_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t launches(Origin origin) const noexcept;
   /// What was counted here. The caller adds compiles and the files' quarantined rows.
@@ -57,7 +52,7 @@ class Counters {
   };
   std::array<Shard, jit::thread_numbers> shards_;
   std::atomic<std::int64_t> constraint_fallbacks_{0}, stale_{0}, tunes_{0};
-  std::array<std::atomic<std::int64_t>, miss_kinds> misses_{};
+  std::array<std::atomic<std::int64_t>, answer::miss_kinds> misses_{};
 };
 
 }  // namespace kiln::engine

@@ -26,10 +26,10 @@ void add(Coverage& coverage, std::optional<Gap> gap) {
 void join(std::string& sentence, const std::string& more) { sentence += (sentence.empty() ? "" : "; ") + more; }
 
 std::string why_not_ready(const OpState& state, const Problem& problem) {
-  const Resolution resolution = state.resolve(problem, false);
-  const Answer* answer = serving(state.op, resolution, problem, state.device());
+  const answer::Resolution resolution = state.resolve(problem, false);
+  const answer::Answer* answer = answer::serving(state.op, resolution, problem, state.device());
   if (answer != nullptr && answer->is_hit())
-    return fmt::format("its record of the {}, {}, is not loaded", to_string(answer->origin), name_of(*answer));
+    return fmt::format("its record of the {}, {}, is not loaded", to_string(answer->origin), answer::name_of(*answer));
   if (resolution.is_hit()) return "its record is not loaded";
   return resolution.unusable.empty() ? "its bucket has no record"
                                      : "its bucket's record cannot serve: " + resolution.unusable;
@@ -39,22 +39,22 @@ std::string why_not_ready(const OpState& state, const Problem& problem) {
 const PlanState* describe_plan(const OpState& state, Gap& gap, BucketPlans& of, const Problem& problem) {
   const BucketPlans::Served found = of.served(state.op, state.device(), problem);
   const bool serves = found.index < of.answers().size();
-  const Answer* const answer = serves ? &of.answers()[found.index] : nullptr;
+  const answer::Answer* const answer = serves ? &of.answers()[found.index] : nullptr;
   const PlanState* const plan = serves ? of.slot(found.index).made() : nullptr;
   const bool is_plain_hit = plan != nullptr && answer->is_hit();
   if (found.first == nullptr) {
     gap.why = "no config is legal there";
   } else if (!found.refused.empty() && !is_plain_hit) {
     gap.why =
-        fmt::format("{} {}, and {}", name_of(*found.first), found.refused,
+        fmt::format("{} {}, and {}", answer::name_of(*found.first), found.refused,
                     answer == nullptr                    ? "no default is legal there"
                     : answer->origin == Origin::default_ ? "the default of " + answer->implementation->name + " serves"
-                                                         : name_of(*answer) + " serves");
+                                                         : answer::name_of(*answer) + " serves");
     if (answer != nullptr && plan == nullptr) gap.why += ", which is not loaded";
   } else if (plan == nullptr) {
-    gap.why = name_of(*answer) + " serves, which is not loaded";
+    gap.why = answer::name_of(*answer) + " serves, which is not loaded";
   } else if (is_fallback(answer->origin)) {
-    gap.why = fmt::format("its bucket has no record; {} stands in", name_of(*answer));
+    gap.why = fmt::format("its bucket has no record; {} stands in", answer::name_of(*answer));
   }
   return plan;
 }
@@ -63,11 +63,11 @@ const PlanState* describe_plan(const OpState& state, Gap& gap, BucketPlans& of, 
 void describe_fallback(OpState& state, Gap& gap, const Problem& problem) {
   if (state.engine.options.on_miss != MissPolicy::error)
     for (const PlanState* each : loaded_fallbacks(state, problem)) {
-      const Answer& answer = each->answer;
+      const answer::Answer& answer = each->answer;
       if (manifest::broken_constraint(state.op, *answer.implementation, problem, state.device(), answer.config))
         continue;
       gap.serves = origin_of(state, *each, problem);
-      return join(gap.why, fmt::format("in a capture {} of {} would stand in", name_of(answer),
+      return join(gap.why, fmt::format("in a capture {} of {} would stand in", answer::name_of(answer),
                                        manifest::display_text(state.op, each->bucket)));
     }
   join(gap.why, "a capture would be refused it");
@@ -89,7 +89,7 @@ std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<
     const cuda::Context::Scope scope(state.engine.context);
     gap.workspace_missing = !state.engine.workspaces->serves(*stream, plan->needs);
   }
-  if (gap.workspace_missing) join(gap.why, name_of(plan->answer) + " has no workspace for this stream yet");
+  if (gap.workspace_missing) join(gap.why, answer::name_of(plan->answer) + " has no workspace for this stream yet");
   if (plan != nullptr && gap.why.empty()) return std::nullopt;
   if (plan != nullptr)
     gap.serves = plan->origin;

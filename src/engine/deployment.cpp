@@ -18,14 +18,14 @@ std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, 
                                              Regime regime, store::Layers& layers) {
   std::vector<DeployedBucket> deployed;
   for (const OpBucket& bucket : buckets) {
-    Resolution found = resolve(*bucket.op, bucket.bucket, device, regime, layers, false);
+    answer::Resolution found = answer::resolve(*bucket.op, bucket.bucket, device, regime, layers, false);
     DeployedBucket& each = deployed.emplace_back(DeployedBucket{bucket, std::nullopt, found.is_stale(), {}});
     if (found.is_hit()) {
       each.record = std::move(found.record->value);
       continue;
     }
     each.missing = found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
-    const std::string why_none = tune::default_for(*bucket.op, bucket.bucket, device).why_not;
+    const std::string why_none = answer::default_for(*bucket.op, bucket.bucket, device).why_not;
     if (!why_none.empty()) each.missing += "; " + why_none;
   }
   return deployed;
@@ -46,15 +46,15 @@ std::vector<jit::Specialisation> needed_specialisations(std::span<const Deployed
   };
   for (const DeployedBucket& bucket : buckets) {
     const auto& [op, problem] = bucket.of;
-    const Resolution answers = resolve(*op, problem, device, regime, shipped);
+    const answer::Resolution answers = answer::resolve(*op, problem, device, regime, shipped);
     if (answers.answers.empty()) continue;  // nothing can be launched there, nor verified
-    add(specialisations_of(*op, answers, device, arch));
+    add(answer::specialisations_of(*op, answers, device, arch));
     add(tune::verification(*op, problem, device, arch));
   }
   return needed;
 }
 
-DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::Cubins& cubins, jit::CompilePool& pool,
+DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, answer::Cubins& cubins, jit::CompilePool& pool,
                             const std::function<bool()>& stop_requested,
                             const std::function<void(const CompileStep&)>& on_step) {
   for (const jit::Specialisation& each : needed) cubins.prefetch_serving(each, {});
@@ -67,9 +67,9 @@ DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::C
                   fmt::format("interrupted after cubin {} of {}; what was made is kept, and asking again continues", i,
                               needed.size()));
     }
-    const tune::KeyedCubin cubin = cubins.get_serving_and_keep(needed[i]);
+    const answer::KeyedCubin cubin = cubins.get_serving_and_keep(needed[i]);
     if (!cubin.layer) ++result.compiled;
-    result.rows.push_back(tune::to_row(needed[i], cubin));
+    result.rows.push_back(answer::to_row(needed[i], cubin));
   }
   return result;
 }

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "engine/tuning.hpp"
 #include "store/layers.hpp"
-#include "tune/cubins.hpp"
 
 namespace kiln::engine {
 
@@ -37,7 +37,7 @@ struct DeployedCubins {
 };
 /// Finds the cubins in the files, else compiles them and stores them in the overlay, so that a repeated call continues one that was stopped.
 /// Throws Error(interrupted), Error(no_nvrtc) or Error(compile_failed).
-DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::Cubins& cubins, jit::CompilePool& pool,
+DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, answer::Cubins& cubins, jit::CompilePool& pool,
                             const std::function<bool()>& stop_requested,
                             const std::function<void(const CompileStep&)>& on_step);
 
@@ -56,7 +56,7 @@ struct DeploymentPlace {
   std::string arch;
   Regime regime = Regime::cold_l2;
   store::Layers& layers;
-  tune::Cubins& cubins;
+  answer::Cubins& cubins;
   jit::CompilePool& pool;
   bool replace = false;  // a file that exists, though it holds other records
   std::function<bool()> stop_requested{};

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "answer/explain.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "cuda/stream_owner.hpp"
 #include "engine/coverage.hpp"
-#include "engine/explain.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "engine/team_plans.hpp"
@@ -19,18 +19,6 @@
 #include "team/state.hpp"
 
 namespace kiln {
-
-std::string_view to_string(Origin origin) noexcept {
-  switch (origin) {
-    case Origin::hot: return "hot";
-    case Origin::overlay: return "overlay";
-    case Origin::base: return "base";
-    case Origin::nearest: return "nearest";
-    case Origin::model: return "model";
-    case Origin::default_: return "default";
-  }
-  return "unknown";
-}
 
 namespace engine {
 namespace {
@@ -274,9 +262,9 @@ Stats Engine::stats() const {
 Explanation Engine::explain(const Op& op, const Problem& problem) const {
   const manifest::Op& described = op.state_->op;
   manifest::check_problem(described, problem, manifest::Zeros::taken);
-  if (manifest::is_empty(described, problem)) return engine::explain_nothing(described, problem);
+  if (manifest::is_empty(described, problem)) return answer::explain_nothing(described, problem);
   const cuda::Context::Scope scope(state_->context);  // where a library is asked what it takes
-  return engine::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch(),
+  return answer::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch(),
                          state_->layers, state_->cubins);
 }
 

@@ -48,27 +48,27 @@ void make_serving(OpState& state, BucketPlans& of, const Problem& problem, CUstr
   }
 }
 
-std::unique_ptr<BucketPlans> tune_missed(OpState& state, const Resolution& missed) {
+std::unique_ptr<BucketPlans> tune_missed(OpState& state, const answer::Resolution& missed) {
   TuneOutcome outcome = tune_once(state.engine, state.op, missed.bucket, {.patience = lease_patience});
   if (outcome.end != TuneOutcome::End::held_elsewhere) return state.plans.load(std::move(outcome.resolution));
   state.engine.warn(fmt::format("{} {} is served by a fallback: for {} minutes {} has been tuning it", state.op.name,
                                 manifest::display_text(state.op, missed.bucket), lease_patience.count(),
                                 outcome.holder.empty() ? "another process" : outcome.holder));
-  Resolution fallback = state.resolve(missed.bucket, true);
-  leave_servable(fallback, state.op, state.device(), state.engine.arch(), state.engine.cubins);
+  answer::Resolution fallback = state.resolve(missed.bucket, true);
+  answer::leave_servable(fallback, state.op, state.device(), state.engine.arch(), state.engine.cubins);
   return state.plans.load(std::move(fallback));
 }
 
 std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
   if (state.op.team_axis() >= 0) return build_with_team(state, problem);
-  Resolution resolution = state.resolve(problem, state.takes_fallbacks());
+  answer::Resolution resolution = state.resolve(problem, state.takes_fallbacks());
   if (resolution.miss) state.engine.counters.count(*resolution.miss);
   if (resolution.is_hit()) return state.plans.load(std::move(resolution));
   switch (state.engine.options.on_miss) {
     case MissPolicy::tune: return tune_missed(state, resolution);
     case MissPolicy::background:
     case MissPolicy::nearest:
-      leave_servable(resolution, state.op, state.device(), state.engine.arch(), state.engine.cubins);
+      answer::leave_servable(resolution, state.op, state.device(), state.engine.arch(), state.engine.cubins);
       return state.plans.load(std::move(resolution));
     case MissPolicy::error: break;
   }
@@ -131,7 +131,7 @@ const PlanState* make_ready(OpState& state, const Problem& problem, CUstream str
   return plan;
 }
 
-void adopt(OpState& state, Resolution resolution) {
+void adopt(OpState& state, answer::Resolution resolution) {
   auto adopted = state.plans.load(std::move(resolution));
   BucketPlans& of = *adopted;
   begin_serving(state);  // so far only captures may have asked for the op
@@ -151,7 +151,7 @@ void load_all(OpState& state) {
         manifest::record_key(state.op, *bucket, state.device(), state.engine.options.regime) != found.value.key)
       continue;
     if (state.plans.hot.find(*bucket) != nullptr) continue;  // from an earlier layer
-    Resolution resolution = state.resolve(*bucket, false);
+    answer::Resolution resolution = state.resolve(*bucket, false);
     if (!resolution.is_hit()) continue;
     try {
       auto loaded = state.plans.load(std::move(resolution), PlanStore::Code::stored);

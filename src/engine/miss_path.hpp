@@ -13,7 +13,7 @@ const PlanState* make_hot(OpState& state, const Problem& problem, CUstream strea
 /// make_hot(), then loads what serves this very problem, and allocates the workspace for `stream` unless it captures.
 const PlanState* make_ready(OpState& state, const Problem& problem, CUstream stream);
 /// Loads and publishes the bucket's new record in place of what serves it.
-void adopt(OpState& state, Resolution resolution);
+void adopt(OpState& state, answer::Resolution resolution);
 /// Loads every record whose machine code a file has. Compiles nothing. Called before another thread has the op.
 void load_all(OpState& state);
 

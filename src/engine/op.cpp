@@ -36,8 +36,8 @@ OpState::OpState(State& engine_state, std::size_t index_in_engine)
 
 const manifest::DeviceFacts& OpState::device() const noexcept { return engine.context.info().facts; }
 
-Resolution OpState::resolve(const Problem& problem, bool fallbacks) const {
-  return engine::resolve(op, problem, device(), engine.options.regime, engine.layers, fallbacks);
+answer::Resolution OpState::resolve(const Problem& problem, bool fallbacks) const {
+  return answer::resolve(op, problem, device(), engine.options.regime, engine.layers, fallbacks);
 }
 
 bool OpState::takes_fallbacks() const noexcept {

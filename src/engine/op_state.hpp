@@ -15,8 +15,8 @@ struct State;
 struct OpState {
   OpState(State& engine_state, std::size_t index_in_engine);
   [[nodiscard]] const manifest::DeviceFacts& device() const noexcept;
-  /// engine::resolve for this engine's device, regime and files.
-  [[nodiscard]] Resolution resolve(const Problem& problem, bool fallbacks) const;
+  /// answer::resolve for this engine's device, regime and files.
+  [[nodiscard]] answer::Resolution resolve(const Problem& problem, bool fallbacks) const;
   /// Whether fallbacks serve a bucket without a record, rather than a tune or an error.
   [[nodiscard]] bool takes_fallbacks() const noexcept;
 

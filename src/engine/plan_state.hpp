@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/resolver.hpp"
+#include "answer/resolver.hpp"
 #include "engine/size_table.hpp"
 #include "engine/workspaces.hpp"
 #include "jit/executable.hpp"
@@ -18,7 +18,7 @@ struct BucketPlans;
 
 struct PlanState {
   PlanState(BucketPlans& bucket_plans, const Problem& of_bucket, const manifest::BucketForm& form,
-            const Answer& made_ready, jit::Executable loaded)
+            const answer::Answer& made_ready, jit::Executable loaded)
       : executable(std::move(loaded)),
         origin(made_ready.origin),
         words(form.words_of(of_bucket).words),
@@ -57,7 +57,7 @@ struct PlanState {
   decltype(manifest::BucketWords::words) words;  // of `bucket`
   Problem bucket;
   BucketPlans& of;
-  const Answer& answer;
+  const answer::Answer& answer;
   std::string config;
   /// Samples of a fallback's launches, one in Histogram::stride. On its own cache line: each launch reads the others.
   alignas(64) mutable std::atomic<std::int64_t> samples{0};

@@ -70,11 +70,11 @@ void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
 
 /// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine code. The NVRTC here
 /// may not know the target that the record's code was compiled for, and then compiles for an older one.
-std::shared_ptr<jit::Module> PlanStore::module_of(const Answer& answer, std::span<const std::int64_t> frame,
+std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, std::span<const std::int64_t> frame,
                                                   Code code) {
   const manifest::Implementation& implementation = *answer.implementation;
   if (!implementation.has_kernels()) return nullptr;
-  tune::Cubins& cubins = engine_.cubins;
+  answer::Cubins& cubins = engine_.cubins;
   const auto timed = jit::specialise(op_, implementation, frame, jit::target_arch(engine_.context.info().facts.sm()));
   for (const std::string& compiler : {cubins.own_compiler(), answer.compiler})
     if (!compiler.empty())
@@ -87,18 +87,18 @@ std::shared_ptr<jit::Module> PlanStore::module_of(const Answer& answer, std::spa
       return load_module(*found, answer, frame);
   if (code == Code::stored)
     throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", specialisation.label));
-  if (answer.is_hit()) engine_.counters.count(reason_of(met, Miss::no_cubin));
+  if (answer.is_hit()) engine_.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
   return load_module(cubins.compile_and_keep(specialisation), answer, frame);
 }
 
 /// Replaces a stored cubin that the driver refuses by the NVRTC's here: by a stored one, else by a new compile.
-std::shared_ptr<jit::Module> PlanStore::load_module(const tune::KeyedCubin& cubin, const Answer& answer,
+std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cubin, const answer::Answer& answer,
                                                     std::span<const std::int64_t> frame) {
   try {
     return engine_.modules.get(cubin.key, cubin.cubin);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed || !cubin.layer) throw;
-    engine_.counters.count(Miss::refused_cubin);
+    engine_.counters.count(answer::Miss::refused_cubin);
     if (!engine_.cubins.can_compile()) throw;
   }
   const auto specialisation = jit::specialise(op_, *answer.implementation, frame, engine_.arch());
@@ -108,7 +108,7 @@ std::shared_ptr<jit::Module> PlanStore::load_module(const tune::KeyedCubin& cubi
   return engine_.modules.get(afresh.key, afresh.cubin);
 }
 
-jit::Executable PlanStore::load_executable(const Answer& answer, const Resolution& resolution,
+jit::Executable PlanStore::load_executable(const answer::Answer& answer, const answer::Resolution& resolution,
                                            std::span<const std::int64_t> frame, Code code) {
   try {
     if (op_.team_axis() < 0) return {op_, *answer.implementation, frame, module_of(answer, frame, code)};
@@ -116,11 +116,11 @@ jit::Executable PlanStore::load_executable(const Answer& answer, const Resolutio
     return {op_, *answer.implementation, frame, module_of(answer, frame, code), &binding};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed) throw;
-    throw Error(ErrorKind::driver_failed, fmt::format("{}/{}: {}", op_.name, name_of(answer), error.what()));
+    throw Error(ErrorKind::driver_failed, fmt::format("{}/{}: {}", op_.name, answer::name_of(answer), error.what()));
   }
 }
 
-std::unique_ptr<PlanState> PlanStore::load_plan(const Answer& answer, BucketPlans& of, Code code) {
+std::unique_ptr<PlanState> PlanStore::load_plan(const answer::Answer& answer, BucketPlans& of, Code code) {
   const auto frame =
       manifest::make_frame(op_, answer.implementation, answer.at, engine_.context.info().facts, answer.config);
   auto plan = std::make_unique<PlanState>(of, of.resolution.bucket, hot.form(), answer,
@@ -137,7 +137,7 @@ const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try
   const std::lock_guard making(slot.making);
   if (slot.settled.load(std::memory_order_relaxed)) return slot.plan.get();
   if (when == Try::if_due && !slot.retry.is_due(Retry::Clock::now())) return nullptr;
-  const Answer& answer = *slot.answer;
+  const answer::Answer& answer = *slot.answer;
   try {
     slot.plan = load_plan(answer, of, code);
   } catch (const std::exception& failure) {
@@ -145,7 +145,7 @@ const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try
     if (code == Code::stored || is_last_resort || (when == Try::now && is_interrupt(failure))) throw;
     const bool passing = may_pass(failure);
     engine_.warn(fmt::format("{} {}: {} is left out{}: {}", op_.name, manifest::display_text(op_, of.resolution.bucket),
-                             name_of(answer), passing ? " for now" : "", failure.what()));
+                             answer::name_of(answer), passing ? " for now" : "", failure.what()));
     if (passing) {
       slot.retry.failed(Retry::Clock::now());
       return nullptr;
@@ -157,14 +157,15 @@ const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try
 
 void PlanStore::make_without_library(BucketPlans& plans, Code code) {
   const auto answers = plans.answers();
-  if (std::ranges::none_of(answers, [](const Answer& each) { return each.implementation->is_library(); })) return;
+  if (std::ranges::none_of(answers, [](const answer::Answer& each) { return each.implementation->is_library(); }))
+    return;
   for (std::size_t i = 0; i < answers.size(); ++i)
     if (answers[i].role == store::Role::without_library && !answers[i].is_beyond) make(plans.slot(i), plans, code);
 }
 
-void PlanStore::begin_compiles(const Resolution& resolution) {
+void PlanStore::begin_compiles(const answer::Resolution& resolution) {
   if (!engine_.cubins.can_compile()) return;
-  for (const Answer* answer : picked_by_size(op_, resolution)) {
+  for (const answer::Answer* answer : answer::picked_by_size(op_, resolution)) {
     if (!answer->implementation->has_kernels()) continue;
     const auto frame =
         manifest::make_frame(op_, answer->implementation, answer->at, engine_.context.info().facts, answer->config);
@@ -176,7 +177,7 @@ void PlanStore::begin_compiles(const Resolution& resolution) {
 /// Each size is served by its first answer whose plan can be made. An answer that failed is not tried again for other cells.
 SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
   std::vector<manifest::Region> regions;
-  for (const Answer& each : plans.answers()) regions.push_back(each.region);
+  for (const answer::Answer& each : plans.answers()) regions.push_back(each.region);
   std::vector<const PlanSlot*> failed;
   return {op_, plans.resolution.bucket, regions, [&](const Problem& problem) {
             for (PlanSlot* slot : plans.slots_for(op_, problem)) {
@@ -188,7 +189,7 @@ SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
           }};
 }
 
-std::unique_ptr<BucketPlans> PlanStore::load(Resolution resolution, Code code) {
+std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code) {
   if (resolution.answers.empty()) throw Error(ErrorKind::not_tuned, resolution.why_none);
   auto plans = std::make_unique<BucketPlans>(std::move(resolution));
   const auto at_edge = plans->slots_for(op_, plans->resolution.bucket);

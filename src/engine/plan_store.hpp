@@ -31,7 +31,7 @@ class PlanStore {
   };
   /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but the failure of the upper
   /// edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
-  std::unique_ptr<BucketPlans> load(Resolution resolution, Code code = Code::any);
+  std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any);
   enum class Try : std::uint8_t {
     now,
     if_due,  // for launches: not before the slot's Retry is due, and an interrupted compile is no error
@@ -43,7 +43,7 @@ class PlanStore {
   void make_without_library(BucketPlans& plans, Code code);
 
   /// Begins the compiles that load() of this resolution waits for, in parallel.
-  void begin_compiles(const Resolution& resolution);
+  void begin_compiles(const answer::Resolution& resolution);
 
   /// Calls `visit` with all plans, replaced ones included, while it holds the store's lock.
   void for_each(const std::function<void(BucketPlans&)>& visit);
@@ -51,11 +51,11 @@ class PlanStore {
   alignas(64) HotTable hot;  // a look-up reads one cache line of it
 
  private:
-  std::unique_ptr<PlanState> load_plan(const Answer& answer, BucketPlans& of, Code code);
-  jit::Executable load_executable(const Answer& answer, const Resolution& resolution,
+  std::unique_ptr<PlanState> load_plan(const answer::Answer& answer, BucketPlans& of, Code code);
+  jit::Executable load_executable(const answer::Answer& answer, const answer::Resolution& resolution,
                                   std::span<const std::int64_t> frame, Code code);
-  std::shared_ptr<jit::Module> module_of(const Answer& answer, std::span<const std::int64_t> frame, Code code);
-  std::shared_ptr<jit::Module> load_module(const tune::KeyedCubin& cubin, const Answer& answer,
+  std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, std::span<const std::int64_t> frame, Code code);
+  std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, const answer::Answer& answer,
                                            std::span<const std::int64_t> frame);
   SizeTable size_table(BucketPlans& plans, Code code);
 

@@ -22,7 +22,7 @@ const PlanState* ready(OpState& state, PlanSlot& slot, BucketPlans& of, CUstream
 std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem& problem, const Arguments& arguments) {
   std::string reasons;
   for (const PlanSlot* slot : of.slots_for(state.op, problem)) {
-    const Answer& answer = *slot->answer;
+    const answer::Answer& answer = *slot->answer;
     std::string why = "it is not loaded";
     if (const PlanState* plan = slot->made()) {
       jit::CallFrame frame;
@@ -30,12 +30,12 @@ std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem
       why = plan->executable.admits(frame, arguments) != jit::Admission::admitted
                 ? plan->executable.explain(frame, arguments)
                 : "it was refused when it was launched";
-    } else if (auto broken = why_not(state.op, answer, problem, state.device())) {
+    } else if (auto broken = answer::why_not(state.op, answer, problem, state.device())) {
       why = std::move(*broken);
     }
     const bool is_default = answer.origin == Origin::default_;
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ",
-                           is_default ? "default of " + answer.implementation->name : name_of(answer), why);
+                           is_default ? "default of " + answer.implementation->name : answer::name_of(answer), why);
   }
   return reasons;
 }
@@ -88,7 +88,7 @@ Origin launch_next(OpState& state, const PlanState& refused, const Problem& prob
   BucketPlans& of = refused.of;
   bool may_fall_back = false;  // the stream captures, and an answer is not ready
   for (PlanSlot* slot : of.slots_for(state.op, problem, &refused)) {
-    const Answer& answer = *slot->answer;
+    const answer::Answer& answer = *slot->answer;
     if (arguments.lengths_set != 0 && answer.implementation->is_library()) continue;
     const PlanState* const plan = ready(state, *slot, of, stream);
     if (plan == nullptr) {

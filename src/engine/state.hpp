@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "cuda/device.hpp"
 #include "engine/background.hpp"
 #include "engine/counters.hpp"
@@ -26,7 +27,6 @@
 #include "manifest/catalogue.hpp"
 #include "store/layers.hpp"
 #include "team/member.hpp"
-#include "tune/cubins.hpp"
 #include "tune/tuner.hpp"
 #include "tune/worker.hpp"
 
@@ -64,7 +64,7 @@ struct State {
   manifest::Catalogue ops;
   store::Layers layers;
   jit::CompilePool pool;
-  tune::Cubins cubins;
+  answer::Cubins cubins;
   std::unique_ptr<tune::Worker> worker;  // runs candidates; null: this process does
   Counters counters;
   LengthReports length_reports;

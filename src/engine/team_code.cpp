@@ -31,7 +31,7 @@ struct Offer {
 struct Need {
   jit::Specialisation timed;
   std::optional<jit::Specialisation> here;  // made where `timed` is not found
-  std::optional<tune::KeyedCubin> found{};
+  std::optional<answer::KeyedCubin> found{};
   std::optional<int> source{};  // the rank that gives it
   std::string key{};            // of the code that is given
 };
@@ -57,13 +57,14 @@ class Sharing {
  public:
   Sharing(OpState& state, team::Member& team) : state_(state), team_(team), cubins_(state.engine.cubins) {}
 
-  void look(const Resolution& resolution, bool had_record) {
-    for (const Answer& each : resolution.answers) {
+  void look(const answer::Resolution& resolution, bool had_record) {
+    for (const answer::Answer& each : resolution.answers) {
       if (!each.implementation->has_kernels()) continue;
       try {
         store::Counters met;
         needs_.push_back(need_of(each, met));
-        if (had_record && !needs_.back().found) state_.engine.counters.count(reason_of(met, Miss::no_cubin));
+        if (had_record && !needs_.back().found)
+          state_.engine.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
       } catch (const Error& error) {  // refused sources, which PlanStore::load may do without
         if (error.kind() != ErrorKind::compile_failed) throw;
       }
@@ -169,7 +170,7 @@ class Sharing {
   }
 
  private:
-  [[nodiscard]] Need need_of(const Answer& answer, store::Counters& met) {
+  [[nodiscard]] Need need_of(const answer::Answer& answer, store::Counters& met) {
     const auto frame =
         manifest::make_frame(state_.op, answer.implementation, answer.at, state_.device(), answer.config);
     Need need{
@@ -204,12 +205,12 @@ class Sharing {
 
   static store::CubinRow row_of(const Need& need) {
     const bool is_timed = !need.here || jit::cubin_key(need.timed, need.found->compiler) == need.found->key;
-    return tune::to_row(is_timed ? need.timed : *need.here, *need.found);
+    return answer::to_row(is_timed ? need.timed : *need.here, *need.found);
   }
 
   OpState& state_;
   team::Member& team_;
-  tune::Cubins& cubins_;
+  answer::Cubins& cubins_;
   std::vector<Need> needs_;
   std::vector<Offer> offers_;  // the lowest rank's first
 };
@@ -223,7 +224,7 @@ std::vector<Json> gather(team::Member& team, const Json& own) {
 
 }  // namespace
 
-void share_machine_code(OpState& state, team::Member& team, const Resolution& resolution, bool had_record) {
+void share_machine_code(OpState& state, team::Member& team, const answer::Resolution& resolution, bool had_record) {
   Sharing sharing(state, team);
   team::on_all_ranks(team.rendezvous(), "looking for machine code", [&] { sharing.look(resolution, had_record); });
   const std::vector<Json> told = gather(team, {{"has_all", sharing.has_all()}, {"offers", sharing.offers()}});

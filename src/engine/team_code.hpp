@@ -1,7 +1,7 @@
 // Machine code of a team's record, which one rank's file gives to all.
 #pragma once
 
-#include "engine/resolver.hpp"
+#include "answer/resolver.hpp"
 #include "team/member.hpp"
 
 namespace kiln::engine {
@@ -12,6 +12,6 @@ struct OpState;
 /// rank may load. Code that no rank has is compiled by the lowest of the ranks that need the same. A rank without NVRTC that is offered none is left
 /// to PlanStore::load. `had_record`: a lack counts as Miss::no_cubin. Throws on all ranks what a compile or store threw on any, and as
 /// team::Rendezvous does.
-void share_machine_code(OpState& state, team::Member& team, const Resolution& resolution, bool had_record);
+void share_machine_code(OpState& state, team::Member& team, const answer::Resolution& resolution, bool had_record);
 
 }  // namespace kiln::engine

@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::json;
 
 /// The configs of the record, and the code that they were tuned from. Empty for a miss, and for a record to be tuned again.
-std::string decision_of(const Resolution& resolution, Retune retune) {
+std::string decision_of(const answer::Resolution& resolution, Retune retune) {
   if (!is_enough(resolution, retune)) return "";
   std::string text;
   for (const store::Choice& each : resolution.record->value.choices)
@@ -50,7 +50,7 @@ std::string nccl_for(const OpState& state, const Problem& problem) {
   return is_asked ? jit::library_identity("nccl") : std::string();
 }
 
-bool uses_nccl(const OpState& state, const Resolution& resolution) {
+bool uses_nccl(const OpState& state, const answer::Resolution& resolution) {
   return resolution.is_hit() && std::ranges::any_of(resolution.record->value.choices, [&](const store::Choice& each) {
            const manifest::Implementation* implementation = state.op.find(each.implementation);
            return implementation != nullptr && implementation->is_collective();
@@ -102,7 +102,8 @@ void end_own_launches(const State& engine, team::Member& team) {
 }
 
 /// Collective. Returns what the tune threw, on the rank that tunes: the others must hear of it before anybody leaves.
-std::exception_ptr tune_together(OpState& state, team::Member& team, const Resolution& missed, TuneAsked asked) {
+std::exception_ptr tune_together(OpState& state, team::Member& team, const answer::Resolution& missed,
+                                 TuneAsked asked) {
   end_own_launches(state.engine, team);
   if (team.rank() != 0) {
     tune::serve_team_trials(team, 0, state.engine.context);
@@ -128,9 +129,9 @@ Standpoint standpoint_of(const OpState& state, const team::Member& team, const P
   try {
     require_world(state, team, problem);
     require_sound_team(state.engine);
-    if (const auto why = why_network_serves_not(state.op, problem, state.device()))
+    if (const auto why = answer::why_network_serves_not(state.op, problem, state.device()))
       throw Error(ErrorKind::bad_input, *why);
-    const Resolution resolution = state.resolve(problem, false);
+    const answer::Resolution resolution = state.resolve(problem, false);
     own.key = resolution.key;
     own.decision = decision_of(resolution, retune);
     own.nccl = nccl_for(state, problem);
@@ -179,11 +180,11 @@ bool agree_on_nccl(State& engine, team::Member& team, std::span<const Standpoint
 }
 
 /// The bucket's answers that all ranks can give. Where not all can use NCCL, none does.
-Resolution resolve_for_all(const OpState& state, const Problem& problem, bool with_nccl) {
-  Resolution resolution = state.resolve(problem, false);
+answer::Resolution resolve_for_all(const OpState& state, const Problem& problem, bool with_nccl) {
+  answer::Resolution resolution = state.resolve(problem, false);
   if (with_nccl) return resolution;
-  const auto left_out =
-      std::erase_if(resolution.answers, [](const Answer& each) { return each.implementation->is_collective(); });
+  const auto left_out = std::erase_if(resolution.answers,
+                                      [](const answer::Answer& each) { return each.implementation->is_collective(); });
   if (left_out > 0 && resolution.unusable.empty()) resolution.unusable = "not all ranks of the team can use NCCL";
   return resolution;
 }
@@ -210,7 +211,7 @@ struct Agreement {
 Agreement agree(OpState& state, team::Member& team, const Problem& problem, bool tunes, const TuneAsked& asked) {
   Agreement agreement;
   TuneOutcome& outcome = agreement.outcome;
-  Resolution& resolution = outcome.resolution;
+  answer::Resolution& resolution = outcome.resolution;
   const std::vector<Standpoint> all = exchange(team, standpoint_of(state, team, problem, tunes, asked.retune));
   require_same_bucket(team, all);
   agreement.had_record = !all[static_cast<std::size_t>(team.rank())].decision.empty();
@@ -264,7 +265,7 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
   team::Member& team = *state.engine.team;
   const std::lock_guard lock(team.collectives());
   auto [outcome, had_record] = agree(state, team, problem, state.engine.options.on_miss == MissPolicy::tune, {});
-  Resolution& resolution = outcome.resolution;
+  answer::Resolution& resolution = outcome.resolution;
   const team::Patience patience(team.rendezvous());
   share_machine_code(state, team, resolution, had_record);
   std::unique_ptr<BucketPlans> plans;
@@ -293,8 +294,9 @@ void require_sound_team(const State& engine) {
                        "where a rank has ended"));
 }
 
-team::TeamBinding binding_of(const team::Member& team, const Resolution& resolution, const Answer& answer) {
-  const manifest::Digest digest = manifest::Hasher().field(resolution.key).field(name_of(answer)).finish();
+team::TeamBinding binding_of(const team::Member& team, const answer::Resolution& resolution,
+                             const answer::Answer& answer) {
+  const manifest::Digest digest = manifest::Hasher().field(resolution.key).field(answer::name_of(answer)).finish();
   return team.binding(std::uint32_t{static_cast<std::uint8_t>(digest[0])} << 8 | static_cast<std::uint8_t>(digest[1]));
 }
 

@@ -29,6 +29,7 @@ team::Member& require_team(const OpState& state, const Problem& problem);
 void require_sound_team(const State& engine);
 
 /// What the machine code of a plan is bound to, where its op is one of a team: plans of different configs have different tags.
-team::TeamBinding binding_of(const team::Member& team, const Resolution& resolution, const Answer& answer);
+team::TeamBinding binding_of(const team::Member& team, const answer::Resolution& resolution,
+                             const answer::Answer& answer);
 
 }  // namespace kiln::engine

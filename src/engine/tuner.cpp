@@ -9,8 +9,8 @@
 #include <system_error>
 #include <thread>
 
+#include "answer/expected_times.hpp"
 #include "engine/deployment.hpp"
-#include "engine/estimate.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/team_tuning.hpp"
 #include "kiln/error.hpp"
@@ -23,7 +23,7 @@ namespace kiln::engine {
 namespace {
 
 /// A rough estimate of a tune in nanoseconds: each candidate is compiled and verified, then launched a few hundred times.
-double tuning_ns(const OpBucket& bucket, State& state, ExpectedTimes& times) {
+double tuning_ns(const OpBucket& bucket, State& state, answer::ExpectedTimes& times) {
   const manifest::DeviceFacts& facts = state.context.info().facts;
   double candidates = 0;
   for (const manifest::Implementation& each : bucket.op->implementations)
@@ -46,7 +46,7 @@ std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState&
   std::vector<std::size_t> order = indices_of(buckets, false);
   if (as_they_come || tuner.devices.size() == 1) return order;
   State& state = tuner.first();
-  ExpectedTimes expected(state.context.info().facts, state.options.regime, state.layers);
+  answer::ExpectedTimes expected(state.context.info().facts, state.options.regime, state.layers);
   std::vector<double> times;
   for (const OpBucket& each : buckets) times.push_back(tuning_ns(each, state, expected));
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return times[i]; });
@@ -54,7 +54,7 @@ std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState&
 }
 
 /// Lets an engine that has the bucket ready serve it by its new record.
-void adopt(State& state, std::string_view op, const Resolution& resolution) {
+void adopt(State& state, std::string_view op, const answer::Resolution& resolution) {
   OpState& own = state.op_state(index_of(state, op));
   if (own.plans.hot.find(resolution.bucket) != nullptr) adopt(own, resolution);
 }
@@ -199,7 +199,7 @@ class Job {
       const bool is_of_team = bucket.op->team_axis() >= 0;
       // An engine's plan of a team's op stays: another one on this rank alone would fail its launches.
       if (device.is_shared && !is_of_team)
-        asked.adopt = [&](const Resolution& found) { adopt(state, bucket.op->name, found); };
+        asked.adopt = [&](const answer::Resolution& found) { adopt(state, bucket.op->name, found); };
       tuned = described(
           is_of_team ? agree_on_record(state.op_state(index_of(state, bucket.op->name)), bucket.bucket, true, asked)
                      : tune_once(state, *bucket.op, bucket.bucket, asked),

@@ -18,7 +18,7 @@ struct TunerDevice {
   bool is_shared;  // whether an Engine launches with this state meanwhile
   /// Separate from the engine's pool, where a launch would wait behind candidates, and a stop would drop its compiles.
   jit::CompilePool pool;
-  tune::Cubins cubins;
+  answer::Cubins cubins;
   std::size_t device_class = 0;  // index into TunerState::first_of_class
 };
 

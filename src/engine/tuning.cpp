@@ -33,7 +33,7 @@ tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem
   return request;
 }
 
-tune::Cubins& cubins_of(State& state, const TuneAsked& asked) {
+answer::Cubins& cubins_of(State& state, const TuneAsked& asked) {
   return asked.cubins != nullptr ? *asked.cubins : state.cubins;
 }
 
@@ -100,14 +100,14 @@ std::vector<std::string> wrong_throughout(std::span<const store::Candidate> cand
   return sentences;
 }
 
-bool is_enough(const Resolution& resolution, Retune retune) {
+bool is_enough(const answer::Resolution& resolution, Retune retune) {
   return resolution.is_hit() && retune != Retune::all && !(retune == Retune::stale && resolution.is_stale());
 }
 
 TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
   using Clock = std::chrono::steady_clock;
   const auto stored = [&] {
-    return resolve(op, bucket, state.context.info().facts, state.options.regime, state.layers, false);
+    return answer::resolve(op, bucket, state.context.info().facts, state.options.regime, state.layers, false);
   };
   const auto stop_if_asked = [&] {
     const auto& own = state.options.stop_requested;
@@ -155,7 +155,7 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
     lease.renew_if_due();
     return asks && asks();
   };
-  tune::Cubins& cubins = cubins_of(state, asked);
+  answer::Cubins& cubins = cubins_of(state, asked);
   const tune::TuneResult result = tune::tune_bucket(request, cubins);
   tune::publish(request, result, cubins);
   if (!result.warning.empty())
@@ -172,7 +172,8 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
 void compile_ahead(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) try {
   const cuda::RelaxedCapture relaxed;
   const cuda::Context::Scope scope(state.context);
-  const Resolution stored = resolve(op, bucket, state.context.info().facts, state.options.regime, state.layers, false);
+  const answer::Resolution stored =
+      answer::resolve(op, bucket, state.context.info().facts, state.options.regime, state.layers, false);
   if (!is_enough(stored, asked.retune)) tune::compile_ahead(state.tune_request(op, bucket), cubins_of(state, asked));
 } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
 }

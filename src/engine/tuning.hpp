@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/resolver.hpp"
+#include "answer/resolver.hpp"
 #include "kiln/tuner.hpp"
 #include "team/member.hpp"
 
@@ -27,17 +27,17 @@ struct TuneAsked {
   std::chrono::milliseconds patience = std::chrono::hours(24 * 365);
   bool only_in_worker = false;             // throw Error(bad_input) rather than try candidates in this process
   team::Member* team = nullptr;            // all ranks tune together; needed for an op of a team
-  tune::Cubins* cubins = nullptr;          // null: the engine's, with its pool
+  answer::Cubins* cubins = nullptr;        // null: the engine's, with its pool
   std::function<bool()> stop_requested{};  // beside Options::stop_requested
-  std::function<void(const TuneEvent&)> on_event{};  // beside Options::on_tune
-  std::function<void(double)> pace{};                // tune::TuneRequest::pace
-  std::function<void(const Resolution&)> adopt{};    // takes the new record, before the tune is counted
+  std::function<void(const TuneEvent&)> on_event{};        // beside Options::on_tune
+  std::function<void(double)> pace{};                      // tune::TuneRequest::pace
+  std::function<void(const answer::Resolution&)> adopt{};  // takes the new record, before the tune is counted
 };
 
 struct TuneOutcome {
   enum class End { found, tuned, held_elsewhere } end = End::found;
-  Resolution resolution;  // of the bucket afterwards, without fallbacks; a hit unless it is held elsewhere
-  std::string holder{};   // held elsewhere: store::File::lease_holder
+  answer::Resolution resolution;  // of the bucket afterwards, without fallbacks; a hit unless it is held elsewhere
+  std::string holder{};           // held elsewhere: store::File::lease_holder
 };
 
 /// Marks this thread as tuning with `state` while it lives. A tune that a callback asks of the same state would wait for itself.
@@ -60,7 +60,7 @@ class Tuning {
 std::vector<std::string> wrong_throughout(std::span<const store::Candidate> candidates);
 
 /// Whether the bucket has a usable record that `retune` spares.
-bool is_enough(const Resolution& resolution, Retune retune);
+bool is_enough(const answer::Resolution& resolution, Retune retune);
 
 /// Tunes the bucket unless it has a usable record that `retune` spares. Holds State::tune_mutex while it tunes. Precondition without a worker:
 /// the context is current. Throws as tune::tune_bucket does, Error(interrupted) when it is stopped while it waits, and Error(bad_input) for

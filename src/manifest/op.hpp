@@ -183,7 +183,7 @@ enum class Unit : std::uint8_t {
 };
 
 /// The work of a pass, padding and repetition included, of all blocks together unless noted. Only the cost model uses it;
-/// tune/model.hpp gives the defaults.
+/// answer/model.hpp gives the defaults.
 struct PassModel {
   std::optional<Expression> operations;
   Unit unit = Unit::fma;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "cuda/device.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/options.hpp"
@@ -15,7 +16,6 @@
 #include "store/record.hpp"
 #include "team/binding.hpp"
 #include "team/member.hpp"
-#include "tune/cubins.hpp"
 #include "tune/measure.hpp"
 
 namespace kiln::tune {
@@ -86,6 +86,6 @@ struct BenchSettings {
 };
 
 /// Returns a bench in the current context. Allocates and fills the tensors, and runs the reference. Throws as VerificationCase does.
-std::unique_ptr<Bench> local_bench(const BenchSettings& settings, Cubins& cubins);
+std::unique_ptr<Bench> local_bench(const BenchSettings& settings, answer::Cubins& cubins);
 
 }  // namespace kiln::tune

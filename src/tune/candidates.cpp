@@ -8,10 +8,10 @@
 #include <set>
 #include <utility>
 
+#include "answer/model.hpp"
+#include "answer/prior.hpp"
+#include "answer/serving.hpp"
 #include "jit/executable.hpp"
-#include "tune/model.hpp"
-#include "tune/prior.hpp"
-#include "tune/serving.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t transferred = 4;        // winners near this bucket that the first round tries
 constexpr std::size_t library_asked = 8;      // algorithms of a library at each size
 constexpr std::int64_t library_sizes = 48;    // sizes at which a library is asked for its first algorithm
-constexpr std::size_t stairs_of = 6;          // configs at each size whose stairs are computed
+constexpr std::size_t stairs_of = 6;          // configs at each size whose answer::stairs are computed
 constexpr std::size_t stairs_between = 2;     // the same midway between two sizes,
 constexpr std::size_t few_ends = 8;           // where these are at most so many
 constexpr std::int64_t sizes_looked_at = 64;  // sizes at which they are computed
@@ -28,7 +28,7 @@ constexpr std::size_t most_candidates = 600;  // after the model has ranked them
 /// How many ends an open axis gets, by the time of one launch: where launches are long, one block more changes little.
 struct Ends {
   double up_to_ns;
-  std::size_t even, more;  // ends that part the bucket evenly; further ends at stairs
+  std::size_t even, more;  // ends that part the bucket evenly; further ends at answer::stairs
 };
 constexpr Ends ends_by_time[] = {{1e5, 16, 8}, {3e5, 12, 6}, {1e6, 6, 3},
                                  {3e6, 3, 1},  {2e7, 2, 0},  {std::numeric_limits<double>::infinity(), 1, 0}};
@@ -41,7 +41,7 @@ class CandidateBuilder {
         prior_(request.op, request.bucket, request.device, request.regime, neighbours) {}
 
   Candidates gather() {
-    const Usable baseline = default_for(request_.op, request_.bucket, request_.device);
+    const answer::Usable baseline = answer::default_for(request_.op, request_.bucket, request_.device);
     if (baseline.implementation != nullptr) {
       add(*baseline.implementation, baseline.config);
       result_.has_baseline = true;
@@ -51,14 +51,14 @@ class CandidateBuilder {
     for (const Candidate& each : result_.list) best_ns = std::min(best_ns, expected_ns(each, request_.bucket));
     const Ends& most = *std::ranges::find_if(
         ends_by_time, [&](const Ends& each) { return !std::isfinite(best_ns) || best_ns <= each.up_to_ns; });
-    result_.sizes = even_sizes(request_.op, request_.bucket, most.even);
+    result_.sizes = answer::even_sizes(request_.op, request_.bucket, most.even);
     const std::vector<Problem>& problems = result_.sizes.problems;
     if (problems.size() > 2) add_space(problems[problems.size() / 2]);
     if (problems.size() > 1) add_space(problems.front());
     if (!request_.all) drop_slowest();
     if (result_.sizes.axes.size() == 1 && most.more > 0)
-      result_.sizes = with_ends(request_.op, request_.bucket, result_.sizes,
-                                stairs_of_fastest(result_.sizes.ends.front(), most.more));
+      result_.sizes = answer::with_ends(request_.op, request_.bucket, result_.sizes,
+                                        stairs_of_fastest(result_.sizes.ends.front(), most.more));
     add_library_configs(most.more);
     finish();
     name_proposals();
@@ -104,7 +104,7 @@ class CandidateBuilder {
       const std::int64_t size = low - 1 + width * i / steps;
       if (size - size % multiple >= low) between.push_back(size - size % multiple);
     }
-    return with_ends(request_.op, request_.bucket, result_.sizes, between).problems;
+    return answer::with_ends(request_.op, request_.bucket, result_.sizes, between).problems;
   }
 
   /// Adds the algorithms that libraries propose, and up to `more` ends at sizes where a library's first proposal changes.
@@ -137,7 +137,7 @@ class CandidateBuilder {
       std::vector<std::int64_t> some;
       const std::size_t count = std::min(more, changes.size());
       for (std::size_t i = 0; i < count; ++i) some.push_back(changes[i * changes.size() / count]);
-      result_.sizes = with_ends(request_.op, request_.bucket, result_.sizes, some);
+      result_.sizes = answer::with_ends(request_.op, request_.bucket, result_.sizes, some);
     }
   }
 
@@ -163,7 +163,9 @@ class CandidateBuilder {
   }
 
   [[nodiscard]] double expected_ns(const Candidate& candidate, const Problem& at) const {
-    return estimate(request_.op, *candidate.implementation, at, request_.device, candidate.config, request_.regime).ns *
+    return answer::estimate(request_.op, *candidate.implementation, at, request_.device, candidate.config,
+                            request_.regime)
+               .ns *
            candidate.correction;
   }
 
@@ -219,7 +221,7 @@ class CandidateBuilder {
         row.push_back(legal ? expected_ns(result_.list[i], at) : std::numeric_limits<double>::infinity());
       }
     }
-    return ns.empty() ? std::vector<std::int64_t>() : stairs(all, ns, ends, at_most);
+    return ns.empty() ? std::vector<std::int64_t>() : answer::stairs(all, ns, ends, at_most);
   }
 
   /// Fills the expectations, and drops candidates that are legal at no size.
@@ -261,7 +263,7 @@ class CandidateBuilder {
             manifest::kernel_config(*implementation, result_.list[i].config) == config)
           expectations.tried_first.push_back(i);
     };
-    for (const Winner& each : prior_.transferred(transferred)) try_first(each.implementation, each.config);
+    for (const answer::Winner& each : prior_.transferred(transferred)) try_first(each.implementation, each.config);
     // The search times nothing at sizes that were only asked of a library.
     std::set<std::pair<const manifest::Implementation*, manifest::Config>> firsts;
     for (const LibraryFirst& each : firsts_)
@@ -325,7 +327,7 @@ class CandidateBuilder {
   const CandidatesRequest& request_;
   Libraries here_;
   Libraries& libraries_;
-  Prior prior_;
+  answer::Prior prior_;
   Candidates result_;
   std::vector<Proposed> proposed_;
   std::vector<LibraryFirst> firsts_;

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "answer/timed_sizes.hpp"
 #include "jit/specialisation.hpp"
 #include "manifest/problem.hpp"
 #include "store/layers.hpp"
 #include "tune/bench.hpp"
 #include "tune/machine.hpp"
 #include "tune/search.hpp"
-#include "tune/timed_sizes.hpp"
 
 namespace kiln::tune {
 
@@ -32,7 +32,7 @@ struct FirstProposal {
 };
 
 struct Candidates {
-  TimedSizes sizes;
+  answer::TimedSizes sizes;
   std::vector<Candidate> list;  // the op's default first, where it is legal
   bool has_baseline = false;
   Expectations expectations;

@@ -8,10 +8,11 @@
 #include <map>
 #include <utility>
 
+#include "answer/model.hpp"
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "tune/launch_choice.hpp"
-#include "tune/model.hpp"
+#include "tune/relative_times.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -28,7 +29,7 @@ class Conclusion {
         sizes_(outcome.measured.sizes) {}
 
   TuneResult conclude() {
-    std::vector<std::vector<RelativeTime>> all, own;
+    std::vector<std::vector<answer::RelativeTime>> all, own;
     for (const Comparison& each : outcome_.measured.comparisons) {
       const std::size_t size = all.size();
       all.push_back(relative_times_at(size, each));
@@ -37,10 +38,10 @@ class Conclusion {
       own.push_back(relative_times_at(size, without));
     }
     const bool is_one = manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket);
-    Assignment fastest = is_one ? one_for_all(true) : choose_configs(all);
+    answer::Assignment fastest = is_one ? one_for_all(true) : answer::choose_configs(all);
     if (std::ranges::none_of(fastest, [](const auto& each) { return each.has_value(); })) throw_nothing_right();
-    Assignment without_library;
-    if (uses_library(fastest)) without_library = is_one ? one_for_all(false) : choose_configs(own);
+    answer::Assignment without_library;
+    if (uses_library(fastest)) without_library = is_one ? one_for_all(false) : answer::choose_configs(own);
     choose_launches(fastest);
     choose_launches(without_library);
     if (!without_library.empty()) prefer_own(fastest, without_library);
@@ -63,12 +64,12 @@ class Conclusion {
   [[nodiscard]] bool has_kernels(std::size_t candidate) const {
     return candidates_[candidate].implementation->has_kernels();
   }
-  [[nodiscard]] bool uses_library(const Assignment& assignment) const {
+  [[nodiscard]] bool uses_library(const answer::Assignment& assignment) const {
     return std::ranges::any_of(assignment, [&](const auto& each) { return each && is_library(*each); });
   }
 
   /// One candidate at all sizes, of those that are legal at each.
-  [[nodiscard]] Assignment one_for_all(bool with_library) const {
+  [[nodiscard]] answer::Assignment one_for_all(bool with_library) const {
     std::vector<std::vector<double>> ns(candidates_.size(), std::vector<double>(sizes_.problems.size()));
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
       const Candidate& of = candidates_[i];
@@ -81,7 +82,7 @@ class Conclusion {
       for (std::size_t size = 0; size < ns[i].size(); ++size)
         if (const Cost& cost = cost_of(i, size); !cost.failed()) ns[i][size] = cost.median_ns;
     }
-    return Assignment(sizes_.problems.size(), choose_one(ns));
+    return answer::Assignment(sizes_.problems.size(), answer::choose_one(ns));
   }
 
   [[noreturn]] void throw_nothing_right() const {
@@ -97,17 +98,19 @@ class Conclusion {
   [[nodiscard]] Footprint footprint_of(std::size_t size, std::size_t candidate) const {
     if (is_library(candidate)) return {std::numeric_limits<double>::infinity(), std::numeric_limits<int>::max()};
     const Candidate& of = candidates_[candidate];
-    const Estimate expected = estimate(request_.op, *of.implementation, sizes_.problems[size], request_.device.facts,
-                                       of.config, request_.regime);
+    const answer::Estimate expected = answer::estimate(request_.op, *of.implementation, sizes_.problems[size],
+                                                       request_.device.facts, of.config, request_.regime);
     return {expected.read_bytes, of.admission.registers};
   }
 
-  [[nodiscard]] std::vector<RelativeTime> relative_times_at(std::size_t size, const Comparison& comparison) const {
-    std::vector<RelativeTime> result =
+  [[nodiscard]] std::vector<answer::RelativeTime> relative_times_at(std::size_t size,
+                                                                    const Comparison& comparison) const {
+    std::vector<answer::RelativeTime> result =
         relative_times(comparison, [&](std::size_t candidate) { return footprint_of(size, candidate); });
-    const bool own_ties = std::ranges::any_of(
-        result, [&](const RelativeTime& each) { return !is_library(each.candidate) && each.behind <= tied_within; });
-    for (RelativeTime& each : result) {
+    const bool own_ties = std::ranges::any_of(result, [&](const answer::RelativeTime& each) {
+      return !is_library(each.candidate) && each.behind <= tied_within;
+    });
+    for (answer::RelativeTime& each : result) {
       each.has_code = has_kernels(each.candidate);
       if (own_ties && is_library(each.candidate)) {
         each.ties = false;
@@ -132,7 +135,7 @@ class Conclusion {
   }
 
   /// Chooses the launch of each config, at the largest size that it serves.
-  void choose_launches(const Assignment& assignment) {
+  void choose_launches(const answer::Assignment& assignment) {
     for (std::size_t size = assignment.size(); size-- > 0;)
       if (assignment[size] && !launched_.contains(*assignment[size]))
         launched_.emplace(*assignment[size], launched_best(*assignment[size], size));
@@ -148,7 +151,7 @@ class Conclusion {
     if (launches.size() < 2 || request_.device.facts.sm() < manifest::first_programmatic_sm ||
         cost_at(candidate, size).median_ns > longest_chained_ns)
       return best;
-    const KeyedCubin cubin = outcome_.machine.compiled(of.specialisation);
+    const answer::KeyedCubin cubin = outcome_.machine.compiled(of.specialisation);
     LaunchChoice choice;
     outcome_.paced([&] {
       choice =
@@ -165,7 +168,7 @@ class Conclusion {
   }
 
   /// Replaces a library wherever Kiln's own kernel, by its fastest launch, is as fast.
-  void prefer_own(Assignment& fastest, const Assignment& without_library) const {
+  void prefer_own(answer::Assignment& fastest, const answer::Assignment& without_library) const {
     for (std::size_t i = 0; i < fastest.size(); ++i)
       if (fastest[i] && is_library(*fastest[i]) && without_library[i] &&
           cost_at(*without_library[i], i).median_ns * launched_.at(*without_library[i]).gain <=
@@ -173,7 +176,7 @@ class Conclusion {
         fastest[i] = without_library[i];
   }
 
-  TuneResult result_of(const Assignment& fastest, const Assignment& without_library) {
+  TuneResult result_of(const answer::Assignment& fastest, const answer::Assignment& without_library) {
     TuneResult result;
     result.record = record_of();
     if (fastest.back()) result.record.provenance.strategy += launched_.at(*fastest.back()).note;
@@ -183,11 +186,11 @@ class Conclusion {
     return result;
   }
 
-  void add_choices(TuneResult& result, store::Role role, const Assignment& assignment) {
-    for (const Interval& each : intervals(request_.op, request_.bucket, sizes_, assignment)) {
+  void add_choices(TuneResult& result, store::Role role, const answer::Assignment& assignment) {
+    for (const answer::Interval& each : answer::intervals(request_.op, request_.bucket, sizes_, assignment)) {
       const Candidate& of = candidates_[each.candidate];
       const Launched& launched = launched_.at(each.candidate);
-      const KeyedCubin cubin = outcome_.machine.compiled(of.specialisation);
+      const answer::KeyedCubin cubin = outcome_.machine.compiled(of.specialisation);
       const Cost cost = times(cost_at(each.candidate, each.size), launched.gain);
       store::Choice choice;
       choice.role = role;
@@ -272,7 +275,7 @@ class Conclusion {
   const SearchOutcome& outcome_;
   const TuneRequest& request_;
   const std::vector<Candidate>& candidates_;
-  const TimedSizes& sizes_;
+  const answer::TimedSizes& sizes_;
   std::map<std::size_t, Launched> launched_;
 };
 

@@ -12,7 +12,7 @@ namespace kiln::tune {
 
 /// The measurements of a search.
 struct Measured {
-  TimedSizes sizes;
+  answer::TimedSizes sizes;
   std::vector<Comparison> comparisons;   // by size
   std::vector<std::vector<Cost>> costs;  // by candidate, then size
 };

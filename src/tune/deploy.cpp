@@ -4,10 +4,10 @@
 #include <iterator>
 #include <utility>
 
+#include "answer/serving.hpp"
 #include "jit/executable.hpp"
 #include "tune/internal_kernels.hpp"
 #include "tune/preparation.hpp"
-#include "tune/serving.hpp"
 
 namespace kiln::tune {
 
@@ -25,9 +25,9 @@ std::vector<jit::Specialisation> deployed(const manifest::Op& op, const Problem&
     result.push_back(jit::specialise(op, implementation, frame, arch));
   };
   if (record != nullptr) {
-    const Servings servings = servings_of(op, bucket, device, *record);
+    const answer::Servings servings = answer::servings_of(op, bucket, device, *record);
     for (const auto* role : {&servings.fastest, &servings.without_library})
-      for (const Serving& each : *role) add_once(each.at(), *each.usable.implementation, each.usable.config);
+      for (const answer::Serving& each : *role) add_once(each.at(), *each.usable.implementation, each.usable.config);
   }
   for (const manifest::Implementation& implementation : op.implementations)
     if (!implementation.is_library() && !manifest::why_not_eligible(op, implementation, bucket, device) &&

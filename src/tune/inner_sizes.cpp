@@ -94,7 +94,7 @@ class InnerSizes {
       if (std::ranges::any_of(row, [](double each) { return std::isfinite(each); })) ns.push_back(std::move(row));
     }
     if (ns.empty()) return {};
-    return stairs(sizes, ns, {searched_.ends.begin(), searched_.ends.end()}, at_most);
+    return answer::stairs(sizes, ns, {searched_.ends.begin(), searched_.ends.end()}, at_most);
   }
 
   /// Returns the last sizes of a library's proposals that are not the fastest at the interval's end.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "answer/timed_sizes.hpp"
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "team/exchange.hpp"
@@ -16,7 +17,6 @@
 #include "tune/measure.hpp"
 #include "tune/preparation.hpp"
 #include "tune/team_barrier.hpp"
-#include "tune/timed_sizes.hpp"
 #include "tune/verification_case.hpp"
 
 namespace kiln::tune {
@@ -24,7 +24,7 @@ namespace {
 
 class LocalBench final : public Bench {
  public:
-  LocalBench(const BenchSettings& settings, Cubins& cubins)
+  LocalBench(const BenchSettings& settings, answer::Cubins& cubins)
       : settings_(settings),
         stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins),
         barrier_(settings.member == nullptr ? nullptr
@@ -35,11 +35,11 @@ class LocalBench final : public Bench {
     std::size_t next = 0;  // lengths on the device and corners take the cases in turn
     Placement on_device;
     on_device.bound = low;
-    for (const Problem& lengths : shorter_lengths(settings.op, low)) {
+    for (const Problem& lengths : answer::shorter_lengths(settings.op, low)) {
       on_device.prepare_case = cases[next++ % cases.size()];
       add_case(lengths, cubins, on_device);
     }
-    for (const Problem& corner : corners(settings.op, settings.bucket))
+    for (const Problem& corner : answer::corners(settings.op, settings.bucket))
       add_case(corner, cubins, prepared_by(cases[next++ % cases.size()]));
     // Inputs that are not timed are verified where tensors are small.
     for (const std::size_t each : cases)
@@ -222,7 +222,7 @@ class LocalBench final : public Bench {
     return result;
   }
 
-  void add_case(const Problem& problem, Cubins& cubins, Placement placement) {
+  void add_case(const Problem& problem, answer::Cubins& cubins, Placement placement) {
     if (settings_.team != nullptr) placement.rank = settings_.team->rank;
     cases_.emplace_back(settings_.op, problem, settings_.device.facts, settings_.arch, cubins, seed_++,
                         stream_.handle(), placement);
@@ -297,7 +297,7 @@ std::string no_times_text(std::int64_t dropped) {
   return fmt::format("the driver gave no time of its {} runs, but NaN, infinite or negative ones", dropped);
 }
 
-std::unique_ptr<Bench> local_bench(const BenchSettings& settings, Cubins& cubins) {
+std::unique_ptr<Bench> local_bench(const BenchSettings& settings, answer::Cubins& cubins) {
   return std::make_unique<LocalBench>(settings, cubins);
 }
 

@@ -1,8 +1,8 @@
 #include "tune/machine.hpp"
 
+#include "answer/neighbours.hpp"
 #include "jit/library.hpp"
 #include "manifest/problem.hpp"
-#include "tune/neighbours.hpp"
 #include "tune/team_bench.hpp"
 
 namespace kiln::tune {
@@ -10,15 +10,18 @@ namespace {
 
 class ThisMachine final : public Machine {
  public:
-  ThisMachine(const TuneRequest& request, Cubins& cubins) : request_(request), cubins_(cubins) {}
+  ThisMachine(const TuneRequest& request, answer::Cubins& cubins) : request_(request), cubins_(cubins) {}
 
   std::vector<store::Record> near_records(std::size_t at_most) override {
-    return neighbours(cubins_.layers(), request_.op, request_.bucket, request_.device.facts, request_.regime, at_most);
+    return answer::neighbours(cubins_.layers(), request_.op, request_.bucket, request_.device.facts, request_.regime,
+                              at_most);
   }
   Libraries& libraries() override { return libraries_; }
   std::size_t compiles_at_once() override { return cubins_.compiles_at_once(); }
   void prefetch(const jit::Specialisation& specialisation) override { cubins_.prefetch(specialisation); }
-  KeyedCubin compiled(const jit::Specialisation& specialisation) override { return cubins_.get(specialisation); }
+  answer::KeyedCubin compiled(const jit::Specialisation& specialisation) override {
+    return cubins_.get(specialisation);
+  }
   std::unique_ptr<Bench> bench() override {
     BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
     settings.member = request_.team;
@@ -28,7 +31,7 @@ class ThisMachine final : public Machine {
 
  private:
   const TuneRequest& request_;
-  Cubins& cubins_;
+  answer::Cubins& cubins_;
   Libraries libraries_;
 };
 
@@ -46,7 +49,7 @@ std::optional<std::string> Libraries::why_refused(const manifest::Op& op,
   return jit::why_library_refuses(op, implementation, manifest::make_frame(op, &implementation, at, device, config));
 }
 
-std::unique_ptr<Machine> this_machine(const TuneRequest& request, Cubins& cubins) {
+std::unique_ptr<Machine> this_machine(const TuneRequest& request, answer::Cubins& cubins) {
   return std::make_unique<ThisMachine>(request, cubins);
 }
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "jit/specialisation.hpp"
 #include "store/record.hpp"
 #include "tune/bench.hpp"
-#include "tune/cubins.hpp"
 #include "tune/request.hpp"
 
 namespace kiln::tune {
@@ -40,7 +40,7 @@ class Machine {
   [[nodiscard]] virtual std::size_t compiles_at_once() = 0;
   virtual void prefetch(const jit::Specialisation& specialisation) = 0;
   /// As Cubins::get().
-  [[nodiscard]] virtual KeyedCubin compiled(const jit::Specialisation& specialisation) = 0;
+  [[nodiscard]] virtual answer::KeyedCubin compiled(const jit::Specialisation& specialisation) = 0;
   /// Returns a bench of the request's bucket. May be called in another thread.
   [[nodiscard]] virtual std::unique_ptr<Bench> bench() = 0;
   /// The tune passed its time limit: the clock has a part in what it chooses.
@@ -48,6 +48,6 @@ class Machine {
 };
 
 /// This machine. The request and the cubins must outlive it.
-std::unique_ptr<Machine> this_machine(const TuneRequest& request, Cubins& cubins);
+std::unique_ptr<Machine> this_machine(const TuneRequest& request, answer::Cubins& cubins);
 
 }  // namespace kiln::tune

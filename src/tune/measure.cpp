@@ -57,7 +57,8 @@ void in_batches(std::int64_t rounds, double round_ns, const std::function<BatchT
   }
 }
 
-Stopwatch::Stopwatch(const manifest::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins) {
+Stopwatch::Stopwatch(const manifest::DeviceFacts& device, Regime regime, const std::string& arch,
+                     answer::Cubins& cubins) {
   for (std::size_t i = 0; i < slots; ++i) {
     begins_.emplace_back();
     ends_.emplace_back();

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "cuda/device.hpp"
 #include "cuda/gate.hpp"
 #include "jit/module.hpp"
 #include "kiln/options.hpp"
-#include "tune/cubins.hpp"
 #include "tune/search.hpp"
 
 namespace kiln::tune {
@@ -41,7 +41,7 @@ class Stopwatch {
  public:
   /// In regime cold_l2 allocates a buffer of twice the L2, which is read before each run to evict the data of the run before. Throws
   /// Error(out_of_memory), and as Cubins::get_and_keep() does.
-  Stopwatch(const manifest::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins);
+  Stopwatch(const manifest::DeviceFacts& device, Regime regime, const std::string& arch, answer::Cubins& cubins);
   /// Enqueues `work` before each run that sample() times, between the flush and the run.
   void before_each(Launch work) { before_each_ = std::move(work); }
   /// Returns `rounds` samples of each launch in nanoseconds. Launches take turns, forwards in one round and backwards in the next, so that a

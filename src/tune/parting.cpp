@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "answer/model.hpp"
 #include "kiln/error.hpp"
 #include "tune/inner_sizes.hpp"
-#include "tune/model.hpp"
 #include "tune/switches.hpp"
 
 namespace kiln::tune {
@@ -64,7 +64,7 @@ class Parting {
     at.axes[axis_] = size;
     if (manifest::broken_constraint(request_.op, *of.implementation, at, request_.device.facts, of.config))
       return std::numeric_limits<double>::infinity();
-    return estimate(request_.op, *of.implementation, at, request_.device.facts, of.config, request_.regime).ns;
+    return answer::estimate(request_.op, *of.implementation, at, request_.device.facts, of.config, request_.regime).ns;
   }
 
   [[nodiscard]] std::vector<InnerSize> chosen_sizes() const {
@@ -147,7 +147,7 @@ class Parting {
     std::vector<std::int64_t> sizes;
     for (const auto& each : found) sizes.push_back(each.first);
     std::vector<std::int64_t> before = ends();
-    measured_.sizes = with_ends(request_.op, request_.bucket, measured_.sizes, sizes);
+    measured_.sizes = answer::with_ends(request_.op, request_.bucket, measured_.sizes, sizes);
     for (const auto& [size, comparison] : found) {
       const auto place = std::ranges::lower_bound(before, size) - before.begin();
       before.insert(before.begin() + place, size);

@@ -31,13 +31,13 @@ std::vector<jit::Specialisation> Preparation::specialisations(const manifest::Op
 }
 
 Preparation::Preparation(const manifest::Op& op, std::span<const std::int64_t> frame,
-                         const manifest::DeviceFacts& device, const std::string& arch, Cubins& cubins)
+                         const manifest::DeviceFacts& device, const std::string& arch, answer::Cubins& cubins)
     : op_(op), device_(device) {
   std::map<std::vector<std::string>, std::shared_ptr<jit::Module>> loaded;  // by name expressions
   for (const jit::Specialisation& each : specialisations(op, frame, arch)) {
     auto& module = loaded[each.name_expressions];
     if (!module) {
-      const KeyedCubin found = cubins.get_and_keep(each);
+      const answer::KeyedCubin found = cubins.get_and_keep(each);
       module = std::make_shared<jit::Module>(found.cubin.image, found.cubin.lowered_names);
     }
     modules_.push_back(module);

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "jit/executable.hpp"
 #include "jit/module.hpp"
 #include "manifest/problem.hpp"
-#include "tune/cubins.hpp"
 
 namespace kiln::tune {
 
@@ -21,7 +21,7 @@ class Preparation {
                                                           const std::string& arch);
   /// Loads the kernels, for all problems with the selections and exact axes of `frame`. Throws as Cubins::get_and_keep() does.
   Preparation(const manifest::Op& op, std::span<const std::int64_t> frame, const manifest::DeviceFacts& device,
-              const std::string& arch, Cubins& cubins);
+              const std::string& arch, answer::Cubins& cubins);
   /// Writes the prepared tensors of `arguments` for these sizes, and waits. `seed` decides the values. Throws Error(bad_input) for sizes that
   /// a pass cannot take, and Error(driver_failed).
   void run(const Problem& problem, const Arguments& arguments, std::uint64_t seed, std::size_t prepare_case,

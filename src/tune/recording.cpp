@@ -152,7 +152,7 @@ std::vector<store::Record> Recording::near_records(std::size_t at_most) {
 
 Libraries& Recording::libraries() { return *libraries_; }
 
-KeyedCubin Recording::compiled(const jit::Specialisation& specialisation) try {
+answer::KeyedCubin Recording::compiled(const jit::Specialisation& specialisation) try {
   return machine_.compiled(specialisation);
 } catch (const std::exception& error) {
   line_["uncompiled"][specialisation.label] = error.what();

@@ -41,7 +41,7 @@ class Recording final : public Machine {
   Libraries& libraries() override;
   std::size_t compiles_at_once() override { return machine_.compiles_at_once(); }
   void prefetch(const jit::Specialisation& specialisation) override { machine_.prefetch(specialisation); }
-  KeyedCubin compiled(const jit::Specialisation& specialisation) override;
+  answer::KeyedCubin compiled(const jit::Specialisation& specialisation) override;
   std::unique_ptr<Bench> bench() override;
   void note_time_limit() override;
 

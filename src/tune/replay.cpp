@@ -180,7 +180,7 @@ class ReplayedMachine final : public Machine {
   Libraries& libraries() override { return libraries_; }
   std::size_t compiles_at_once() override { return line_.at("compiles_at_once").get<std::size_t>(); }
   void prefetch(const jit::Specialisation&) override {}
-  KeyedCubin compiled(const jit::Specialisation& specialisation) override {
+  answer::KeyedCubin compiled(const jit::Specialisation& specialisation) override {
     const SampleJson& uncompiled = line_.at("uncompiled");
     if (const auto found = uncompiled.find(specialisation.label); found != uncompiled.end())
       throw Error(ErrorKind::compile_failed, found->get<std::string>());

@@ -24,7 +24,7 @@ struct Bucket {
   cuda::Context::Scope scope;
   store::Layers layers{store::LayerSettings{}};
   jit::CompilePool pool{1};
-  Cubins cubins;
+  answer::Cubins cubins;
   team::TeamBinding binding;
   std::unique_ptr<Bench> bench;
 };

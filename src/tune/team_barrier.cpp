@@ -21,7 +21,7 @@ void sum(const team::NcclCommunicator& nccl, const cuda::Buffer& exchanged, CUst
 
 }  // namespace
 
-TeamBarrier::TeamBarrier(const team::Member& team, const std::string& arch, Cubins& cubins)
+TeamBarrier::TeamBarrier(const team::Member& team, const std::string& arch, answer::Cubins& cubins)
     : arguments_("team_barrier", team.trial_binding(0), team.world(), {}, 0) {
   if (team.link() == manifest::TeamLink::network) {
     nccl_ = team.nccl();

@@ -4,11 +4,11 @@
 #include <memory>
 #include <optional>
 
+#include "answer/cubins.hpp"
 #include "cuda/device.hpp"
 #include "jit/module.hpp"
 #include "jit/team_arguments.hpp"
 #include "team/member.hpp"
-#include "tune/cubins.hpp"
 
 namespace kiln::tune {
 
@@ -16,7 +16,7 @@ namespace kiln::tune {
 class TeamBarrier {
  public:
   /// Precondition: over a network the team has a communicator. Throws as Cubins::get_and_keep() does, and Error(driver_failed).
-  TeamBarrier(const team::Member& team, const std::string& arch, Cubins& cubins);
+  TeamBarrier(const team::Member& team, const std::string& arch, answer::Cubins& cubins);
   /// Collective on the device: the stream goes on once all ranks' streams have come here, or after the team's time-out.
   void enqueue(CUstream stream) const;
 

@@ -41,12 +41,12 @@ std::string of_rank(std::size_t rank, const std::string& text) { return fmt::for
 
 class TeamBench final : public Bench {
  public:
-  TeamBench(const BenchSettings& settings, Cubins& cubins)
+  TeamBench(const BenchSettings& settings, answer::Cubins& cubins)
       : team_(*settings.member), patience_(team_.rendezvous()), service_(team_, settings.device.ordinal) {
     std::vector<store::CubinRow> rows;
     for (const jit::Specialisation& needed :
          verification(settings.op, settings.bucket, settings.device.facts, settings.arch))
-      rows.push_back(to_row(needed, cubins.get(needed)));
+      rows.push_back(answer::to_row(needed, cubins.get(needed)));
     Json begin = to_json(settings, rows);
     begin["seed"] = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
     for (const Json& each : ask(begin)) prepared_ns_ = std::max(prepared_ns_, prepared_ns_from_json(each));
@@ -122,7 +122,7 @@ class TeamBench final : public Bench {
 
 }  // namespace
 
-std::unique_ptr<Bench> team_bench(const BenchSettings& settings, Cubins& cubins) {
+std::unique_ptr<Bench> team_bench(const BenchSettings& settings, answer::Cubins& cubins) {
   return std::make_unique<TeamBench>(settings, cubins);
 }
 

@@ -44,7 +44,7 @@ void Trials::paced(const std::function<void()>& work) const {
 }
 
 /// Returns nothing when the candidate does not compile. Any failure but a missing NVRTC or an interruption rejects this candidate alone.
-std::optional<KeyedCubin> Trials::compile(const Candidate& of, Admission& admission) const {
+std::optional<answer::KeyedCubin> Trials::compile(const Candidate& of, Admission& admission) const {
   admission.verdict = store::Verdict::compile_failed;
   try {
     return machine_.compiled(of.specialisation);

@@ -48,7 +48,7 @@ class Trials {
   using Clock = std::chrono::steady_clock;
 
   [[nodiscard]] std::future<std::unique_ptr<Bench>> begin_bench() const;
-  std::optional<KeyedCubin> compile(const Candidate& of, Admission& admission) const;
+  std::optional<answer::KeyedCubin> compile(const Candidate& of, Admission& admission) const;
   std::vector<Samples> sample_some(std::span<const Point> points, std::int64_t rounds, double round_ns);
   void sample_again(Point point, std::int64_t rounds, Samples& samples);
   void warm_up(Point point);

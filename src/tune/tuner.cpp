@@ -10,12 +10,12 @@
 #include <set>
 #include <utility>
 
+#include "answer/serving.hpp"
 #include "kiln/error.hpp"
 #include "tune/conclusion.hpp"
 #include "tune/deploy.hpp"
 #include "tune/parting.hpp"
 #include "tune/recording.hpp"
-#include "tune/serving.hpp"
 #include "tune/trials.hpp"
 
 namespace kiln::tune {
@@ -51,7 +51,7 @@ class Session {
         trials_(request, machine, [this] { check_stop(); }),
         candidates_(candidates_for(request, machine)) {
     if (candidates_.list.empty()) {
-      const std::string rules = rules_broken(request.op, request.bucket, request.device.facts);
+      const std::string rules = answer::rules_broken(request.op, request.bucket, request.device.facts);
       throw Error(ErrorKind::not_tuned,
                   fmt::format("{}: no implementation has a legal config for {} on {}{}{}", request.op.name,
                               manifest::display_text(request.op, request.bucket), request.device.facts.device_class(),
@@ -258,9 +258,9 @@ class Session {
 };
 
 /// Leaves out a default that does not compile.
-void add_row(std::vector<store::CubinRow>& rows, const jit::Specialisation& needed, Cubins& cubins) {
+void add_row(std::vector<store::CubinRow>& rows, const jit::Specialisation& needed, answer::Cubins& cubins) {
   try {
-    rows.push_back(to_row(needed, cubins.get(needed)));
+    rows.push_back(answer::to_row(needed, cubins.get(needed)));
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
   }
 }
@@ -278,7 +278,7 @@ TuneResult tune_bucket(const TuneRequest& request, Machine& machine) {
   }
 }
 
-TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
+TuneResult tune_bucket(const TuneRequest& request, answer::Cubins& cubins) {
   const std::unique_ptr<Machine> here = this_machine(request, cubins);
   if (request.search.samples.empty() || request.team != nullptr) return tune_bucket(request, *here);
   const team::Descriptor samples = open_samples(request.search.samples);  // a wrong name must not cost a tune
@@ -289,7 +289,7 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
   return result;
 }
 
-void compile_ahead(const TuneRequest& request, Cubins& cubins) {
+void compile_ahead(const TuneRequest& request, answer::Cubins& cubins) {
   for (const jit::Specialisation& needed : verification(request.op, request.bucket, request.device.facts, request.arch))
     cubins.prefetch(needed, jit::Urgency::ahead);
   const std::unique_ptr<Machine> here = this_machine(request, cubins);
@@ -299,11 +299,12 @@ void compile_ahead(const TuneRequest& request, Cubins& cubins) {
     cubins.prefetch(candidates.list[first].specialisation, jit::Urgency::ahead);
 }
 
-void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins) {
+void publish(const TuneRequest& request, const TuneResult& result, answer::Cubins& cubins) {
   std::vector<store::CubinRow> rows;
   std::set<std::string> labels;
   for (const CompiledKernel& each : result.kernels)
-    if (labels.insert(each.specialisation.label).second) rows.push_back(to_row(each.specialisation, each.cubin));
+    if (labels.insert(each.specialisation.label).second)
+      rows.push_back(answer::to_row(each.specialisation, each.cubin));
   for (const jit::Specialisation& needed :
        deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record))
     if (labels.insert(needed.label).second) add_row(rows, needed, cubins);

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "jit/specialisation.hpp"
 #include "store/record.hpp"
-#include "tune/cubins.hpp"
 #include "tune/machine.hpp"
 #include "tune/request.hpp"
 
@@ -15,7 +15,7 @@ namespace kiln::tune {
 /// A kernel with its machine code.
 struct CompiledKernel {
   jit::Specialisation specialisation;
-  KeyedCubin cubin;
+  answer::KeyedCubin cubin;
 };
 
 struct TuneResult {
@@ -30,15 +30,15 @@ struct TuneResult {
 /// current without a worker, and for an op with a library. Throws Error(not_tuned) when no config is legal or none gave a right result,
 /// Error(interrupted) when asked to stop, and Error(out_of_memory) with the bucket. Throws Error(driver_failed) with the candidate that broke
 /// the caller's context; a worker only rejects that candidate. Throws Error(io) before the tune when the samples' file cannot be opened.
-TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
+TuneResult tune_bucket(const TuneRequest& request, answer::Cubins& cubins);
 /// Tunes with what another machine gives. Records nothing.
 TuneResult tune_bucket(const TuneRequest& request, Machine& machine);
 
 /// Begins ahead of time the compiles that a tune of the bucket begins with, as far as they can be foreseen. Throws as a tune does.
-void compile_ahead(const TuneRequest& request, Cubins& cubins);
+void compile_ahead(const TuneRequest& request, answer::Cubins& cubins);
 
 /// Writes the result to the overlay in one transaction: the record, the machine code of its choices, and that of the defaults, which serve
 /// real sizes that break a choice's constraints. Throws as store::Layers::put_all() does.
-void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins);
+void publish(const TuneRequest& request, const TuneResult& result, answer::Cubins& cubins);
 
 }  // namespace kiln::tune

@@ -52,7 +52,7 @@ struct VerificationCase::State {
 
   State(const manifest::Op& op, const manifest::DeviceFacts& device) : tensors(op, device) {}
 
-  void load(const std::string& arch, Cubins& cubins) {
+  void load(const std::string& arch, answer::Cubins& cubins) {
     const manifest::Op& op = tensors.op;
     const auto frame = tensors.frame();
     tensors.load(arch, cubins);
@@ -63,7 +63,7 @@ struct VerificationCase::State {
       const jit::Cubin cubin = cubins.get_and_keep(compare_kernels(type, arch)).cubin;
       compare.try_emplace(type, cubin.image, cubin.lowered_names);
     }
-    const KeyedCubin cubin = cubins.get_and_keep(jit::specialise_reference(op, frame, arch));
+    const answer::KeyedCubin cubin = cubins.get_and_keep(jit::specialise_reference(op, frame, arch));
     reference = std::make_unique<jit::Executable>(op, frame, cubin.cubin);
   }
 
@@ -158,7 +158,7 @@ struct VerificationCase::State {
 };
 
 VerificationCase::VerificationCase(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
-                                   const std::string& arch, Cubins& cubins, std::uint64_t seed, CUstream stream,
+                                   const std::string& arch, answer::Cubins& cubins, std::uint64_t seed, CUstream stream,
                                    const Placement& placement)
     : state_(std::make_unique<State>(op, device)) {
   state_->tensors.problem = problem;

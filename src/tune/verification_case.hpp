@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "cuda/device.hpp"
 #include "jit/executable.hpp"
-#include "tune/cubins.hpp"
 
 namespace kiln::tune {
 
@@ -58,7 +58,7 @@ class VerificationCase {
   /// current.
   /// Throws Error(out_of_memory) with op, problem and bytes, and Error(compile_failed) for a reference that does not compile.
   VerificationCase(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
-                   const std::string& arch, Cubins& cubins, std::uint64_t seed, CUstream stream,
+                   const std::string& arch, answer::Cubins& cubins, std::uint64_t seed, CUstream stream,
                    const Placement& placement = {});
   ~VerificationCase();
   VerificationCase(VerificationCase&&) noexcept;

@@ -38,7 +38,7 @@ void launch_internal(CUfunction function, std::int64_t elements, void** paramete
               "launching a kernel of templates/internal");
 }
 
-void VerificationTensors::load(const std::string& arch, Cubins& cubins) {
+void VerificationTensors::load(const std::string& arch, answer::Cubins& cubins) {
   const auto load_fill = [&](manifest::DType type) {
     if (fill_.contains(type)) return;
     const jit::Cubin cubin = cubins.get_and_keep(fill_kernel(type, arch)).cubin;

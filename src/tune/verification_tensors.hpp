@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "cuda/device.hpp"
 #include "jit/module.hpp"
-#include "tune/cubins.hpp"
 #include "tune/preparation.hpp"
 #include "tune/tensor_extent.hpp"
 #include "tune/verification_case.hpp"
@@ -43,7 +43,7 @@ class VerificationTensors {
       : op(described), device(facts), tensors(described.tensors.size()) {}
 
   /// Loads the fill kernels of the problem's types, and the op's [prepare]. Throws as Cubins::get_and_keep() does.
-  void load(const std::string& arch, Cubins& cubins);
+  void load(const std::string& arch, answer::Cubins& cubins);
   /// Allocates the tensors of `problem` and sets the arguments. Throws Error(out_of_memory) with op, problem and bytes.
   void allocate(const Placement& placement, CUstream stream);
   /// Fills inputs, and the wanted values of outputs that are also read. `seed` decides the values. Then prepares for `problem`.

@@ -219,11 +219,11 @@ Worker::Worker(std::filesystem::path program, WorkerTimeouts patience)
 
 Worker::~Worker() = default;
 
-std::unique_ptr<Bench> Worker::bench(const BenchSettings& settings, Cubins& cubins) {
+std::unique_ptr<Bench> Worker::bench(const BenchSettings& settings, answer::Cubins& cubins) {
   std::vector<store::CubinRow> rows;
   for (const jit::Specialisation& needed :
        verification(settings.op, settings.bucket, settings.device.facts, settings.arch))
-    rows.push_back(to_row(needed, cubins.get(needed)));
+    rows.push_back(answer::to_row(needed, cubins.get(needed)));
   return std::make_unique<RemoteBench>(*state_, settings, rows);
 }
 

@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "answer/cubins.hpp"
+#include "answer/serving.hpp"
 #include "cli/problem_set.hpp"
 #include "jit/executable.hpp"
 #include "manifest/key.hpp"
 #include "manifest/region.hpp"
 #include "store/file.hpp"
-#include "tune/cubins.hpp"
 #include "tune/deploy.hpp"
-#include "tune/serving.hpp"
 
 namespace kiln::testing {
 
@@ -26,12 +26,12 @@ struct TunedRows {
 inline std::vector<store::CubinRow> cubins_for(const std::vector<jit::Specialisation>& specialisations) {
   std::vector<store::CubinRow> rows;
   for (const jit::Specialisation& each : specialisations) {
-    tune::KeyedCubin cubin;
+    answer::KeyedCubin cubin;
     cubin.compiler = "nvrtc 13.0";
     cubin.key = jit::cubin_key(each, cubin.compiler);
     cubin.cubin.image.assign(500, static_cast<std::byte>(rows.size()));
     cubin.cubin.lowered_names = each.name_expressions;
-    rows.push_back(tune::to_row(each, cubin));
+    rows.push_back(answer::to_row(each, cubin));
   }
   return rows;
 }
@@ -46,7 +46,7 @@ inline TunedRows tuned(const std::vector<std::string>& words, const char* device
   const manifest::Op& op = rms_norm();
   const Problem bucket = manifest::bucket_of(op, cli::parse_problem(op, words));
   const manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(device_class).value();
-  const tune::Usable winner = tune::default_for(op, bucket, device);
+  const answer::Usable winner = answer::default_for(op, bucket, device);
   const auto frame = manifest::make_frame(op, winner.implementation, bucket, device, winner.config);
   TunedRows rows;
   store::Record& record = rows.record;

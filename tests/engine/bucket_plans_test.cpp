@@ -1,11 +1,11 @@
 // Which answers share a plan, in which order plans are tried for a size, and when one that failed is tried again.
 #include "engine/bucket_plans.hpp"
 
-#include "engine/shelf.hpp"
+#include "answer/shelf.hpp"
 
 using namespace kiln;
 using namespace kiln::engine;
-using namespace kiln::engine::testing;
+using namespace kiln::answer::testing;
 
 namespace {
 

@@ -8,6 +8,7 @@
 #include "engine/scale_engine.hpp"
 
 using namespace kiln;
+using namespace kiln::answer;
 using namespace kiln::engine;
 using namespace kiln::engine::testing;
 

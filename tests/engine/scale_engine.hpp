@@ -9,14 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include "answer/shelf.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "engine/hit_path.hpp"
-#include "engine/shelf.hpp"
 #include "engine/state.hpp"
 #include "fake_cuda/fixture.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::engine::testing {
+
+using namespace kiln::answer::testing;
 
 using fake_cuda_tests::control;
 using fake_cuda_tests::driver;

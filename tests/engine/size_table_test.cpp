@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "tune/near_fixture.hpp"
+#include "answer/near_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::engine;
-using namespace kiln::tune::testing;
+using namespace kiln::answer::testing;
 
 namespace {
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "cuda/device.hpp"
 #include "jit/compile_pool.hpp"
 #include "jit/executable.hpp"
 #include "kiln/kiln.hpp"
 #include "store/layers.hpp"
-#include "tune/cubins.hpp"
 #include "tune/verification_case.hpp"
 
 namespace kiln::gpu_tests {
@@ -39,7 +39,7 @@ struct Fixture {
   cuda::Stream stream;
   store::Layers layers{store::LayerSettings{}};
   jit::CompilePool pool;
-  tune::Cubins cubins{layers, pool};
+  answer::Cubins cubins{layers, pool};
   std::vector<manifest::Op> ops = manifest::load_ops(test_ops());
 
   [[nodiscard]] const manifest::DeviceFacts& facts() const { return context.info().facts; }

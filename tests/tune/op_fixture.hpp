@@ -45,7 +45,7 @@ struct OpFixture {
   cuda::Stream stream;
   store::Layers layers{store::LayerSettings{}};
   jit::CompilePool pool;
-  Cubins cubins{layers, pool};
+  answer::Cubins cubins{layers, pool};
   manifest::Op op;
   const manifest::Implementation& implementation;
 };

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "manifest/key.hpp"
-#include "op_fixture.hpp"
+#include "tune/op_fixture.hpp"
 #include "tune/tuner.hpp"
 
 using namespace kiln;
+using namespace kiln::answer;
 using namespace kiln::tune;
 using fake_cuda_tests::control;
 

@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "kiln/error.hpp"
-#include "op_fixture.hpp"
 #include "tune/bench.hpp"
 #include "tune/deploy.hpp"
+#include "tune/op_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::tune;

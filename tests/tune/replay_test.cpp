@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "manifest/key.hpp"
-#include "op_fixture.hpp"
 #include "store/support.hpp"
+#include "tune/op_fixture.hpp"
 #include "tune/tuner.hpp"
 
 using namespace kiln;

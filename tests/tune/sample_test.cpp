@@ -2,7 +2,7 @@
 #include <bit>
 #include <limits>
 
-#include "op_fixture.hpp"
+#include "tune/op_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::tune;

@@ -5,9 +5,9 @@
 #include <functional>
 #include <map>
 
+#include "answer/serving.hpp"
 #include "jit/executable.hpp"
 #include "store/transfer.hpp"
-#include "tune/serving.hpp"
 
 namespace kiln::tune {
 namespace {

@@ -9,8 +9,10 @@
 #include <random>
 #include <set>
 
-#include "tune/portfolio.hpp"
+#include "answer/portfolio.hpp"
+#include "tune/relative_times.hpp"
 
+using namespace kiln::answer;
 using namespace kiln::tune;
 
 namespace {

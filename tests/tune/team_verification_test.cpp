@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kiln/error.hpp"
-#include "op_fixture.hpp"
 #include "tune/bench.hpp"
+#include "tune/op_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::tune;

@@ -5,11 +5,12 @@
 #include <array>
 #include <bit>
 
-#include "op_fixture.hpp"
 #include "tune/bench.hpp"
+#include "tune/op_fixture.hpp"
 #include "tune/verification_values.hpp"
 
 using namespace kiln;
+using namespace kiln::answer;
 using namespace kiln::tune;
 using fake_cuda_tests::control;
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "engine/resolver.hpp"
+#include "answer/resolver.hpp"
+#include "answer/serving.hpp"
 #include "engine/tuning.hpp"
 #include "kiln/error.hpp"
-#include "tune/serving.hpp"
 #include "tune/tuner.hpp"
 
 namespace kiln::cli::bench {
@@ -40,7 +40,7 @@ Contender RegretMeasurement::contender(std::string_view implementation, const st
 /// Returns the config that a launch takes once the bucket is tuned.
 RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
   const auto outcome = engine::tune_once(state_, op_, manifest::bucket_of(op_, problem), {});
-  const engine::Answer* answer = engine::serving(op_, outcome.resolution, problem, state_.context.info().facts);
+  const answer::Answer* answer = answer::serving(op_, outcome.resolution, problem, state_.context.info().facts);
   if (answer == nullptr)
     throw Error(ErrorKind::not_tuned, "nothing is legal at " + manifest::display_text(op_, problem));
   return {contender(answer->implementation->name, manifest::to_string(*answer->implementation, answer->config)),
@@ -51,13 +51,13 @@ RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
 RegretMeasurement::Picked RegretMeasurement::pick(Variant& variant, const Problem& problem) {
   const manifest::DeviceFacts& device = state_.context.info().facts;
   const Problem bucket = manifest::bucket_of(variant.op, problem);
-  const tune::Servings servings = tune::servings_of(variant.op, bucket, device, tuned(variant, bucket));
+  const answer::Servings servings = answer::servings_of(variant.op, bucket, device, tuned(variant, bucket));
   for (const auto* role : {&servings.fastest, &servings.without_library})
-    for (const tune::Serving& each : *role)
+    for (const answer::Serving& each : *role)
       if (each.region.contains(variant.op, problem) &&
           !manifest::broken_constraint(variant.op, *each.usable.implementation, problem, device, each.usable.config))
         return {contender(each.choice.implementation, each.choice.config), false};
-  const tune::Usable usual = tune::default_for(exact_.op, problem, device);
+  const answer::Usable usual = answer::default_for(exact_.op, problem, device);
   if (usual.implementation == nullptr) throw Error(ErrorKind::not_tuned, usual.why_not);
   return {{usual.implementation, usual.config}, true};
 }

@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
+#include "answer/stale.hpp"
 #include "cli/report/facts.hpp"
 #include "cli/target.hpp"
-#include "engine/stale.hpp"
 #include "manifest/region.hpp"
 
 namespace kiln::cli::report {
@@ -34,11 +34,11 @@ std::optional<Placed> place(const manifest::Catalogue& ops, const store::Record&
   return Placed{op, *device, *bucket};
 }
 
-std::string_view name_of(engine::Standing standing) {
+std::string_view name_of(answer::Freshness standing) {
   switch (standing) {
-    case engine::Standing::present: return "present";
-    case engine::Standing::stale: return "stale";
-    case engine::Standing::unknown: break;
+    case answer::Freshness::present: return "present";
+    case answer::Freshness::stale: return "stale";
+    case answer::Freshness::unknown: break;
   }
   return "unknown";
 }
@@ -138,7 +138,7 @@ Json facts_of(const store::Record& record, const manifest::Catalogue& ops) {
   Json facts{{"op", clipped(record.op)},
              {"bucket", clipped(record.bucket)},
              {"regime", clipped(record.regime)},
-             {"standing", name_of(engine::standing_of(ops, record))},
+             {"standing", name_of(answer::freshness_of(ops, record))},
              {"cost_ns", cost_ns},
              {"baseline_ns", record.baseline_ns},
              {"config", clipped(config_of(record.at_edge()))},

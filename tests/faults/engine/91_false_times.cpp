@@ -2,9 +2,10 @@
 #include <cmath>
 #include <limits>
 
+#include "answer/portfolio.hpp"
 #include "faults/engine/scene.hpp"
 #include "faults/engine/verdicts.hpp"
-#include "tune/portfolio.hpp"
+#include "tune/relative_times.hpp"
 
 using namespace kiln;
 using namespace kiln::faults;

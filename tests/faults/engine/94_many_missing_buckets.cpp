@@ -1,7 +1,7 @@
 // Very many buckets asked of very many records: the work grows with their sum.
-#include "engine/estimate.hpp"
+#include "answer/expected_times.hpp"
+#include "answer/neighbours.hpp"
 #include "faults/engine/fixture.hpp"
-#include "tune/neighbours.hpp"
 
 namespace kiln::faults {
 namespace {
@@ -56,15 +56,15 @@ TEST_CASE("fault 94: missing buckets are compared with few of the records, and h
       if (i % 5 == 0) records.push_back(record_of(op, bucket_of(op, rows, 64 + 104 * i), smaller));
     }
   layers.put_all(records, {});
-  engine::ExpectedTimes times(device, Regime::cold_l2, layers);
-  tune::NearIndex index(layers, op, device, Regime::cold_l2);
+  answer::ExpectedTimes times(device, Regime::cold_l2, layers);
+  answer::NearIndex index(layers, op, device, Regime::cold_l2);
   for (std::int64_t i = 0; i < missing; ++i) {
     const Problem bucket = bucket_of(op, std::int64_t{1} << i % 13, 80 + 8 * i);
     CHECK(times.of(op, bucket) > 0);
     if (i % 40 != 0) continue;
     std::vector<std::string> by_tree, by_sorting;
     for (const store::Record& each : index.nearest(bucket, 6)) by_tree.push_back(each.key);
-    for (const store::Record& each : tune::neighbours(layers, op, bucket, device, Regime::cold_l2, 6))
+    for (const store::Record& each : answer::neighbours(layers, op, bucket, device, Regime::cold_l2, 6))
       by_sorting.push_back(each.key);
     CHECK(by_tree == by_sorting);
   }

@@ -4,10 +4,10 @@
 #include <fstream>
 #include <iterator>
 
+#include "answer/resolver.hpp"
 #include "cuda/device.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "e2e/command.hpp"
-#include "engine/resolver.hpp"
 #include "faults/tally.hpp"
 #include "jit/executable.hpp"
 #include "manifest/problem.hpp"

@@ -22,7 +22,7 @@ struct TrialBed {
   cuda::DeviceInfo device = cuda::device_info(0);
   store::Layers layers{store::LayerSettings{}};
   jit::CompilePool pool{1};
-  tune::Cubins cubins{layers, pool};
+  answer::Cubins cubins{layers, pool};
   tune::Worker worker;
   manifest::Config config{64, 1};
   jit::Cubin code;

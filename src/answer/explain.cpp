@@ -1,0 +1,228 @@
+#include "answer/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "answer/expected_times.hpp"
+#include "answer/machine_code.hpp"
+#include "answer/resolver.hpp"
+#include "jit/executable.hpp"
+#include "kiln/error.hpp"
+#include "manifest/key.hpp"
+
+namespace kiln::answer {
+namespace {
+
+std::string triple(const std::array<manifest::Expression, 3>& expressions, std::span<const std::int64_t> frame) {
+  std::string text;
+  for (const manifest::Expression& each : expressions) {
+    const manifest::Value value = each.evaluate(frame);
+    text += value.ok() ? fmt::format(" {}", value.number) : fmt::format(" ({})", to_string(value.status));
+  }
+  return text;
+}
+
+std::string_view function_of(manifest::CollectiveKind kind) {
+  switch (kind) {
+    case manifest::CollectiveKind::all_gather: return "ncclAllGather";
+    case manifest::CollectiveKind::reduce_scatter: return "ncclReduceScatter";
+    case manifest::CollectiveKind::all_reduce: break;
+  }
+  return "ncclAllReduce";
+}
+
+std::vector<std::string> passes_of(const manifest::Op& op, const Answer& answer, const Problem& problem,
+                                   const manifest::DeviceFacts& device) {
+  const manifest::Implementation& implementation = *answer.implementation;
+  const auto frame = manifest::make_frame(op, &implementation, problem, device, answer.config);
+  const auto names = manifest::name_expressions(op, implementation.passes, implementation.symbols, frame);
+  std::vector<std::string> passes;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
+    const manifest::Pass& pass = implementation.passes[i];
+    const bool early = pass.programmatic.evaluate(frame).truth() && device.sm() >= manifest::first_programmatic_sm;
+    passes.push_back(fmt::format("{} grid{} block{} cluster{} shared {}{}", names[i], triple(pass.grid, frame),
+                                 triple(pass.block, frame), triple(pass.cluster, frame),
+                                 pass.shared.evaluate(frame).number, early ? " programmatic" : ""));
+  }
+  if (implementation.is_collective())
+    passes.insert(implementation.collective.first ? passes.begin() : passes.end(),
+                  std::string(function_of(implementation.collective.kind)));
+  else if (implementation.is_library())
+    passes.emplace_back("cublasLtMatmul");
+  return passes;
+}
+
+/// "record wgmma tile_m=128 ..., 12.30 us over 15 samples and 2 more configs"
+std::string text_of(const store::Record& record) {
+  const store::Choice& edge = record.at_edge();
+  const std::size_t others = record.choices.size() - 1;
+  return fmt::format("record {} {}, {:.2f} us over {} sample{}{}", edge.implementation, edge.config,
+                     edge.cost_ns / 1000, edge.samples, edge.samples == 1 ? "" : "s",
+                     others == 0 ? "" : fmt::format(", and {} more config{}", others, others == 1 ? "" : "s"));
+}
+
+using ByName = std::map<std::string, std::set<std::int64_t>>;
+
+/// "n (2048, 4096), k (1024)"
+std::string text_of(const ByName& sizes) {
+  constexpr std::size_t shown = 4;
+  std::string text;
+  for (const auto& [name, values] : sizes) {
+    const std::vector<std::int64_t> first(values.begin(), std::next(values.begin(), std::min(shown, values.size())));
+    text += fmt::format("{}{} ({}{})", text.empty() ? "" : ", ", name, fmt::join(first, ", "),
+                        values.size() > shown ? fmt::format(" and {} more", values.size() - shown) : "");
+  }
+  return text;
+}
+
+/// Returns the axes whose sizes differ. Axes of policy `exact` hide the others, because no length of a batch mends them.
+std::map<std::string, std::int64_t> differing_axes(const manifest::Op& op, const Problem& bucket,
+                                                   const Problem& other) {
+  std::map<std::string, std::int64_t> exact, others;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    if (other.axes[i] == bucket.axes[i]) continue;
+    (manifest::is_exact(op, i, bucket) ? exact : others).emplace(op.axes[i].name, other.axes[i]);
+  }
+  return exact.empty() ? others : exact;
+}
+
+/// "120 of other sizes; nearest: 9 of other n (2048, 4096)": the nearest records differ in the fewest exact axes.
+std::string text_of_sizes(const manifest::Op& op, const Problem& bucket, const std::vector<Problem>& records) {
+  const auto distance = [&](const Problem& other) {
+    std::size_t exact = 0;
+    for (std::size_t i = 0; i < op.axes.size(); ++i)
+      exact += manifest::is_exact(op, i, bucket) && other.axes[i] != bucket.axes[i] ? 1 : 0;
+    return exact;
+  };
+  const std::size_t least = distance(*std::ranges::min_element(records, {}, distance));
+  ByName nearest;
+  std::size_t count = 0;
+  for (const Problem& each : records) {
+    if (distance(each) != least) continue;
+    ++count;
+    for (const auto& [name, size] : differing_axes(op, bucket, each)) nearest[name].insert(size);
+  }
+  const std::string sizes = fmt::format("{} of other {}", count, text_of(nearest));
+  return count == records.size() ? sizes : fmt::format("{} of other sizes; nearest: {}", records.size(), sizes);
+}
+
+/// Says what a file without a record of the bucket holds of the op.
+std::string what_else(store::File& file, const manifest::Op& op, const Problem& bucket,
+                      const manifest::DeviceFacts& device) {
+  std::vector<Problem> sizes;
+  std::int64_t types = 0, forms = 0, devices = 0;
+  for (const store::Record& record : file.records(op.name)) {
+    const auto other = manifest::parse_bucket(op, record.bucket);
+    if (record.device_class != device.device_class_for(op))
+      ++devices;
+    else if (!other || record.revision != op.revision || *other == bucket)
+      ++forms;
+    else if (other->selections == bucket.selections)
+      sizes.push_back(*other);
+    else
+      ++types;
+  }
+  if (!sizes.empty()) return "no record of this bucket, " + text_of_sizes(op, bucket, sizes);
+  if (types > 0) return fmt::format("no record of these types and choices, {} of others", types);
+  if (forms > 0) return fmt::format("no record of this revision and regime, {} of others", forms);
+  if (devices > 0) return fmt::format("no record for this device class, {} for others", devices);
+  return fmt::format("no record of {}", op.name);
+}
+
+LayerAnswer answer_of(const store::Layer& layer, const std::string& key, const manifest::Op& op, const Problem& bucket,
+                      const manifest::DeviceFacts& device) {
+  LayerAnswer answer;
+  answer.layer = name_of(layer);
+  answer.trust = layer.trust;
+  answer.opened = layer.refused.empty();
+  const auto record = layer.file ? layer.file->find_record(key) : std::nullopt;
+  if (record)
+    answer.found = text_of(*record);
+  else
+    answer.found = answer.opened ? what_else(*layer.file, op, bucket, device) : "not opened: " + layer.refused;
+  return answer;
+}
+
+/// The reasons of the answers before this one whose regions hold the problem.
+std::string why_earlier_do_not(const manifest::Op& op, const Resolution& resolution, const Answer& serves,
+                               const Problem& problem, const manifest::DeviceFacts& device) {
+  std::string reasons;
+  for (const Answer& each : resolution.answers) {
+    if (&each == &serves) break;
+    if (!each.region.contains(op, problem)) continue;
+    if (const auto why = why_not(op, each, problem, device))
+      reasons += fmt::format("{}, from the {}, {}; ", name_of(each), to_string(each.origin), *why);
+  }
+  return reasons;
+}
+
+std::string why_of(const manifest::Op& op, const Resolution& resolution, const Answer* serves, const Problem& problem,
+                   const manifest::DeviceFacts& device) {
+  std::string why = resolution.is_hit() || resolution.unusable.empty()
+                        ? ""
+                        : fmt::format("the record cannot serve ({}); ", resolution.unusable);
+  if (serves == nullptr) return why + resolution.why_none;
+  why += why_earlier_do_not(op, resolution, *serves, problem, device) + serves->why;
+  if (!serves->implementation->is_library()) return why;
+  if (const Answer* other = serving_without_library(op, resolution, problem, device))
+    why += fmt::format("; a length on the device, and what the library refuses, goes to {}{}{}", name_of(*other),
+                       other->cost_ns > 0 ? fmt::format(", {:.2f} us", other->cost_ns / 1000) : "",
+                       other->stale ? ", tuned from other sources" : "");
+  return why;
+}
+
+}  // namespace
+
+Explanation explain_nothing(const manifest::Op& op, const Problem& problem) {
+  Explanation explanation;
+  explanation.problem = manifest::display_text(op, problem);
+  explanation.origin = Origin::hot;
+  const auto zero = std::ranges::find(problem.axes, 0);
+  explanation.why = fmt::format("axis '{}' is 0: a launch does nothing, and its outputs stay as they are",
+                                op.axes[static_cast<std::size_t>(zero - problem.axes.begin())].name);
+  explanation.expected_slowdown = 1;
+  return explanation;
+}
+
+Explanation explain(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
+                    const std::string& arch, store::Layers& layers, Cubins& cubins) {
+  if (const std::string refused = jit::why_defaults_refused(op, problem, device); !refused.empty())
+    throw Error(ErrorKind::bad_input, refused);
+  Resolution resolution = resolve(op, problem, device, regime, layers);
+  leave_servable(resolution, op, device, arch, cubins);
+  const Answer* const answer = serving(op, resolution, problem, device);
+  Explanation explanation;
+  explanation.problem = manifest::display_text(op, problem);
+  explanation.bucket = manifest::display_text(op, resolution.bucket);
+  explanation.key = resolution.key;
+  for (const store::Layer& layer : layers.layers())
+    explanation.layers.push_back(answer_of(layer, resolution.key, op, resolution.bucket, device));
+  explanation.why = why_of(op, resolution, answer, problem, device);
+  explanation.miss = resolution.miss ? to_string(*resolution.miss) : std::string_view();
+  if (answer == nullptr) return explanation;
+  explanation.origin = answer->origin;
+  explanation.stale = answer->stale;
+  explanation.cost_ns = answer->cost_ns;
+  explanation.timed_at = answer->timed_at;
+  explanation.expected_slowdown = expected_slowdown(op, *answer, resolution.bucket, device, regime, layers);
+  explanation.implementation = answer->implementation->name;
+  explanation.config = manifest::to_string(*answer->implementation, answer->config);
+  explanation.passes = passes_of(op, *answer, problem, device);
+  if (const std::string& library = answer->implementation->library; !library.empty()) {
+    const std::string identity = jit::library_identity(library);
+    explanation.library = identity.empty() ? library + ", which is not here" : identity;
+  }
+  MachineCode code = machine_code_of(op, *answer, device, arch, cubins);
+  explanation.cubin_found = code.found;
+  explanation.machine_code = std::move(code.where);
+  explanation.compiler = std::move(code.compiler);
+  explanation.nvrtc = cubins.own_compiler();
+  return explanation;
+}
+
+}  // namespace kiln::answer

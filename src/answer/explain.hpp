@@ -1,0 +1,20 @@
+// Engine::explain, which resolves with fallbacks under any policy. Needs no device, and tunes, compiles, loads and launches nothing.
+#pragma once
+
+#include <string>
+
+#include "answer/cubins.hpp"
+#include "kiln/engine.hpp"
+#include "manifest/problem.hpp"
+#include "store/layers.hpp"
+
+namespace kiln::answer {
+
+/// Of a problem with a size of 0: a launch does nothing.
+Explanation explain_nothing(const manifest::Op& op, const Problem& problem);
+
+/// REQUIRES: no size is 0.
+Explanation explain(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
+                    const std::string& arch, store::Layers& layers, Cubins& cubins);
+
+}  // namespace kiln::answer

@@ -1,0 +1,171 @@
+#include "answer/timed_sizes.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace kiln::answer {
+namespace {
+
+constexpr std::int64_t finest_step = 8;  // sizes between two ends
+constexpr double worth_an_end = 1.015;   // time over the fastest: above, an end is added
+constexpr double same_stair = 1.004;     // time over that of a smaller size on the same stair
+
+std::size_t most_ends(std::size_t axes) { return axes == 1 ? 16 : axes == 2 ? 4 : 2; }
+
+std::vector<std::int64_t> even_ends(const manifest::Axis& axis, std::int64_t low, std::int64_t high,
+                                    std::size_t at_most) {
+  const std::int64_t width = high - low + 1;
+  const auto parts = std::clamp<std::int64_t>(width / finest_step, 1, static_cast<std::int64_t>(at_most));
+  std::vector<std::int64_t> ends;
+  for (std::int64_t i = 1; i <= parts; ++i) {
+    std::int64_t end = low - 1 + width / parts * i + width % parts * i / parts;
+    end = i == parts ? high : end - end % axis.multiple_of;
+    if (end >= low && (ends.empty() || end > ends.back())) ends.push_back(end);
+  }
+  return ends;
+}
+
+void combine(const Problem& bucket, TimedSizes& sizes) {
+  sizes.problems.assign(1, bucket);
+  for (std::size_t i = 0; i < sizes.axes.size(); ++i) {
+    std::vector<Problem> more;
+    for (const Problem& each : sizes.problems)
+      for (const std::int64_t end : sizes.ends[i]) {
+        more.push_back(each);
+        more.back().axes[sizes.axes[i]] = end;
+      }
+    sizes.problems = std::move(more);
+  }
+}
+
+/// The fastest config at a size.
+struct Fastest {
+  std::size_t config = 0;
+  double ns = std::numeric_limits<double>::infinity();
+};
+std::vector<Fastest> envelope(std::size_t sizes, std::span<const std::vector<double>> ns) {
+  std::vector<Fastest> fastest(sizes);
+  for (std::size_t c = 0; c < ns.size(); ++c)
+    for (std::size_t i = 0; i < sizes; ++i)
+      if (ns[c][i] < fastest[i].ns) fastest[i] = {c, ns[c][i]};
+  return fastest;
+}
+
+}  // namespace
+
+TimedSizes even_sizes(const manifest::Op& op, const Problem& bucket, std::size_t at_most) {
+  TimedSizes sizes{manifest::open_axes(op, bucket), {}, {}};
+  const Problem low = manifest::low_corner(op, bucket);
+  const std::size_t most = std::min(most_ends(sizes.axes.size()), at_most);
+  for (const std::size_t axis : sizes.axes)
+    sizes.ends.push_back(even_ends(op.axes[axis], low.axes[axis], bucket.axes[axis], most));
+  combine(bucket, sizes);
+  return sizes;
+}
+
+TimedSizes with_ends(const manifest::Op&, const Problem& bucket, const TimedSizes& sizes,
+                     std::span<const std::int64_t> ends) {
+  TimedSizes more = sizes;
+  more.ends.front().insert(more.ends.front().end(), ends.begin(), ends.end());
+  std::ranges::sort(more.ends.front());
+  more.ends.front().erase(std::unique(more.ends.front().begin(), more.ends.front().end()), more.ends.front().end());
+  combine(bucket, more);
+  return more;
+}
+
+std::vector<std::int64_t> stairs(std::span<const std::int64_t> sizes, std::span<const std::vector<double>> ns,
+                                 std::vector<std::int64_t> ends, std::size_t at_most) {
+  const std::vector<Fastest> fastest = envelope(sizes.size(), ns);
+  std::vector<std::int64_t> added;
+  while (added.size() < at_most) {
+    double worst = worth_an_end;
+    std::optional<std::size_t> where;
+    std::size_t next = 0;  // index of the end that stands for `where`
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const std::int64_t end = *std::ranges::lower_bound(ends, sizes[i]);
+      const auto at_end = static_cast<std::size_t>(std::ranges::lower_bound(sizes, end) - sizes.begin());
+      const double behind = ns[fastest[at_end].config][i] / fastest[i].ns;
+      if (!(behind > worst)) continue;
+      worst = behind;
+      where = i;
+      next = at_end;
+    }
+    if (!where) break;
+    const std::vector<double>& best = ns[fastest[*where].config];
+    std::size_t stair = *where;
+    while (stair + 1 < next && best[stair + 1] <= same_stair * best[*where]) ++stair;
+    added.push_back(sizes[stair]);
+    ends.insert(std::ranges::lower_bound(ends, sizes[stair]), sizes[stair]);
+  }
+  return added;
+}
+
+std::vector<Problem> shorter_lengths(const manifest::Op& op, const Problem& bound) {
+  Problem all = bound;
+  std::vector<Problem> alone;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const manifest::Axis& axis = op.axes[i];
+    const std::int64_t half = std::max(axis.minimum, (bound.axes[i] + 1) / 2);
+    if (!axis.on_device || half == bound.axes[i]) continue;
+    all.axes[i] = half;
+    alone.push_back(bound);
+    alone.back().axes[i] = half;
+  }
+  if (alone.size() > 1) alone.insert(alone.begin(), all);
+  return alone;
+}
+
+std::vector<Problem> corners(const manifest::Op& op, const Problem& bucket) {
+  const Problem low = manifest::low_corner(op, bucket);
+  std::vector<Problem> one_high;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    if (low.axes[i] == bucket.axes[i]) continue;
+    one_high.push_back(low);
+    one_high.back().axes[i] = bucket.axes[i];
+  }
+  if (one_high.size() < 2) one_high.clear();  // the bucket itself
+  return one_high;
+}
+
+std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, const TimedSizes& sizes,
+                                const Assignment& assignment) {
+  const Problem low = manifest::low_corner(op, bucket);
+  Assignment filled = assignment;
+  for (std::size_t i = filled.size(); i-- > 0;)
+    if (!filled[i] && i + 1 < filled.size()) filled[i] = filled[i + 1];
+  for (std::size_t i = 1; i < filled.size(); ++i)
+    if (!filled[i]) filled[i] = filled[i - 1];
+  std::vector<Interval> result;
+  for (std::size_t i = 0; i < filled.size(); ++i) {
+    if (!filled[i]) continue;
+    Interval own{{low, sizes.problems[i]}, *filled[i], i};
+    for (std::size_t a = 0; a < sizes.axes.size(); ++a) {
+      const auto at = std::ranges::lower_bound(sizes.ends[a], own.region.high.axes[sizes.axes[a]]);
+      if (at != sizes.ends[a].begin()) own.region.low.axes[sizes.axes[a]] = *std::prev(at) + 1;
+    }
+    // Joins along the last axis, then whole rows along the others.
+    bool is_joined = true;
+    while (is_joined) {
+      is_joined = false;
+      for (auto each = result.rbegin(); each != result.rend() && !is_joined; ++each) {
+        if (each->candidate != own.candidate) continue;
+        std::size_t different = 0, along = 0;
+        for (const std::size_t axis : sizes.axes)
+          if (each->region.low.axes[axis] != own.region.low.axes[axis] ||
+              each->region.high.axes[axis] != own.region.high.axes[axis]) {
+            ++different;
+            along = axis;
+          }
+        if (different != 1 || each->region.high.axes[along] + 1 != own.region.low.axes[along]) continue;
+        own.region.low.axes[along] = each->region.low.axes[along];
+        result.erase(std::next(each).base());
+        is_joined = true;
+      }
+    }
+    result.push_back(own);
+  }
+  return result;
+}
+
+}  // namespace kiln::answer

@@ -1,0 +1,76 @@
+// The configs that the model chooses for the sizes of a bucket.
+#include "answer/guess.hpp"
+
+#include <set>
+
+#include "answer/model.hpp"
+#include "manifest/catalogue.hpp"
+#include "near_fixture.hpp"
+
+using namespace kiln;
+using namespace kiln::answer;
+using namespace kiln::answer::testing;
+
+namespace {
+
+const manifest::Op& gemm() {
+  static const manifest::Catalogue ops{std::vector<std::filesystem::path>{}};
+  static const manifest::Op& op = ops[*ops.find("gemm")];
+  return op;
+}
+
+Problem gemm_of(const std::string& sizes) {
+  return *manifest::parse_bucket(gemm(),
+                                 sizes +
+                                     " dtype=bf16 w_dtype=bf16 out=bf16 layout=nt activation=none residual=none "
+                                     "scaling=none accumulate=no");
+}
+
+double expected(const Problem& at, const Winner& of) {
+  return estimate(gemm(), *of.implementation, at, h200(), of.config).ns;
+}
+
+}  // namespace
+
+TEST_CASE("guesses cover a bucket, each near the fastest that is expected at the upper end of its sizes") {
+  const Problem bucket = gemm_of("m=1024 n=4096 k=4096");
+  const auto guesses = guesses_for(gemm(), bucket, h200(), Regime::cold_l2);
+  REQUIRE(guesses.size() > 1);
+  std::int64_t next = 513;
+  std::set<manifest::Config> configs;
+  for (const Guess& each : guesses) {
+    const Problem& at = each.region.high;
+    CHECK(each.region.low.axes[0] == next);
+    next = at.axes[0] + 1;
+    CHECK_FALSE(manifest::broken_constraint(gemm(), *each.of.implementation, at, h200(), each.of.config).has_value());
+    CHECK(expected(at, each.of) < 1.2 * fastest_expected(gemm(), at, at, h200(), Regime::cold_l2).ns);
+    configs.insert(each.of.config);
+  }
+  CHECK(next == 1025);
+  CHECK(configs.size() <= 6);
+}
+
+TEST_CASE("a winner serves the sizes at which the model expects it to be about as fast, and no others") {
+  const Problem bucket = gemm_of("m=1024 n=4096 k=4096");
+  const Guess last = guesses_for(gemm(), bucket, h200(), Regime::cold_l2).back();
+  // A config that the model does not tell apart, and one with tiles that are far too small.
+  Winner sibling = last.of, small = last.of;
+  for (std::size_t i = 0; i < sibling.config.size(); ++i) {
+    const std::string& name = sibling.implementation->parameters[i].name;
+    if (name == "group") sibling.config[i] = sibling.config[i] == 8 ? 4 : 8;
+    if (name == "tile_m" || name == "tile_n") small.config[i] = 64;
+  }
+  REQUIRE(expected(bucket, sibling) == expected(bucket, last.of));
+  REQUIRE(expected(bucket, small) > 1.3 * expected(bucket, last.of));
+  const auto guesses = guesses_for(gemm(), bucket, h200(), Regime::cold_l2, std::vector{sibling, small});
+  CHECK(guesses.back().of == sibling);
+  CHECK(guesses.back().has_won);
+  for (const Guess& each : guesses) CHECK_FALSE(each.of == small);
+}
+
+TEST_CASE("a parameter is modelled where a grid or the model reads it") {
+  const manifest::Op op = rows_op();
+  CHECK(modelled_parameters(op, op.implementations.front()) == std::vector<bool>{true, true});
+  const manifest::Op silent = rows_op(false);
+  CHECK(modelled_parameters(silent, silent.implementations.front()) == std::vector<bool>{true, false});
+}
