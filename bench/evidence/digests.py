@@ -29,7 +29,7 @@ GROUPS = {
     "the stopwatch": ["src/tune/measure.cpp#slots,flush_ns,flush_threads,flush_blocks,piece_bytes,longest_batch_ns,unnoticed_ns,short_ns,beyond_help_ns,rest_per_run,in_batches,flush,enqueue,hold,sample",
                       "src/cuda/gate.cpp#close,open"],
     # What a choice follows from, beside times: neither workers, nor verification, nor where machine code comes from.
-    "the search": [f"src/{module}/{name}.{kind}" for module, names in SEARCH.items() for name in names.split() for kind in ("cpp", "hpp")],
+    "the search": [f"src/{module}/{name}.{kind}" for module, names in SEARCH.items() for name in names.split() for kind in ("cpp", "hpp")] + [f"src/{module}/tolerances.hpp" for module in SEARCH],
 }
 
 

@@ -9,13 +9,10 @@
 #include <tuple>
 #include <utility>
 
+#include "answer/tolerances.hpp"
+
 namespace kiln::answer {
 namespace {
-
-constexpr double as_good = 1.007;  // time over the best of the chosen
-constexpr std::array widened = {0.0,  0.01, 0.02, 0.03, 0.05,
-                                0.08, 0.12, 0.2,  0.5,  std::numeric_limits<double>::infinity()};
-constexpr double behind_step = 0.005;  // smaller differences of the mean do not count
 
 using BySize = std::span<const std::vector<RelativeTime>>;
 
@@ -126,7 +123,6 @@ Assignment choose_configs(BySize sizes, std::size_t at_most) {
 }
 
 std::optional<std::size_t> choose_one(std::span<const std::vector<double>> ns) {
-  constexpr double expected_behind = 1.2;  // over the fastest: racing leaves out sizes where it expects more
   std::vector<double> fastest;
   for (const auto& each : ns) {
     fastest.resize(each.size(), std::numeric_limits<double>::infinity());
@@ -141,7 +137,7 @@ std::optional<std::size_t> choose_one(std::span<const std::vector<double>> ns) {
     return times;
   };
   const auto behind = [&](const std::vector<double>& times) {
-    double sum = 0, worst = expected_behind;
+    double sum = 0, worst = worth_a_sample;
     for (const double each : times) {
       sum += std::log(each);
       worst = std::max(worst, each);

@@ -4,14 +4,10 @@
 #include <limits>
 #include <optional>
 
+#include "answer/tolerances.hpp"
+
 namespace kiln::answer {
 namespace {
-
-constexpr std::int64_t finest_step = 8;  // sizes between two ends
-constexpr double worth_an_end = 1.015;   // time over the fastest: above, an end is added
-constexpr double same_stair = 1.004;     // time over that of a smaller size on the same stair
-
-std::size_t most_ends(std::size_t axes) { return axes == 1 ? 16 : axes == 2 ? 4 : 2; }
 
 std::vector<std::int64_t> even_ends(const manifest::Axis& axis, std::int64_t low, std::int64_t high,
                                     std::size_t at_most) {
@@ -79,7 +75,7 @@ std::vector<std::int64_t> stairs(std::span<const std::int64_t> sizes, std::span<
   const std::vector<Fastest> fastest = envelope(sizes.size(), ns);
   std::vector<std::int64_t> added;
   while (added.size() < at_most) {
-    double worst = worth_an_end;
+    double worst = worth_a_part;
     std::optional<std::size_t> where;
     std::size_t next = 0;  // index of the end that stands for `where`
     for (std::size_t i = 0; i < sizes.size(); ++i) {

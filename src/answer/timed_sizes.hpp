@@ -19,8 +19,8 @@ struct TimedSizes {
   std::vector<Problem> problems;                // the last axis varies fastest; the last is the bucket
 };
 
-/// Returns ends that part a bucket evenly, at least eight sizes apart: at most 16 of one open axis, 4 of each of two, 2 of each of more, and
-/// at most `at_most` of each. One size where no axis is open.
+/// Returns ends that part a bucket evenly, at least finest_step apart: at most most_ends() of each open axis, and at
+/// most `at_most`. One size where no axis is open.
 TimedSizes even_sizes(const manifest::Op& op, const Problem& bucket, std::size_t at_most);
 /// Returns `sizes` with more ends of its only open axis.
 TimedSizes with_ends(const manifest::Op& op, const Problem& bucket, const TimedSizes& sizes,
@@ -28,7 +28,7 @@ TimedSizes with_ends(const manifest::Op& op, const Problem& bucket, const TimedS
 
 /// Returns up to `at_most` further ends of one axis, by the model. `ns[c][i]`: expected time of config c at `sizes[i]`, which ascend and
 /// include all `ends`. Each step looks for the size where the config that is fastest at the next end is furthest behind the fastest one. It
-/// adds the end of the fastest config's stair there. Stops when the loss is under 1.5 %.
+/// adds the end of the fastest config's stair there. Stops when the loss is under worth_a_part.
 std::vector<std::int64_t> stairs(std::span<const std::int64_t> sizes, std::span<const std::vector<double>> ns,
                                  std::vector<std::int64_t> ends, std::size_t at_most);
 

@@ -12,26 +12,10 @@
 #include "answer/prior.hpp"
 #include "answer/serving.hpp"
 #include "jit/executable.hpp"
+#include "tune/tolerances.hpp"
 
 namespace kiln::tune {
 namespace {
-
-constexpr std::size_t transferred = 4;        // winners near this bucket that the first round tries
-constexpr std::size_t library_asked = 8;      // algorithms of a library at each size
-constexpr std::int64_t library_sizes = 48;    // sizes at which a library is asked for its first algorithm
-constexpr std::size_t stairs_of = 6;          // configs at each size whose answer::stairs are computed
-constexpr std::size_t stairs_between = 2;     // the same midway between two sizes,
-constexpr std::size_t few_ends = 8;           // where these are at most so many
-constexpr std::int64_t sizes_looked_at = 64;  // sizes at which they are computed
-constexpr std::size_t most_candidates = 600;  // after the model has ranked them; a racing search tries far fewer
-
-/// How many ends an open axis gets, by the time of one launch: where launches are long, one block more changes little.
-struct Ends {
-  double up_to_ns;
-  std::size_t even, more;  // ends that part the bucket evenly; further ends at answer::stairs
-};
-constexpr Ends ends_by_time[] = {{1e5, 16, 8}, {3e5, 12, 6}, {1e6, 6, 3},
-                                 {3e6, 3, 1},  {2e7, 2, 0},  {std::numeric_limits<double>::infinity(), 1, 0}};
 
 class CandidateBuilder {
  public:
@@ -119,7 +103,7 @@ class CandidateBuilder {
         const auto& sizes = result_.sizes.problems;
         const bool is_timed = std::ranges::find(sizes, at) != sizes.end();
         const auto configs =
-            libraries_.candidates(request_.op, implementation, at, request_.device, is_timed ? library_asked : 1);
+            libraries_.candidates(request_.op, implementation, at, request_.device, is_timed ? library_configs : 1);
         if (configs.empty()) continue;
         // The model does not tell a library's configs apart; the library's order does.
         firsts_.push_back({at, &implementation, configs.front()});
@@ -183,7 +167,7 @@ class CandidateBuilder {
     const std::size_t axis = result_.sizes.axes.front();
     const std::int64_t multiple = request_.op.axes[axis].multiple_of;
     const std::int64_t low = manifest::low_corner(request_.op, request_.bucket).axes[axis];
-    const std::int64_t width = ends.back() - low + 1, steps = std::min(width, sizes_looked_at);
+    const std::int64_t width = ends.back() - low + 1, steps = std::min(width, sizes_scanned);
     std::set<std::int64_t> sizes(ends.begin(), ends.end());
     for (std::int64_t i = 1; i < steps; ++i)
       if (const std::int64_t size = low - 1 + width * i / steps; size >= low) sizes.insert(size - size % multiple);
@@ -205,8 +189,8 @@ class CandidateBuilder {
       // Tiles that fit sizes between two ends need not be among the fastest at either.
       if (const std::int64_t middle = before + (end - before) / 2;
           ends.size() <= few_ends && middle - middle % multiple > before)
-        look_at(middle - middle % multiple, stairs_between);
-      look_at(end, stairs_of);
+        look_at(middle - middle % multiple, stairs_configs_inside);
+      look_at(end, stairs_configs);
       before = end;
     }
     const std::vector<std::int64_t> all(sizes.begin(), sizes.end());
@@ -263,7 +247,8 @@ class CandidateBuilder {
             manifest::kernel_config(*implementation, result_.list[i].config) == config)
           expectations.tried_first.push_back(i);
     };
-    for (const answer::Winner& each : prior_.transferred(transferred)) try_first(each.implementation, each.config);
+    for (const answer::Winner& each : prior_.transferred(transferred_winners))
+      try_first(each.implementation, each.config);
     // The search times nothing at sizes that were only asked of a library.
     std::set<std::pair<const manifest::Implementation*, manifest::Config>> firsts;
     for (const LibraryFirst& each : firsts_)

@@ -13,12 +13,10 @@
 #include "kiln/error.hpp"
 #include "tune/launch_choice.hpp"
 #include "tune/relative_times.hpp"
+#include "tune/tolerances.hpp"
 
 namespace kiln::tune {
 namespace {
-
-constexpr double longest_chained_ns = 1e5;  // launches overlap by microseconds: above, launch parameters change little
-constexpr double tied_within = 1.01;        // as in choose()
 
 class Conclusion {
  public:
@@ -108,13 +106,13 @@ class Conclusion {
     std::vector<answer::RelativeTime> result =
         relative_times(comparison, [&](std::size_t candidate) { return footprint_of(size, candidate); });
     const bool own_ties = std::ranges::any_of(result, [&](const answer::RelativeTime& each) {
-      return !is_library(each.candidate) && each.behind <= tied_within;
+      return !is_library(each.candidate) && each.behind <= near_tie;
     });
     for (answer::RelativeTime& each : result) {
       each.has_code = has_kernels(each.candidate);
       if (own_ties && is_library(each.candidate)) {
         each.ties = false;
-        each.behind = std::max(each.behind, 2 * tied_within - 1);
+        each.behind = std::max(each.behind, 2 * near_tie - 1);
       }
     }
     return result;

@@ -1,15 +1,10 @@
 #include <algorithm>
 
 #include "tune/last_comparison.hpp"
+#include "tune/tolerances.hpp"
 
 namespace kiln::tune {
 namespace {
-
-constexpr double far_out_of_reach = 4;  // median of the first run over the leader's: above, one run is taken
-constexpr double hopeless = 1.5;  // low bound of the first runs over the leader's median: above, no more are taken
-constexpr std::int64_t first_rounds = 5;  // runs from which the time of one is estimated
-constexpr double budget_ns = 25e6;        // for one candidate at one size
-constexpr std::int64_t least_rounds = 9, most_rounds = 21;
 
 class Exhaustive final : public Search {
  public:
@@ -60,7 +55,7 @@ class Exhaustive final : public Search {
     const double best = scores_.best_ns(point.size);
     if (taken < first_rounds) return cost.median_ns > far_out_of_reach * best ? taken : first_rounds;
     if (taken == first_rounds && cost.low_ns <= hopeless * best)
-      return std::clamp(static_cast<std::int64_t>(budget_ns / std::max(cost.median_ns, 1.0)), least_rounds,
+      return std::clamp(static_cast<std::int64_t>(candidate_budget_ns / std::max(cost.median_ns, 1.0)), least_rounds,
                         most_rounds);
     return taken;
   }

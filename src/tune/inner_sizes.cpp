@@ -4,12 +4,10 @@
 #include <limits>
 #include <optional>
 
+#include "tune/tolerances.hpp"
+
 namespace kiln::tune {
 namespace {
-
-constexpr std::int64_t sizes_scanned = 64;
-constexpr double worth_a_part = 1.015;
-constexpr std::size_t most_expected = 2;
 
 using MaybeCandidate = std::optional<std::size_t>;
 

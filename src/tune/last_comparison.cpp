@@ -3,20 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "tune/tolerances.hpp"
+
 namespace kiln::tune {
-namespace {
-
-constexpr std::size_t most_a_size = 8, least_a_size = 3;
-constexpr std::size_t most_points = 64;  // at all sizes together, without those that are about as fast
-constexpr double about_as_fast = 1.04;   // median over the best at a size
-constexpr double too_slow = 1.03;        // lower bound of the ratio to the leader: above, a candidate is eliminated
-constexpr std::size_t least_own = 2;     // candidates that need no library
-constexpr std::int64_t burst = 7;        // rounds between two eliminations; an interval of 95 % needs six samples
-constexpr std::int64_t most_bursts = 5;
-constexpr double shared_budget_ns = 300e6;  // for all runs; long kernels get fewer rounds
-constexpr double long_round_ns = 60e6;      // of a round: above, one burst is taken, of fewer candidates
-
-}  // namespace
 
 LastComparison::LastComparison(Scoreboard& scores, std::span<const std::size_t> of_libraries)
     : scores_(scores), of_libraries_(of_libraries.begin(), of_libraries.end()) {

@@ -4,14 +4,9 @@
 #include <array>
 
 #include "tune/search.hpp"
+#include "tune/tolerances.hpp"
 
 namespace kiln::tune {
-namespace {
-
-constexpr std::int64_t chain_rounds = 21;  // odd: the median is a sample
-constexpr std::int64_t apart_rounds = 15;
-
-}  // namespace
 
 LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t size, const Kernel& kernel,
                            const std::vector<manifest::Config>& launches) {

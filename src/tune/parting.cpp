@@ -11,14 +11,10 @@
 #include "kiln/error.hpp"
 #include "tune/inner_sizes.hpp"
 #include "tune/switches.hpp"
+#include "tune/tolerances.hpp"
 
 namespace kiln::tune {
 namespace {
-
-constexpr double long_ns = 3e5;                          // of a launch: above, few_probes are taken
-constexpr std::int64_t few_probes = 3, many_probes = 7;  // samples of a candidate at one size
-constexpr double inner_budget_ns = 200e6;     // for samples at inner sizes; each may take as long as at the edge
-constexpr std::size_t most_inner_sizes = 12;  // for each reason (tune/inner_sizes.hpp)
 
 class Parting {
  public:
@@ -31,7 +27,7 @@ class Parting {
         multiple_(request_.op.axes[axis_].multiple_of),
         low_(manifest::low_corner(request_.op, request_.bucket).axes[axis_]),
         longest_ns_(measured.costs[measured.comparisons.back().front().candidate].back().median_ns),
-        rounds_(longest_ns_ > long_ns ? few_probes : many_probes) {}
+        rounds_(longest_ns_ > long_launch_ns ? few_probes : many_probes) {}
 
   void at_inner_sizes() {
     try {

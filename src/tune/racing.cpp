@@ -10,30 +10,10 @@
 
 #include "tune/forecast.hpp"
 #include "tune/last_comparison.hpp"
+#include "tune/tolerances.hpp"
 
 namespace kiln::tune {
 namespace {
-
-// Times over the best at the same size:
-constexpr double out_of_reach = 1.2;     // measured: beyond, a newcomer's first sample is its last
-constexpr double worth_a_sample = 1.2;   // expected: beyond, a newcomer is not timed there
-constexpr double worth_of_leader = 1.5;  // the same of what leads at other sizes, by its times there
-constexpr double within_reach = 1.1;     // measured: within, a library's further algorithms are brought in
-constexpr double serving_within = 1.05;  // measured: within, a candidate may serve; above LastComparison's limit
-constexpr double improvement = 0.99;     // measured: above, the best has not improved
-
-constexpr std::int64_t more_samples = 2;      // after a newcomer's first sample
-constexpr std::size_t first_newcomers = 4;    // besides the baseline and Expectations::tried_first
-constexpr std::size_t most_newcomers = 12;    // the same at several sizes: the best expected of each
-constexpr std::size_t library_newcomers = 3;  // of a round
-constexpr std::size_t most_pairs = 8;         // of a round
-constexpr std::size_t most_leaders = 2;       // of a size, timed at others where they were not expected to win
-constexpr std::size_t compiles_ahead = 10;    // a compile takes longer than several rounds
-constexpr std::int64_t rounds_a_draw = 4;     // one newcomer in so many rounds is drawn at random
-constexpr double most_drift = 1.25;           // of the clock between two rounds; beyond, a sample was disturbed
-// Sums of the logarithms of improvements that end a series of trials without improvement:
-constexpr double improvement_of_few = 0.03;    // over few sizes
-constexpr double improvement_of_many = 0.008;  // over many sizes, times their number
 
 class Racing final : public Search {
  public:

@@ -3,14 +3,9 @@
 #include <algorithm>
 #include <span>
 
+#include "tune/tolerances.hpp"
+
 namespace kiln::tune {
-namespace {
-
-constexpr double reach =
-    1.02;  // beginning of an interval over the end of the leader's: above, a candidate is eliminated
-constexpr std::size_t always_kept = 4;  // at each size, so that a disturbed sample does not decide alone
-
-}  // namespace
 
 Scoreboard::Cell& Scoreboard::cell(Point point) {
   Row& row = rows_[point.candidate];
@@ -63,7 +58,7 @@ void Scoreboard::eliminate() {
       if (contends({i, size})) ranked.push_back(i);
     std::ranges::stable_sort(ranked, {}, [&](std::size_t i) { return cost({i, size}).median_ns; });
     if (ranked.size() <= always_kept) continue;
-    const double limit = reach * cost({ranked.front(), size}).high_ns;
+    const double limit = clearly_behind * cost({ranked.front(), size}).high_ns;
     const bool is_edge = size + 1 == sizes_;
     for (const std::size_t i : std::span(ranked).subspan(always_kept))
       if (cost({i, size}).low_ns > limit && !(is_edge && i == 0)) eliminate({i, size});

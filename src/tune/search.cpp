@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "tune/tolerances.hpp"
+
 namespace kiln {
 
 std::string_view to_string(Strategy strategy) noexcept {
@@ -15,9 +17,6 @@ std::string_view to_string(Strategy strategy) noexcept {
 
 namespace kiln::tune {
 namespace {
-
-constexpr double near_tie = 1.01;  // median over the leader's
-constexpr double much_less = 0.9;  // bytes read over another candidate's
 
 double median_of(const TimedCandidate& candidate) {
   std::vector<double> sorted = candidate.samples_ns;
@@ -39,7 +38,7 @@ Cost summarise(std::span<double> samples) {
   cost.samples = static_cast<std::int64_t>(n);
   cost.median_ns = n % 2 == 1 ? samples[n / 2] : 0.5 * (samples[n / 2 - 1] + samples[n / 2]);
   std::size_t low = 0;
-  if (n >= 6) {
+  if (n >= least_for_confidence) {
     // The count of samples under the median is binomial(n, 1/2): mean n/2, standard deviation sqrt(n)/2. Rounding the rank outwards keeps
     // the confidence at 95 % or more. Ranks begin at 1.
     const double rank = std::floor(0.5 * static_cast<double>(n) - 1.96 * 0.5 * std::sqrt(static_cast<double>(n)));
@@ -77,7 +76,8 @@ std::vector<std::size_t> tied(std::span<const TimedCandidate> candidates) {
     tied.push_back(i);
     if (candidates[i].footprint.read_bytes > 0) least_bytes = std::min(least_bytes, candidates[i].footprint.read_bytes);
   }
-  std::erase_if(tied, [&](std::size_t i) { return least_bytes < much_less * candidates[i].footprint.read_bytes; });
+  std::erase_if(tied,
+                [&](std::size_t i) { return least_bytes < much_less_bytes * candidates[i].footprint.read_bytes; });
   return tied;
 }
 

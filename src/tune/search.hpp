@@ -44,9 +44,9 @@ struct TimedCandidate {
   Footprint footprint;
 };
 /// Returns the winner's index, or nothing when all failed. The rule:
-/// 1. The lowest median leads. A candidate ties with it within 1 %, unless the interval of their ratio lies above 1. The baseline (index 0)
+/// 1. The lowest median leads. A candidate ties with it within near_tie, unless the interval of their ratio lies above 1. The baseline (index 0)
 ///    needs only that interval.
-/// 2. Of these, candidates that read more than 10/9 of the least bytes drop out: bandwidth varies from run to run, and slows them more.
+/// 2. Of these, candidates that read more than 1 / much_less_bytes of the least drop out: bandwidth varies from run to run, and slows them more.
 /// 3. The baseline wins, else the fewest registers, then the lowest index.
 std::optional<std::size_t> choose(std::span<const TimedCandidate> candidates);
 /// Returns the indices that are left after step 2 of choose(), ascending.

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "tune/tolerances.hpp"
+
 namespace kiln::tune {
 namespace {
 
-constexpr std::int64_t least_interval = 16;  // width of an interval that is parted, in steps of its axis
-constexpr int switch_rounds = 3;
-constexpr std::size_t most_of_an_end = 3, most_own_of_an_end = 2;
-constexpr double in_the_running = 1.1;    // time over the fastest at an end
-constexpr double worth_a_switch = 1.015;  // time of the end's winner over the fastest at a size
 constexpr std::size_t no_candidate = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
@@ -95,7 +92,7 @@ bool Switches::is_other_faster(const Interval& interval) const {
       return std::ranges::find(interval.now, candidate, &Compared::candidate);
     };
     if (of(serves) == interval.now.end()) return true;  // `serves` cannot be launched here
-    if (ratio(of(serves)->samples_ns, of(best)->samples_ns).median_ns > worth_a_switch) return true;
+    if (ratio(of(serves)->samples_ns, of(best)->samples_ns).median_ns > worth_a_part) return true;
   }
   return false;
 }

@@ -16,12 +16,11 @@
 #include "tune/deploy.hpp"
 #include "tune/parting.hpp"
 #include "tune/recording.hpp"
+#include "tune/tolerances.hpp"
 #include "tune/trials.hpp"
 
 namespace kiln::tune {
 namespace {
-
-constexpr std::size_t neighbours_asked = 8;  // records whose measurements correct the model
 
 Candidates candidates_for(const TuneRequest& request, Machine& machine) {
   const bool exhaustive = request.search.strategy == Strategy::exhaustive;
