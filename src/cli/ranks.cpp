@@ -20,7 +20,6 @@
 #include "manifest/limits.hpp"
 #include "process/ranks.hpp"
 #include "team/exchange.hpp"
-#include "team/on_all_ranks.hpp"
 #include "team/state.hpp"
 
 namespace kiln::cli {

@@ -17,7 +17,6 @@
 #include "cuda/device.hpp"
 #include "kiln/error.hpp"
 #include "team/exchange.hpp"
-#include "team/on_all_ranks.hpp"
 #include "team/state.hpp"
 
 namespace kiln::cli {

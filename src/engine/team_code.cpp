@@ -12,7 +12,6 @@
 #include "kiln/error.hpp"
 #include "process/message.hpp"
 #include "team/exchange.hpp"
-#include "team/on_all_ranks.hpp"
 #include "tune/worker_messages.hpp"
 
 namespace kiln::engine {

@@ -15,7 +15,6 @@
 #include "process/message.hpp"
 #include "store/json.hpp"
 #include "team/exchange.hpp"
-#include "team/on_all_ranks.hpp"
 #include "tune/team_bench.hpp"
 
 namespace kiln::engine {

@@ -12,7 +12,6 @@
 #include "kiln/error.hpp"
 #include "manifest/key.hpp"
 #include "team/exchange.hpp"
-#include "team/on_all_ranks.hpp"
 
 namespace kiln::engine {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cuda/device.hpp"
-#include "cuda/stream_identity.hpp"
+#include "cuda/stream_owner.hpp"
 #include "engine/launches_in_flight.hpp"
 #include "jit/launch_form.hpp"
 

@@ -14,7 +14,6 @@
 #include "kiln/error.hpp"
 #include "manifest/shortage.hpp"
 #include "team/exchange.hpp"
-#include "team/on_all_ranks.hpp"
 
 namespace kiln::team {
 namespace {

@@ -1,4 +1,4 @@
-#include "team/network_meeting.hpp"
+#include "team/meeting.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>

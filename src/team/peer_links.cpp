@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "team/on_all_ranks.hpp"
+#include "team/exchange.hpp"
 
 namespace kiln::team {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "kiln/error.hpp"
-#include "team/network_meeting.hpp"
+#include "team/meeting.hpp"
 
 namespace kiln::team {
 

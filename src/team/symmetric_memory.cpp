@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kiln/error.hpp"
-#include "team/on_all_ranks.hpp"
+#include "team/exchange.hpp"
 
 namespace kiln::team {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kiln/error.hpp"
-#include "team/on_all_ranks.hpp"
+#include "team/exchange.hpp"
 #include "team/peer_links.hpp"
 #include "team/state.hpp"
 

@@ -1,5 +1,5 @@
 // How ranks of several hosts meet, shown over the loopback interface: who is let in, who is refused, and who is missed.
-#include "team/network_meeting.hpp"
+#include "team/meeting.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
