@@ -9,19 +9,6 @@
 namespace kiln::answer {
 namespace {
 
-std::vector<std::int64_t> even_ends(const manifest::Axis& axis, std::int64_t low, std::int64_t high,
-                                    std::size_t at_most) {
-  const std::int64_t width = high - low + 1;
-  const auto parts = std::clamp<std::int64_t>(width / finest_step, 1, static_cast<std::int64_t>(at_most));
-  std::vector<std::int64_t> ends;
-  for (std::int64_t i = 1; i <= parts; ++i) {
-    std::int64_t end = low - 1 + width / parts * i + width % parts * i / parts;
-    end = i == parts ? high : end - end % axis.multiple_of;
-    if (end >= low && (ends.empty() || end > ends.back())) ends.push_back(end);
-  }
-  return ends;
-}
-
 void combine(const Problem& bucket, TimedSizes& sizes) {
   sizes.problems.assign(1, bucket);
   for (std::size_t i = 0; i < sizes.axes.size(); ++i) {
@@ -50,24 +37,47 @@ std::vector<Fastest> envelope(std::size_t sizes, std::span<const std::vector<dou
 
 }  // namespace
 
+std::vector<std::int64_t> AxisSizes::evenly(std::int64_t parts) const {
+  const std::int64_t width = high - low + 1;
+  parts = std::min(parts, width);
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t i = 1; i <= parts; ++i) {
+    std::int64_t size = low - 1 + width / parts * i + width % parts * i / parts;
+    size = i == parts ? high : size - size % multiple;
+    if (size >= low && (sizes.empty() || size > sizes.back())) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+AxisSizes sizes_of(const manifest::Op& op, const Problem& bucket, std::size_t axis) {
+  return {manifest::low_corner(op, bucket).axes[axis], bucket.axes[axis], op.axes[axis].multiple_of};
+}
+
+std::vector<std::int64_t> some_of(std::span<const std::int64_t> sizes, std::size_t at_most) {
+  std::vector<std::int64_t> some(std::min(at_most, sizes.size()));
+  for (std::size_t i = 0; i < some.size(); ++i) some[i] = sizes[i * sizes.size() / some.size()];
+  return some;
+}
+
 TimedSizes even_sizes(const manifest::Op& op, const Problem& bucket, std::size_t at_most) {
   TimedSizes sizes{manifest::open_axes(op, bucket), {}, {}};
-  const Problem low = manifest::low_corner(op, bucket);
   const std::size_t most = std::min(most_ends(sizes.axes.size()), at_most);
-  for (const std::size_t axis : sizes.axes)
-    sizes.ends.push_back(even_ends(op.axes[axis], low.axes[axis], bucket.axes[axis], most));
+  for (const std::size_t axis : sizes.axes) {
+    const AxisSizes all = sizes_of(op, bucket, axis);
+    const std::int64_t parts = (all.high - all.low + 1) / finest_step;
+    sizes.ends.push_back(all.evenly(std::clamp<std::int64_t>(parts, 1, static_cast<std::int64_t>(most))));
+  }
   combine(bucket, sizes);
   return sizes;
 }
 
-TimedSizes with_ends(const manifest::Op&, const Problem& bucket, const TimedSizes& sizes,
-                     std::span<const std::int64_t> ends) {
-  TimedSizes more = sizes;
-  more.ends.front().insert(more.ends.front().end(), ends.begin(), ends.end());
-  std::ranges::sort(more.ends.front());
-  more.ends.front().erase(std::unique(more.ends.front().begin(), more.ends.front().end()), more.ends.front().end());
-  combine(bucket, more);
-  return more;
+TimedSizes with_ends(const Problem& bucket, TimedSizes sizes, std::span<const std::int64_t> ends) {
+  std::vector<std::int64_t>& all = sizes.ends.front();
+  all.insert(all.end(), ends.begin(), ends.end());
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  combine(bucket, sizes);
+  return sizes;
 }
 
 std::vector<std::int64_t> stairs(std::span<const std::int64_t> sizes, std::span<const std::vector<double>> ns,

@@ -23,8 +23,17 @@ struct TimedSizes {
 /// most `at_most`. One size where no axis is open.
 TimedSizes even_sizes(const manifest::Op& op, const Problem& bucket, std::size_t at_most);
 /// Returns `sizes` with more ends of its only open axis.
-TimedSizes with_ends(const manifest::Op& op, const Problem& bucket, const TimedSizes& sizes,
-                     std::span<const std::int64_t> ends);
+TimedSizes with_ends(const Problem& bucket, TimedSizes sizes, std::span<const std::int64_t> ends);
+
+/// The sizes of one axis in a bucket.
+struct AxisSizes {
+  std::int64_t low = 0, high = 0, multiple = 1;
+  /// Returns at most `parts` sizes, ascending, that part the axis evenly: multiples of `multiple`, and `high`.
+  [[nodiscard]] std::vector<std::int64_t> evenly(std::int64_t parts) const;
+};
+AxisSizes sizes_of(const manifest::Op& op, const Problem& bucket, std::size_t axis);
+/// Returns at most `at_most` of the sizes, spread evenly over them.
+std::vector<std::int64_t> some_of(std::span<const std::int64_t> sizes, std::size_t at_most);
 
 /// Returns up to `at_most` further ends of one axis, by the model. `ns[c][i]`: expected time of config c at `sizes[i]`, which ascend and
 /// include all `ends`. Each step looks for the size where the config that is fastest at the next end is furthest behind the fastest one. It

@@ -41,8 +41,7 @@ class CandidateBuilder {
     if (problems.size() > 1) add_space(problems.front());
     if (!request_.all) drop_slowest();
     if (result_.sizes.axes.size() == 1 && most.more > 0)
-      result_.sizes = answer::with_ends(request_.op, request_.bucket, result_.sizes,
-                                        stairs_of_fastest(result_.sizes.ends.front(), most.more));
+      result_.sizes = with_ends(request_.bucket, result_.sizes, stairs_of_fastest(most.more));
     add_library_configs(most.more);
     finish();
     name_proposals();
@@ -63,6 +62,10 @@ class CandidateBuilder {
     return !implementation.is_collective() || request_.has_communicator;
   }
 
+  [[nodiscard]] answer::AxisSizes only_axis() const {
+    return answer::sizes_of(request_.op, request_.bucket, result_.sizes.axes.front());
+  }
+
   /// Adds the configs of all eligible implementations with kernels that [search] allows at this size, in the manifest's order.
   void add_space(const Problem& at) {
     for (const manifest::Implementation& implementation : request_.op.implementations) {
@@ -79,16 +82,7 @@ class CandidateBuilder {
   [[nodiscard]] std::vector<Problem> sizes_asked_of_library(std::size_t more) const {
     if (result_.sizes.axes.size() != 1 || (result_.sizes.problems.size() == 1 && more == 0))
       return result_.sizes.problems;
-    const std::size_t axis = result_.sizes.axes.front();
-    const std::int64_t low = manifest::low_corner(request_.op, request_.bucket).axes[axis];
-    const std::int64_t width = request_.bucket.axes[axis] - low + 1, multiple = request_.op.axes[axis].multiple_of;
-    const std::int64_t steps = std::min(width, library_sizes);
-    std::vector<std::int64_t> between;
-    for (std::int64_t i = 1; i < steps; ++i) {
-      const std::int64_t size = low - 1 + width * i / steps;
-      if (size - size % multiple >= low) between.push_back(size - size % multiple);
-    }
-    return answer::with_ends(request_.op, request_.bucket, result_.sizes, between).problems;
+    return with_ends(request_.bucket, result_.sizes, only_axis().evenly(library_sizes)).problems;
   }
 
   /// Adds the algorithms that libraries propose, and up to `more` ends at sizes where a library's first proposal changes.
@@ -118,10 +112,7 @@ class CandidateBuilder {
       if (result_.sizes.axes.size() != 1) continue;
       if (first) proposed_.push_back({before, &implementation, *first});
       if (more == 0) continue;
-      std::vector<std::int64_t> some;
-      const std::size_t count = std::min(more, changes.size());
-      for (std::size_t i = 0; i < count; ++i) some.push_back(changes[i * changes.size() / count]);
-      result_.sizes = answer::with_ends(request_.op, request_.bucket, result_.sizes, some);
+      result_.sizes = with_ends(request_.bucket, result_.sizes, answer::some_of(changes, more));
     }
   }
 
@@ -162,20 +153,14 @@ class CandidateBuilder {
   }
 
   /// Returns up to `at_most` further ends, where the stairs of the fastest expected configs end.
-  [[nodiscard]] std::vector<std::int64_t> stairs_of_fastest(const std::vector<std::int64_t>& ends,
-                                                            std::size_t at_most) const {
-    const std::size_t axis = result_.sizes.axes.front();
-    const std::int64_t multiple = request_.op.axes[axis].multiple_of;
-    const std::int64_t low = manifest::low_corner(request_.op, request_.bucket).axes[axis];
-    const std::int64_t width = ends.back() - low + 1, steps = std::min(width, sizes_scanned);
-    std::set<std::int64_t> sizes(ends.begin(), ends.end());
-    for (std::int64_t i = 1; i < steps; ++i)
-      if (const std::int64_t size = low - 1 + width * i / steps; size >= low) sizes.insert(size - size % multiple);
-    sizes.erase(sizes.begin(), sizes.lower_bound(low));
+  [[nodiscard]] std::vector<std::int64_t> stairs_of_fastest(std::size_t at_most) const {
+    const answer::AxisSizes axis = only_axis();
+    const std::vector<std::int64_t>& ends = result_.sizes.ends.front();
+    const answer::TimedSizes scanned = with_ends(request_.bucket, result_.sizes, axis.evenly(sizes_scanned));
     std::set<std::size_t> looked_at;
     const auto look_at = [&](std::int64_t size, std::size_t configs) {
       Problem at = request_.bucket;
-      at.axes[axis] = size;
+      at.axes[result_.sizes.axes.front()] = size;
       std::vector<std::pair<double, std::size_t>> ranked;
       for (std::size_t i = 0; i < result_.list.size(); ++i)
         if (const double ns = expected_ns(result_.list[i], at); std::isfinite(ns)) ranked.emplace_back(ns, i);
@@ -184,28 +169,24 @@ class CandidateBuilder {
       for (auto each = ranked.begin(); each != ranked.begin() + some; ++each)
         if (is_legal(result_.list[each->second], at)) looked_at.insert(each->second);
     };
-    std::int64_t before = low - 1;
+    std::int64_t before = axis.low - 1;
     for (const std::int64_t end : ends) {
       // Tiles that fit sizes between two ends need not be among the fastest at either.
-      if (const std::int64_t middle = before + (end - before) / 2;
-          ends.size() <= few_ends && middle - middle % multiple > before)
-        look_at(middle - middle % multiple, stairs_configs_inside);
+      const std::int64_t middle = before + (end - before) / 2, inside = middle - middle % axis.multiple;
+      if (ends.size() <= few_ends && inside > before) look_at(inside, stairs_configs_inside);
       look_at(end, stairs_configs);
       before = end;
     }
-    const std::vector<std::int64_t> all(sizes.begin(), sizes.end());
     std::vector<std::vector<double>> ns;
     for (const std::size_t i : looked_at) {
       std::vector<double>& row = ns.emplace_back();
-      for (const std::int64_t size : all) {
-        Problem at = request_.bucket;
-        at.axes[axis] = size;
+      for (const Problem& at : scanned.problems) {
         const bool legal = !manifest::broken_constraint(request_.op, *result_.list[i].implementation, at,
                                                         request_.device, result_.list[i].config);
         row.push_back(legal ? expected_ns(result_.list[i], at) : std::numeric_limits<double>::infinity());
       }
     }
-    return ns.empty() ? std::vector<std::int64_t>() : answer::stairs(all, ns, ends, at_most);
+    return ns.empty() ? std::vector<std::int64_t>() : answer::stairs(scanned.ends.front(), ns, ends, at_most);
   }
 
   /// Fills the expectations, and drops candidates that are legal at no size.

@@ -33,10 +33,6 @@ void LastComparison::add(Point point) {
   if (!has(point)) participants_.push_back({point});
 }
 
-bool LastComparison::is_library(std::size_t candidate) const {
-  return std::ranges::find(of_libraries_, candidate) != of_libraries_.end();
-}
-
 void LastComparison::take_in() {
   const std::size_t sizes = scores_.sizes();
   std::size_t most = std::clamp(most_points / std::max<std::size_t>(sizes, 1), least_a_size, most_a_size);
@@ -53,13 +49,13 @@ void LastComparison::take_in() {
     for (const std::size_t i : ranked) {
       const bool wins = scores_.contends({i, size}) && all < most;
       // Candidates that may stand in for a library are compared, however slow.
-      const bool stands_in = !of_libraries_.empty() && !is_library(i) && own < least_own;
+      const bool stands_in = !of_libraries_.empty() && !contains(of_libraries_, i) && own < least_own;
       const bool is_baseline = i == 0 && size + 1 == sizes;
       if (!wins && !stands_in && !is_baseline) continue;
       add({i, size});
       taken.push_back(i);
       ++all;
-      if (!is_library(i)) ++own;
+      if (!contains(of_libraries_, i)) ++own;
     }
   }
   std::ranges::sort(taken);
@@ -79,7 +75,7 @@ std::optional<std::size_t> LastComparison::leader(std::size_t size, bool with_li
   std::optional<std::size_t> best;
   for (const Participant& each : participants_)
     if (each.point.size == size && scores_.contends(each.point) && !scores_.samples(each.point).empty() &&
-        (with_libraries || !is_library(each.point.candidate)) &&
+        (with_libraries || !contains(of_libraries_, each.point.candidate)) &&
         (!best || scores_.cost(each.point).median_ns < scores_.cost({*best, size}).median_ns))
       best = each.point.candidate;
   return best;
@@ -90,7 +86,7 @@ void LastComparison::eliminate() {
     const auto first = leader(size), first_own = leader(size, false);
     for (const Participant& each : participants_) {
       if (each.point.size != size || !scores_.contends(each.point)) continue;
-      const auto against = is_library(each.point.candidate) ? first : first_own;
+      const auto against = contains(of_libraries_, each.point.candidate) ? first : first_own;
       if (against && each.point.candidate != *against &&
           ratio(scores_.samples(each.point), scores_.samples({*against, size})).low_ns > too_slow)
         scores_.eliminate(each.point);

@@ -34,7 +34,6 @@ class LastComparison {
   void rescale_others();
   [[nodiscard]] std::optional<std::size_t> leader(std::size_t size, bool with_libraries = true) const;
   [[nodiscard]] bool has(Point point) const;
-  [[nodiscard]] bool is_library(std::size_t candidate) const;
 
   Scoreboard& scores_;
   std::vector<std::size_t> of_libraries_;

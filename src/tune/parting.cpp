@@ -143,7 +143,7 @@ class Parting {
     std::vector<std::int64_t> sizes;
     for (const auto& each : found) sizes.push_back(each.first);
     std::vector<std::int64_t> before = ends();
-    measured_.sizes = answer::with_ends(request_.op, request_.bucket, measured_.sizes, sizes);
+    measured_.sizes = with_ends(request_.bucket, measured_.sizes, sizes);
     for (const auto& [size, comparison] : found) {
       const auto place = std::ranges::lower_bound(before, size) - before.begin();
       before.insert(before.begin() + place, size);

@@ -76,8 +76,7 @@ class Racing final : public Search {
     std::vector<std::size_t> likely;
     const std::vector<std::size_t> ranked = untried_by_promise();
     const auto add = [&](std::size_t candidate) {
-      if (likely.size() < compiles_ahead && std::ranges::find(likely, candidate) == likely.end())
-        likely.push_back(candidate);
+      if (likely.size() < compiles_ahead && !contains(likely, candidate)) likely.push_back(candidate);
     };
     // As nominate_next() continues: with each candidate of a new kind, a neighbour of the best.
     auto near = ranked.begin();
@@ -240,14 +239,12 @@ class Racing final : public Search {
   }
 
   [[nodiscard]] bool is_library(std::size_t candidate) const {
-    return std::ranges::find(forecast_.expectations().of_libraries, candidate) !=
-           forecast_.expectations().of_libraries.end();
+    return contains(forecast_.expectations().of_libraries, candidate);
   }
 
   /// Whether the candidate is a library's alone, which has no model.
   [[nodiscard]] bool is_unmodelled(std::size_t candidate) const {
-    const auto& modelled = forecast_.expectations().modelled_libraries;
-    return is_library(candidate) && std::ranges::find(modelled, candidate) == modelled.end();
+    return is_library(candidate) && !contains(forecast_.expectations().modelled_libraries, candidate);
   }
 
   /// Returns the open candidates by their lowest expected time against reference_ns(). A library alone has no model, and its estimate, the time at
@@ -277,15 +274,14 @@ class Racing final : public Search {
     std::vector<std::size_t> first{0};
     std::size_t most = first_newcomers;
     const auto add = [&](std::size_t candidate) {
-      if (first.size() <= most && std::find(first.begin(), first.end(), candidate) == first.end())
-        first.push_back(candidate);
+      if (first.size() <= most && !contains(first, candidate)) first.push_back(candidate);
     };
     const auto is_near = [&](std::size_t candidate) {
       return std::any_of(first.begin() + 1, first.end(),
                          [&](std::size_t other) { return forecast_.are_neighbours(candidate, other); });
     };
     for (std::size_t each : forecast_.expectations().tried_first)
-      if (std::find(first.begin(), first.end(), each) == first.end()) first.push_back(each);
+      if (!contains(first, each)) first.push_back(each);
     // The fastest own candidate expected at each size.
     if (scores_.sizes() > 1) most = first.size() + most_newcomers;
     for (std::size_t size = scores_.sizes(); scores_.sizes() > 1 && size-- > 0;) {
@@ -312,8 +308,7 @@ class Racing final : public Search {
   [[nodiscard]] bool has_tried_all_it_may() const { return limits_.trials > 0 && tried_ >= limits_.trials; }
   /// Whether the candidate is neither tried nor chosen for this round or the next.
   [[nodiscard]] bool is_open(std::size_t candidate) const {
-    return scores_.is_untried(candidate) && std::ranges::find(newcomers_, candidate) == newcomers_.end() &&
-           std::ranges::find(queued_, candidate) == queued_.end();
+    return scores_.is_untried(candidate) && !contains(newcomers_, candidate) && !contains(queued_, candidate);
   }
 
   std::vector<std::size_t> nominate() {
@@ -340,8 +335,7 @@ class Racing final : public Search {
       ranked.erase(which);
     };
     for (std::size_t pair = 0; pair < pairs && compiles < compiles_a_round() && !ranked.empty(); ++pair) {
-      const auto next = std::ranges::find_if(
-          new_kinds, [&](std::size_t each) { return std::ranges::find(ranked, each) != ranked.end(); });
+      const auto next = std::ranges::find_if(new_kinds, [&](std::size_t each) { return contains(ranked, each); });
       take(next != new_kinds.end() ? std::ranges::find(ranked, *next) : ranked.begin());
       if (ranked.empty()) break;
       const bool draws = pair == 0 && rounds_ % rounds_a_draw == 0 && ranked.size() > 1;
@@ -353,7 +347,7 @@ class Racing final : public Search {
     if (const auto& libraries = forecast_.expectations().of_libraries; is_near_best(libraries)) {
       std::size_t more = library_newcomers;
       for (const std::size_t each : libraries)
-        if (more > 0 && is_open(each) && is_unmodelled(each) && std::ranges::find(chosen, each) == chosen.end()) {
+        if (more > 0 && is_open(each) && is_unmodelled(each) && !contains(chosen, each)) {
           chosen.push_back(each);
           --more;
         }

@@ -62,6 +62,10 @@ Cost ratio(std::span<const double> a, std::span<const double> b) {
   return summarise(ratios);
 }
 
+bool contains(std::span<const std::size_t> candidates, std::size_t candidate) noexcept {
+  return std::ranges::find(candidates, candidate) != candidates.end();
+}
+
 std::vector<std::size_t> tied(std::span<const TimedCandidate> candidates) {
   const auto leader =
       std::min_element(candidates.begin(), candidates.end(),

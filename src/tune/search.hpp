@@ -96,6 +96,9 @@ class Search {
   [[nodiscard]] virtual std::vector<Comparison> comparisons() const = 0;
 };
 
+/// Whether a list of candidates names one.
+bool contains(std::span<const std::size_t> candidates, std::size_t candidate) noexcept;
+
 /// What is known of the candidates before any is tried. Vectors are by candidate unless named otherwise.
 struct Expectations {
   /// By candidate, then size. Only ratios count. Infinite without an estimate.
