@@ -14,7 +14,7 @@
 #include "kiln/error.hpp"
 #include "tune/conclusion.hpp"
 #include "tune/deploy.hpp"
-#include "tune/parting.hpp"
+#include "tune/intervals.hpp"
 #include "tune/recording.hpp"
 #include "tune/tolerances.hpp"
 #include "tune/trials.hpp"

@@ -1,4 +1,4 @@
-#include "tune/inner_sizes.hpp"
+#include "tune/intervals.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,6 +13,11 @@ namespace {
 double steps(std::int64_t size, std::int64_t rows, double ns) {
   return ns * static_cast<double>((size + rows - 1) / rows);
 }
+
+struct InnerSize {
+  std::int64_t size = 0;
+  std::vector<std::size_t> candidates;
+};
 
 /// A bucket of sizes 4097 to 8192 that was timed at few ends. Candidate 0 takes steps of 2048 rows, 1 steps of 1500 and 2 is a library's.
 struct Axis {
@@ -37,10 +42,21 @@ struct Axis {
     }
   }
   [[nodiscard]] std::vector<InnerSize> sizes(std::size_t at_most, std::size_t points = 1000) const {
-    return inner_sizes({4097, 1, ends, comparisons, costs, of_libraries, proposals,
-                        // The model is wrong by a factor, not in its stairs.
-                        [](std::size_t candidate, std::int64_t size) { return 3 * time_at(candidate, size); }},
-                       {at_most, points});
+    std::vector<InnerSize> sizes;
+    for (const Probe& each :
+         inner_probes({{4097, 8192, 1},
+                       ends,
+                       comparisons,
+                       costs,
+                       of_libraries,
+                       proposals,
+                       // The model is wrong by a factor, not in its stairs.
+                       [](std::size_t candidate, std::int64_t size) { return 3 * time_at(candidate, size); }},
+                      {at_most, points})) {
+      if (sizes.empty() || sizes.back().size != each.size) sizes.push_back({each.size, {}});
+      sizes.back().candidates.push_back(each.candidate);
+    }
+    return sizes;
   }
 };
 
@@ -99,14 +115,15 @@ TEST_CASE("all sizes together have no more points than allowed, and either reaso
 
 TEST_CASE("a size parts its interval only where another candidate is clearly faster") {
   const std::array<std::size_t, 1> libraries{2};
-  const Comparison at_end = compared({{0, 100}, {1, 120}, {2, 110}});
+  const Fastest at_end = fastest_of(compared({{0, 100}, {1, 120}, {2, 110}}), libraries);
   CHECK(parts_interval(compared({{0, 100}, {1, 90}, {2, 110}}), at_end, libraries));
   CHECK_FALSE(parts_interval(compared({{0, 100}, {1, 99.5}, {2, 110}}), at_end, libraries));
   CHECK(parts_interval(compared({{0, 100}, {1, 120}, {2, 90}}), at_end, libraries));
   CHECK(parts_interval(compared({{1, 120}, {2, 110}}), at_end, libraries));  // 0 cannot be launched there
   CHECK_FALSE(parts_interval(compared({{0, 100}}), at_end, libraries));
   // Without libraries 1 is clearly faster, though a library is the fastest at both.
-  CHECK(parts_interval(compared({{0, 100}, {1, 90}, {2, 80}}), compared({{0, 100}, {1, 120}, {2, 80}}), libraries));
+  CHECK(parts_interval(compared({{0, 100}, {1, 90}, {2, 80}}),
+                       fastest_of(compared({{0, 100}, {1, 120}, {2, 80}}), libraries), libraries));
 }
 
 }  // namespace kiln::tune

@@ -1,5 +1,5 @@
 // Whole tunes on the fake driver, of an op with a config that is the fastest only inside the bucket: up to 40 of 33 to 64 rows.
-#include "tune/parting.hpp"
+#include "tune/intervals.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "tune/switches.hpp"
+#include "tune/intervals.hpp"
 
 #include <doctest/doctest.h>
 
@@ -29,17 +29,17 @@ Switched switched(std::int64_t low, std::vector<std::int64_t> ends, std::size_t 
                   std::vector<std::size_t> of_libraries = {}, std::int64_t multiple = 1) {
   std::vector<Comparison> comparisons;
   for (const std::int64_t end : ends) comparisons.push_back(compared_at(end, candidates, time_at));
-  Switches switches(low, multiple, ends, comparisons, of_libraries);
+  Halving halving({{low, ends.back(), multiple}, ends, comparisons, {}, of_libraries, {}, {}});
   Switched result;
-  for (auto probes = switches.next(); !probes.empty(); probes = switches.next()) {
+  for (auto probes = halving.next(); !probes.empty(); probes = halving.next()) {
     ++result.rounds;
     for (const Probe& probe : probes) {
       result.sizes.insert(probe.size);
       const double ns = time_at(probe.candidate, probe.size);
-      switches.report(probe, ns > 0 ? std::vector<double>(7, ns) : std::vector<double>());
+      halving.report(probe, ns > 0 ? std::vector<double>(7, ns) : std::vector<double>());
     }
   }
-  result.found = switches.found();
+  result.found = halving.found();
   return result;
 }
 
