@@ -73,7 +73,7 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
       op_(op.name),
       axes_(op.axes.size()),
       first_static_(op.first_static()) {
-  load_runtime(op, frame);
+  runtime_ = runtime_at(op, frame);
   load_constraints(op, implementation, frame);
   load_workspaces(implementation, frame);
   load_team(op, implementation, frame, team);
@@ -108,7 +108,7 @@ Executable::Executable(const manifest::Op& op, std::span<const manifest::Pass> p
       op_(op.name),
       axes_(op.axes.size()),
       first_static_(op.first_static()) {
-  load_runtime(op, frame);
+  runtime_ = runtime_at(op, frame);
   load_passes(op, nullptr, passes, frame);
   make_form(op, frame);
 }
@@ -139,17 +139,6 @@ bool Executable::covers(const Problem& problem) const noexcept {
   for (std::size_t i = 0; i < axes_; ++i)
     if (problem.axes[i] < ranges_[i].lowest || problem.axes[i] > ranges_[i].highest) return false;
   return true;
-}
-
-void Executable::load_runtime(const manifest::Op& op, std::span<const std::int64_t> frame) {
-  runtime_ = op.runtime;
-  for (manifest::Runtime& each : runtime_) {
-    if (each.default_integer) each.default_integer = each.default_integer->specialise(frame, first_static_);
-    if (each.default_real)  // make_frame has checked that there is a value
-      each.default_real = manifest::RealExpression::constant(each.default_real->evaluate(frame).value());
-    if (each.minimum) each.minimum = each.minimum->specialise(frame, first_static_);
-    if (each.above_when && !each.above_when->evaluate(frame).truth()) each.above.reset();
-  }
 }
 
 void Executable::load_constraints(const manifest::Op& op, const manifest::Implementation& implementation,

@@ -165,8 +165,6 @@ class alignas(64) Executable {
   }
   [[nodiscard]] CUresult launch_with_library(ThreadCall& kept, const LaunchInput& input) const;
 
-  void load_runtime(const manifest::Op& op, std::span<const std::int64_t> frame);
-
   // Read by launches, from the beginning of a cache line.
   decltype(cuda::Driver::cuLaunchKernelEx) launch_kernel_;
   std::int64_t workspace_bytes_ = 0;
@@ -188,6 +186,9 @@ class alignas(64) Executable {
   std::vector<LoadedWorkspace> workspaces_;  // by workspace of the implementation
   std::vector<manifest::Range> ranges_;      // of each slot of the call frame, over all problems with these exact sizes
 };
+
+/// Returns the op's run-time values, their defaults and minima folded over what the frame fixes.
+std::vector<manifest::Runtime> runtime_at(const manifest::Op& op, std::span<const std::int64_t> frame);
 
 /// Returns why a launch with the run-time values' defaults is refused at this problem, or an empty string.
 std::string why_defaults_refused(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device);

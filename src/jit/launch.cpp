@@ -116,7 +116,7 @@ inline void PassForm::arrange_maps(const LaunchInput& input, PassCall& call) con
 
 bool LaunchForm::fill_checked(std::size_t i, CallFrame& call, const Arguments& arguments) const noexcept {
   return runtime[i].fill((arguments.runtime_set >> i & 1U) != 0, arguments.runtime[i], call.view(),
-                         call.slots[axes + i]);
+                         call.slots[axes + i]) == Fault::none;
 }
 
 bool LaunchForm::open_hold(const CallFrame& call, const Arguments& arguments) const noexcept {

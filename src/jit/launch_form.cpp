@@ -22,36 +22,6 @@ bool default_holds(const RuntimeForm& form, std::span<const manifest::Range> ran
   return minimum && *value >= *minimum && *value >= form.lowest && *value <= form.highest;
 }
 
-/// `settled`: the range of the value's slot, which is one value where the plan settles it. `checked`: ranges of the slots, in which run-time
-/// values before this one are within their limits.
-RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::Range> ranges,
-                    const manifest::Range& settled, std::span<const manifest::Range> checked) {
-  RuntimeForm form;
-  if (!runtime.is_integer()) {
-    form.given_holds = form.value_holds = true;
-    const auto value = runtime.default_real ? runtime.default_real->evaluate({}) : std::nullopt;
-    form.has_value = value.has_value();
-    if (value) form.value = manifest::Formula(manifest::Expression::constant(bits_of(runtime.type, *value)));
-    if (!runtime.above) return form;
-    const manifest::Range taken = bits_above(runtime.type, *runtime.above);
-    form.lowest = taken.lowest;
-    form.highest = taken.highest;
-    form.given_holds = false;
-    form.value_holds = value && taken.contains(bits_of(runtime.type, *value));
-    return form;
-  }
-  const manifest::Range limits = settled.single() ? settled : range_of(runtime.type);
-  form.lowest = limits.lowest;
-  form.highest = limits.highest;
-  form.has_minimum = runtime.minimum.has_value();
-  if (form.has_minimum) form.minimum = manifest::Formula(runtime.minimum->within(ranges));
-  form.has_value = runtime.default_integer.has_value();
-  if (form.has_value) form.value = manifest::Formula(runtime.default_integer->within(ranges));
-  form.value_holds = form.has_value && default_holds(form, checked);
-  form.given_holds = !form.has_minimum && limits == manifest::Range{};
-  return form;
-}
-
 std::vector<manifest::Formula> open_constraints(std::span<const manifest::Expression> constraints,
                                                 std::span<const manifest::Range> ranges) {
   std::vector<manifest::Formula> open;
@@ -261,6 +231,34 @@ manifest::Range bits_above(manifest::RuntimeType type, double least) noexcept {
   const double most = type == manifest::RuntimeType::f32 ? static_cast<double>(std::numeric_limits<float>::max())
                                                          : std::numeric_limits<double>::max();
   return {bits_of(type, least) + 1, bits_of(type, most)};
+}
+
+RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::Range> ranges,
+                    const manifest::Range& settled, std::span<const manifest::Range> checked) {
+  RuntimeForm form;
+  if (!runtime.is_integer()) {
+    form.given_holds = form.value_holds = true;
+    const auto value = runtime.default_real ? runtime.default_real->evaluate({}) : std::nullopt;
+    form.has_value = value.has_value();
+    if (value) form.value = manifest::Formula(manifest::Expression::constant(bits_of(runtime.type, *value)));
+    if (!runtime.above) return form;
+    const manifest::Range taken = bits_above(runtime.type, *runtime.above);
+    form.lowest = taken.lowest;
+    form.highest = taken.highest;
+    form.given_holds = false;
+    form.value_holds = value && taken.contains(bits_of(runtime.type, *value));
+    return form;
+  }
+  const manifest::Range limits = settled.single() ? settled : range_of(runtime.type);
+  form.lowest = limits.lowest;
+  form.highest = limits.highest;
+  form.has_minimum = runtime.minimum.has_value();
+  if (form.has_minimum) form.minimum = manifest::Formula(runtime.minimum->within(ranges));
+  form.has_value = runtime.default_integer.has_value();
+  if (form.has_value) form.value = manifest::Formula(runtime.default_integer->within(ranges));
+  form.value_holds = form.has_value && default_holds(form, checked);
+  form.given_holds = !form.has_minimum && limits == manifest::Range{};
+  return form;
 }
 
 LaunchForm make_launch_form(const LaunchFormParts& parts) {

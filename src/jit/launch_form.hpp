@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/driver_types.hpp"
@@ -108,6 +109,9 @@ struct LaunchInput {
   CUdeviceptr reports;
 };
 
+/// Why a run-time value is refused.
+enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, out_of_limits };
+
 /// How LaunchForm::fill computes and checks a run-time value that is not a constant of LaunchForm::defaults.
 struct RuntimeForm {
   manifest::Formula value;   // the default
@@ -118,18 +122,21 @@ struct RuntimeForm {
   manifest::Formula minimum;
   std::int64_t lowest = 0, highest = 0;  // range of the type
 
-  [[nodiscard]] bool fill(bool given, std::int64_t bits, std::span<const std::int64_t> frame,
-                          std::int64_t& slot) const noexcept {
+  [[nodiscard]] Fault fill(bool given, std::int64_t bits, std::span<const std::int64_t> frame,
+                           std::int64_t& slot) const noexcept {
     if (given) {
       slot = bits;
-      if (given_holds) return true;
+      if (given_holds) return Fault::none;
     } else {
-      if (!has_value || !value.evaluate(frame, slot)) return false;
-      if (value_holds) return true;
+      if (!has_value) return Fault::missing;
+      if (!value.evaluate(frame, slot)) return Fault::not_computable;
+      if (value_holds) return Fault::none;
     }
-    if (slot < lowest || slot > highest) return false;
+    if (slot < lowest || slot > highest) return Fault::out_of_limits;
+    if (!has_minimum) return Fault::none;
     std::int64_t least = 0;
-    return !has_minimum || (minimum.evaluate(frame, least) && slot >= least);
+    if (!minimum.evaluate(frame, least)) return Fault::not_computable;
+    return slot >= least ? Fault::none : Fault::under_minimum;
   }
 };
 
@@ -314,6 +321,8 @@ struct LaunchForm {
     }
     return true;
   }
+  /// Returns which run-time value made fill() return false, with the reason. `call` is as that left it.
+  [[nodiscard]] std::pair<std::size_t, Fault> refused(CallFrame& call, const Arguments& arguments) const noexcept;
   /// Whether no required tensor is null, all addresses are aligned, and lengths on the device are allowed.
   [[nodiscard]] bool takes(const Arguments& arguments) const noexcept {
     std::uint32_t bits = arguments.lengths_set & host_lengths, nulls = 0;
@@ -360,6 +369,10 @@ manifest::Range range_of(manifest::RuntimeType type) noexcept;
 std::int64_t bits_of(manifest::RuntimeType type, double value) noexcept;
 /// The bits of the finite reals that are more than `least`, which is 0 or more: the bits of such numbers rise with them.
 manifest::Range bits_above(manifest::RuntimeType type, double least) noexcept;
+/// `settled`: the range of the value's slot, which is one value where the plan settles it. `checked`: ranges of the slots, in
+/// which run-time values before this one are within their limits.
+RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::Range> ranges,
+                    const manifest::Range& settled, std::span<const manifest::Range> checked);
 LaunchForm make_launch_form(const LaunchFormParts& parts);
 
 }  // namespace kiln::jit
