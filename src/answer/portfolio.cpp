@@ -9,8 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "answer/tolerances.hpp"
-
 namespace kiln::answer {
 namespace {
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "answer/tolerances.hpp"
+
 namespace kiln::answer {
 
 /// How a candidate compares at one size.
@@ -18,9 +20,6 @@ struct RelativeTime {
 
 /// By size, the candidate that serves it, or nothing.
 using Assignment = std::vector<std::optional<std::size_t>>;
-
-/// Configs with machine code in a role of a record. Each is stored, shipped, and loaded before its first launch.
-inline constexpr std::size_t most_configs = 8;
 
 /// Chooses the fewest candidates of which one ties at every size, by a greedy cover (Chvatal 1979). The tolerance of a tie is widened in
 /// steps while more than `at_most` with machine code are needed. Of candidates that cover as many sizes the baseline (0) is chosen, then the

@@ -25,8 +25,8 @@ struct TuneResult {
 };
 
 /// Verifies candidates at the bucket's upper edge, lowest sizes and corners, and with lengths in device memory (tune/local_bench.cpp). Tries
-/// each case of the op's [prepare] at the lowest sizes. Times candidates at several sizes (tune/timed_sizes.hpp), and chooses few configs with
-/// the least regret over the bucket (tune/portfolio.hpp). Writes nothing: an interrupted tune leaves the bucket as it was. A context must be
+/// each case of the op's [prepare] at the lowest sizes. Times candidates at several sizes (answer/timed_sizes.hpp), and chooses few configs with
+/// the least regret over the bucket (answer/portfolio.hpp). Writes nothing: an interrupted tune leaves the bucket as it was. A context must be
 /// current without a worker, and for an op with a library. Throws Error(not_tuned) when no config is legal or none gave a right result,
 /// Error(interrupted) when asked to stop, and Error(out_of_memory) with the bucket. Throws Error(driver_failed) with the candidate that broke
 /// the caller's context; a worker only rejects that candidate. Throws Error(io) before the tune when the samples' file cannot be opened.
