@@ -10,7 +10,7 @@ namespace kiln::answer {
 
 // Timed sizes (timed_sizes.cpp).
 inline constexpr std::int64_t finest_step = 8;  // sizes between two ends
-inline constexpr std::size_t most_ends(std::size_t open_axes) { return open_axes == 1 ? 16 : open_axes == 2 ? 4 : 2; }
+constexpr std::size_t most_ends(std::size_t open_axes) { return open_axes == 1 ? 16 : open_axes == 2 ? 4 : 2; }
 inline constexpr double worth_a_part = 1.015;  // over the fastest at a size: above, an interval is parted there
 inline constexpr double same_stair = 1.004;    // over a smaller size's time: above, another stair begins
 

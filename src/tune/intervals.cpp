@@ -338,7 +338,7 @@ class Parting {
     std::erase_if(comparison, [this](const Compared& each) { return rejected_.contains(each.candidate); });
   }
 
-  void merge(PartingSizes found) {
+  void merge(PartingSizes&& found) {
     for (auto& [size, comparison] : found) {
       remove_rejected(comparison);
       if (comparison.empty()) continue;
