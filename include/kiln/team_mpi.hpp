@@ -26,8 +26,8 @@ namespace kiln {
 inline std::shared_ptr<Team> team_from_mpi(MPI_Comm communicator, const TeamOptions& options = {}) {
   const auto require = [](int result, const char* what) {
     if (result != MPI_SUCCESS)
-      throw Error(ErrorKind::io, std::string("A team was asked for of an MPI communicator, and ") + what +
-                                     " gave error " + std::to_string(result) + ".");
+      throw Error(ErrorKind::io, std::string("a team was asked for of an MPI communicator, and ") + what +
+                                     " gave error " + std::to_string(result));
   };
   int rank = 0, world = 0;
   require(MPI_Comm_rank(communicator, &rank), "MPI_Comm_rank");

@@ -8,10 +8,10 @@ namespace {
 constexpr LibrarySource cublaslt_source = {
     ErrorKind::no_cublaslt,
     "cuBLASLt",
-    "cuBLASLt is asked for, but KILN_CUBLASLT_LIBRARY=none hides it; unset it to use the library.",
+    "cuBLASLt is asked for, but KILN_CUBLASLT_LIBRARY=none hides it; unset it to use the library",
     "cuBLASLt could not be opened; install the CUDA toolkit's libcublas or the Python package nvidia-cublas, or set "
     "KILN_CUBLASLT_LIBRARY to libcublasLt.so. Tried:",
-    "; install cuBLAS 12.0 or newer.",
+    "; install cuBLAS 12.0 or newer",
     [] {
       return library_files({"libcublasLt.so.13", "libcublasLt.so.12"}, {"lib64"},
                            {"nvidia/cu13/lib", "nvidia/cublas/lib"});

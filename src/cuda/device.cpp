@@ -15,7 +15,7 @@ constinit bool forked = false;  // written where there is one thread
 /// Called for the first Context: a child that was forked earlier may use CUDA.
 void watch_forks() {
   static const int watched = pthread_atfork(nullptr, nullptr, [] { forked = true; });
-  if (watched != 0) throw Error(ErrorKind::out_of_memory, "There is no memory to be told of forks.");
+  if (watched != 0) throw Error(ErrorKind::out_of_memory, "there is no memory to be told of forks");
 }
 
 std::int64_t attribute(CUdevice device, CUdevice_attribute which) {
@@ -94,9 +94,9 @@ void require_not_forked() {
   if (forked) [[unlikely]]
     throw Error(
         ErrorKind::driver_failed,
-        "This process was forked from one that had an engine, and CUDA does not work in such a child: nothing can be "
+        "this process was forked from one that had an engine, and CUDA does not work in such a child: nothing can be "
         "launched or made ready here. Fork before the first engine is made, or begin the child as a new program (exec; "
-        "the start method 'spawn' of Python's multiprocessing).");
+        "the start method 'spawn' of Python's multiprocessing)");
 }
 
 int driver_version() noexcept {
@@ -109,9 +109,9 @@ DeviceInfo device_info(int ordinal) {
   require_not_forked();
   const Driver& driver = Driver::get();
   if (const int count = device_count(); ordinal < 0 || ordinal >= count) {
-    throw Error(ErrorKind::no_device, "Device " + std::to_string(ordinal) + " was asked for; the driver sees " +
+    throw Error(ErrorKind::no_device, "device " + std::to_string(ordinal) + " was asked for; the driver sees " +
                                           std::to_string(count) +
-                                          ", counted from 0. Choose another, or check CUDA_VISIBLE_DEVICES.");
+                                          ", counted from 0. Choose another, or check CUDA_VISIBLE_DEVICES");
   }
   const CUdevice device = device_at(ordinal);
   DeviceInfo info;

@@ -12,11 +12,11 @@ namespace {
 constexpr bool required = true, optional = false;
 
 constexpr LibrarySource driver_source = {
-    ErrorKind::no_driver, "The CUDA driver",
-    "A CUDA driver was asked for, but KILN_CUDA_LIBRARY=none hides it; unset it to use a GPU.",
-    "No CUDA driver could be opened; install NVIDIA driver 525 or newer, or set KILN_CUDA_LIBRARY to its libcuda.so.1. "
+    ErrorKind::no_driver, "the CUDA driver",
+    "a CUDA driver was asked for, but KILN_CUDA_LIBRARY=none hides it; unset it to use a GPU",
+    "no CUDA driver could be opened; install NVIDIA driver 525 or newer, or set KILN_CUDA_LIBRARY to its libcuda.so.1. "
     "Tried:",
-    ", so it is older than CUDA 12; install NVIDIA driver 525 or newer.",
+    ", so it is older than CUDA 12; install NVIDIA driver 525 or newer",
     // WSL keeps the driver in the second place, outside the loader's path.
     [] {
       return std::vector<std::string>{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
@@ -36,15 +36,15 @@ void initialise(const Driver& driver) {
   driver.cuGetErrorName(result, &name);
   const std::string found = driver.path() + ": cuInit gave " + (name != nullptr ? name : std::to_string(result));
   if (result == CUDA_ERROR_NO_DEVICE) {
-    throw Error(ErrorKind::no_device, "The CUDA driver sees no GPU (" + found +
-                                          "); check nvidia-smi and CUDA_VISIBLE_DEVICES, or give the container a GPU.");
+    throw Error(ErrorKind::no_device, "the CUDA driver sees no GPU (" + found +
+                                          "); check nvidia-smi and CUDA_VISIBLE_DEVICES, or give the container a GPU");
   }
   if (result == CUDA_ERROR_STUB_LIBRARY) {
-    throw Error(ErrorKind::no_driver, "The CUDA driver is only the toolkit's link-time stub (" + found +
-                                          "); remove it from LD_LIBRARY_PATH and install an NVIDIA driver.");
+    throw Error(ErrorKind::no_driver, "the CUDA driver is only the toolkit's link-time stub (" + found +
+                                          "); remove it from LD_LIBRARY_PATH and install an NVIDIA driver");
   }
-  throw Error(ErrorKind::no_driver, "The CUDA driver cannot be initialised (" + found +
-                                        "); check that the kernel module is loaded and matches libcuda (nvidia-smi).");
+  throw Error(ErrorKind::no_driver, "the CUDA driver cannot be initialised (" + found +
+                                        "); check that the kernel module is loaded and matches libcuda (nvidia-smi)");
 }
 
 }  // namespace

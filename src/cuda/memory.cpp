@@ -13,8 +13,8 @@ namespace {
   if (Driver::get().cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
     found = "; " + std::to_string(free_bytes) + " of " + std::to_string(total_bytes) + " bytes are free";
   }
-  throw Error(ErrorKind::out_of_memory, "Allocating " + std::to_string(bytes) + " bytes of device memory failed" +
-                                            found + ". Free some, or ask for a smaller problem.");
+  throw Error(ErrorKind::out_of_memory, "allocating " + std::to_string(bytes) + " bytes of device memory failed" +
+                                            found + ". Free some, or ask for a smaller problem");
 }
 
 void check_range(const char* what, std::int64_t bytes, std::int64_t available) {
@@ -26,7 +26,7 @@ void check_range(const char* what, std::int64_t bytes, std::int64_t available) {
 }  // namespace
 
 Buffer::Buffer(std::int64_t bytes) : bytes_(bytes) {
-  if (bytes < 0) throw Error(ErrorKind::bad_input, "A buffer of " + std::to_string(bytes) + " bytes was asked for.");
+  if (bytes < 0) throw Error(ErrorKind::bad_input, "a buffer of " + std::to_string(bytes) + " bytes was asked for");
   if (bytes == 0) return;  // the driver refuses an empty allocation
   const CUresult result = Driver::get().cuMemAlloc_v2(&pointer_, static_cast<std::size_t>(bytes));
   if (result == CUDA_ERROR_OUT_OF_MEMORY) throw_out_of_memory(bytes);
@@ -49,7 +49,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 void Buffer::fill_bytes(unsigned char value, CUstream stream) const { fill_bytes(value, 0, bytes_, stream); }
 
 void Buffer::fill_bytes(unsigned char value, std::int64_t offset, std::int64_t bytes, CUstream stream) const {
-  check_range("Filling a buffer", offset + bytes, bytes_);
+  check_range("filling a buffer", offset + bytes, bytes_);
   if (bytes == 0) return;
   check(Driver::get().cuMemsetD8Async(pointer_ + static_cast<CUdeviceptr>(offset), value,
                                       static_cast<std::size_t>(bytes), stream),
@@ -57,7 +57,7 @@ void Buffer::fill_bytes(unsigned char value, std::int64_t offset, std::int64_t b
 }
 
 void Buffer::copy_to_host(void* destination, std::int64_t bytes, CUstream stream) const {
-  check_range("Copying a buffer to the host", bytes, bytes_);
+  check_range("copying a buffer to the host", bytes, bytes_);
   if (bytes == 0) return;
   const Driver& driver = Driver::get();
   check(driver.cuMemcpyDtoHAsync_v2(destination, pointer_, static_cast<std::size_t>(bytes), stream),
@@ -66,7 +66,7 @@ void Buffer::copy_to_host(void* destination, std::int64_t bytes, CUstream stream
 }
 
 void Buffer::copy_from_host(const void* source, std::int64_t bytes, CUstream stream) const {
-  check_range("Copying from the host to a buffer", bytes, bytes_);
+  check_range("copying from the host to a buffer", bytes, bytes_);
   if (bytes == 0) return;
   const Driver& driver = Driver::get();
   check(driver.cuMemcpyHtoDAsync_v2(pointer_, source, static_cast<std::size_t>(bytes), stream),

@@ -6,10 +6,10 @@ namespace kiln::cuda {
 namespace {
 
 constexpr LibrarySource nccl_source = {
-    ErrorKind::no_nccl, "NCCL", "NCCL is asked for, but KILN_NCCL_LIBRARY=none hides it; unset it to use the library.",
+    ErrorKind::no_nccl, "NCCL", "NCCL is asked for, but KILN_NCCL_LIBRARY=none hides it; unset it to use the library",
     "NCCL could not be opened; install libnccl2 or the Python package nvidia-nccl, or set KILN_NCCL_LIBRARY to "
     "libnccl.so.2. Tried:",
-    "; install NCCL 2.14 or newer.",
+    "; install NCCL 2.14 or newer",
     // The loader gives a libnccl.so.2 that the process has loaded from anywhere, which made the process's communicators.
     [] { return library_files({"libnccl.so.2"}, {"lib64"}, {"nvidia/nccl/lib"}); }};
 

@@ -34,10 +34,10 @@ std::vector<std::string> nvrtc_files() {
 constexpr LibrarySource nvrtc_source = {
     ErrorKind::no_nvrtc,
     "NVRTC",
-    "A compile is needed, but KILN_NVRTC_LIBRARY=none hides NVRTC; unset it, or use a cache that holds the code.",
-    "A compile is needed and NVRTC could not be opened; install the CUDA toolkit or the Python package "
+    "a compile is needed, but KILN_NVRTC_LIBRARY=none hides NVRTC; unset it, or use a cache that holds the code",
+    "a compile is needed and NVRTC could not be opened; install the CUDA toolkit or the Python package "
     "nvidia-cuda-nvrtc, or set KILN_NVRTC_LIBRARY to libnvrtc.so. Tried:",
-    "; install NVRTC 12.0 or newer.",
+    "; install NVRTC 12.0 or newer",
     nvrtc_files};
 
 /// NVRTC opens its builtins library by bare name at its first compile. Loading it here from NVRTC's own folder makes
@@ -47,7 +47,7 @@ void open_builtins(const Nvrtc& nvrtc) {
   const auto files = existing_files({std::filesystem::path(nvrtc.path).parent_path()}, {name});
   std::string tried;
   if (files.empty() || Library::open(files, tried) || passing_shortage(tried).empty()) return;
-  throw Error(ErrorKind::no_nvrtc, "A compile is needed and NVRTC's builtins could not be opened. Tried:" + tried);
+  throw Error(ErrorKind::no_nvrtc, "a compile is needed and NVRTC's builtins could not be opened. Tried:" + tried);
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ void require_virtual_memory(const Driver& driver) {
   for (const auto& [name, found] : functions)
     if (!found)
       throw Error(ErrorKind::no_driver,
-                  std::string("Memory that processes share was asked for, but the CUDA driver at ") + driver.path() +
-                      " lacks " + name + "; install NVIDIA driver 525 or newer.");
+                  std::string("memory that processes share was asked for, but the CUDA driver at ") + driver.path() +
+                      " lacks " + name + "; install NVIDIA driver 525 or newer");
 }
 
 std::size_t granularity(int ordinal, CUmemAllocationGranularity_flags flags) {

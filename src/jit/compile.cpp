@@ -44,7 +44,7 @@ void check_name_expression(const std::string& expression, const Specialisation& 
     return;
   }
   throw Error(ErrorKind::compile_failed, specialisation.label + ": the name expression '" + expression +
-                                             "' is refused; it may hold names, integers and <>(),:*&+- only.");
+                                             "' is refused; it may hold names, integers and <>(),:*&+- only");
 }
 
 /// Puts the op's folder before its file names in a log. Compiles see bare names, so that no path reaches the cubin.
@@ -151,10 +151,10 @@ std::string why_not_for(const std::string& arch, std::string_view log) {
   }
   if (feature.empty()) return {};
   const std::string lacks = "its code has what " + arch + " has not, such as " + std::string(feature) + "; ";
-  if (!newer.empty()) return lacks + std::string(newer) + " or higher has it: choose another type or device.";
+  if (!newer.empty()) return lacks + std::string(newer) + " or higher has it: choose another type or device";
   if (std::isdigit(static_cast<unsigned char>(arch.back())) != 0)
-    return lacks + arch + "a has what is particular to that architecture.";
-  return lacks + "leave the implementation out there by its 'requires'.";
+    return lacks + arch + "a has what is particular to that architecture";
+  return lacks + "leave the implementation out there by its 'requires'";
 }
 
 void compile_program(Program& program, const Specialisation& specialisation, const Closure& closure) {
@@ -165,7 +165,7 @@ void compile_program(Program& program, const Specialisation& specialisation, con
   nvrtcResult result = program.compile(isolated);
   if (result == NVRTC_ERROR_INVALID_OPTION) result = program.compile(options);
   if (result == NVRTC_SUCCESS) return;
-  const std::string asked = "Compiling " + specialisation.label + " for " + specialisation.arch + " failed";
+  const std::string asked = "compiling " + specialisation.label + " for " + specialisation.arch + " failed";
   const std::string log = program.log();
   if (log.find("libnvrtc-builtins") != std::string::npos)
     throw Error(
@@ -183,7 +183,7 @@ void check_advisories(const std::string& log, const Specialisation& specialisati
   for (const std::string_view advisory : fatal_advisories) {
     if (log.find(advisory) == std::string::npos) continue;
     throw Error(ErrorKind::compile_failed,
-                "Compiling " + specialisation.label + " for " + specialisation.arch + " gave the advisory " +
+                "compiling " + specialisation.label + " for " + specialisation.arch + " gave the advisory " +
                     std::string(advisory) +
                     ": the kernel would not run as it is written. Mend the kernel, or rule the "
                     "config out by a constraint. The compiler's log:\n" +

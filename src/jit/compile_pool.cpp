@@ -199,7 +199,7 @@ std::shared_future<Cubin> CompilePool::submit(const manifest::Digest& key, Speci
 void CompilePool::cancel() {
   for (Task& task : state_->drop_waiting()) {
     task.promise.set_exception(std::make_exception_ptr(
-        Error(ErrorKind::interrupted, "Compiling " + task.specialisation.label + " was cancelled before it began.")));
+        Error(ErrorKind::interrupted, "compiling " + task.specialisation.label + " was cancelled before it began")));
   }
 }
 

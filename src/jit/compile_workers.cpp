@@ -48,10 +48,10 @@ Cubin CompileWorkers::compile(const manifest::Digest& key, const Specialisation&
 }
 
 void CompileWorkers::fail(const Specialisation& specialisation, const std::string& how) const {
-  const std::string asked = fmt::format("Compiling {} for {}", specialisation.label, specialisation.arch);
+  const std::string asked = fmt::format("compiling {} for {}", specialisation.label, specialisation.arch);
   const std::lock_guard lock(mutex_);
-  if (interrupted_) throw Error(ErrorKind::interrupted, asked + " was interrupted.");
-  throw Error(ErrorKind::compile_failed, fmt::format("{} failed: the compiler {}.", asked, how));
+  if (interrupted_) throw Error(ErrorKind::interrupted, asked + " was interrupted");
+  throw Error(ErrorKind::compile_failed, fmt::format("{} failed: the compiler {}", asked, how));
 }
 
 void CompileWorkers::interrupt() {

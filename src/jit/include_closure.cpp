@@ -97,7 +97,7 @@ class ClosureWalk {
     throw Error(ErrorKind::compile_failed,
                 specialisation_.label +
                     " includes CUDA toolkit headers and none were found; set CUDA_HOME, or install "
-                    "the CUDA toolkit or the Python package nvidia-cuda-runtime.");
+                    "the CUDA toolkit or the Python package nvidia-cuda-runtime");
   }
 
   const manifest::SourceFile* find_given(const std::string& name) const {
@@ -169,7 +169,7 @@ class ClosureWalk {
         ErrorKind::compile_failed,
         shown + "(" + std::to_string(asked.line) + "): includes \"" + asked.name +
             "\", which is neither a file of the op (" + known + ") nor a common/ header; add the file" +
-            (specialisation_.toolkit_headers ? "." : ", or set toolkit_headers = true for a CUDA toolkit header."));
+            (specialisation_.toolkit_headers ? "." : ", or set toolkit_headers = true for a CUDA toolkit header"));
   }
 
   const Specialisation& specialisation_;

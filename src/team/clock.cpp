@@ -31,7 +31,7 @@ bool wait_until_ready(int socket, short events, Clock::time_point end) {
     if (ready > 0) return true;
     if (ready == 0 && Clock::now() >= end) return false;
     if (ready < 0 && errno != EINTR)
-      throw Error(ErrorKind::io, fmt::format("Waiting for a rank: poll: {}", std::strerror(errno)));
+      throw Error(ErrorKind::io, fmt::format("waiting for a rank: poll: {}", std::strerror(errno)));
   }
 }
 

@@ -152,8 +152,8 @@ HostAndPort parse_address(const std::string& text) {
   const auto refuse = [&](const char* why) {
     throw Error(
         ErrorKind::bad_input,
-        fmt::format("A team's address is '{}', {}; give HOST:PORT or [IPv6]:PORT, of a port from 1 to 65535 that "
-                    "is free on rank 0's host, by TeamOptions::address or KILN_TEAM_ADDRESS.",
+        fmt::format("a team's address is '{}', {}; give HOST:PORT or [IPv6]:PORT, of a port from 1 to 65535 that "
+                    "is free on rank 0's host, by TeamOptions::address or KILN_TEAM_ADDRESS",
                     text, why));
   };
   const std::size_t colon = text.rfind(':');

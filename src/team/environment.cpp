@@ -56,14 +56,14 @@ std::optional<int> number(const Variables& variables, const char* name) {
   int value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc() || end != text->data() + text->size())
-    refuse(fmt::format("{} is '{}', which is no number; {}.", name, *text, remedy));
+    refuse(fmt::format("{} is '{}', which is no number; {}", name, *text, remedy));
   return value;
 }
 
 int required_number(const Variables& variables, const Launcher& launcher, const char* name) {
   const std::optional<int> value = number(variables, name);
   if (!value)
-    refuse(fmt::format("{} is set, as {} does, but {} is not; {}.", launcher.rank, launcher.name, name, remedy));
+    refuse(fmt::format("{} is set, as {} does, but {} is not; {}", launcher.rank, launcher.name, name, remedy));
   return *value;
 }
 
@@ -74,7 +74,7 @@ std::string name_of_team(const Variables& variables, const Launcher& launcher) {
     if (const auto value = variables(identifier)) name += "/" + *value;
   }
   if (name == launcher.name)
-    refuse(fmt::format("{} is set, as {} does, but nothing that distinguishes this team from others, such as {}; {}.",
+    refuse(fmt::format("{} is set, as {} does, but nothing that distinguishes this team from others, such as {}; {}",
                        launcher.rank, launcher.name, launcher.identifiers.front(), remedy));
   return name;
 }
@@ -85,8 +85,8 @@ void require_one_host(const Variables& variables, const Launcher& launcher, int 
   const std::string found = here ? fmt::format("{} is {}", launcher.local_world, *here)
                                  : fmt::format("{} is {}", launcher.hosts, hosts.value_or(0));
   refuse(
-      fmt::format("The ranks of a team share one host, but {} is {} and {}; set {} on all ranks to HOST:PORT, of rank "
-                  "0's host and a port that is free there, or give rank, world and name of the ranks on each host.",
+      fmt::format("the ranks of a team share one host, but {} is {} and {}; set {} on all ranks to HOST:PORT, of rank "
+                  "0's host and a port that is free there, or give rank, world and name of the ranks on each host",
                   launcher.world, world, found, address_variable));
 }
 
@@ -98,7 +98,7 @@ void require_agreement(const Variables& variables, const Launcher& chosen, const
     if (!rank || !world || (*rank == membership.rank && *world == membership.world)) continue;
     refuse(fmt::format(
         "{} and {} say rank {} of {}, {} and {} say rank {} of {}; unset those that are wrong, or give "
-        "rank, world and name.",
+        "rank, world and name",
         chosen.rank, chosen.world, membership.rank, membership.world, other.rank, other.world, *rank, *world));
   }
 }
@@ -108,11 +108,11 @@ void require_agreement(const Variables& variables, const Launcher& chosen, const
 void check_membership(const Membership& membership) {
   const auto& [rank, world, name] = membership;
   if (world < 1 || world > manifest::most_team_ranks)
-    refuse(fmt::format("A team of {} ranks was asked for; it has 1 to {}.", world, manifest::most_team_ranks));
+    refuse(fmt::format("a team of {} ranks was asked for; it has 1 to {}", world, manifest::most_team_ranks));
   if (rank < 0 || rank >= world)
-    refuse(fmt::format("Rank {} of {} was asked for; ranks count from 0 to {}.", rank, world, world - 1));
+    refuse(fmt::format("rank {} of {} was asked for; ranks count from 0 to {}", rank, world, world - 1));
   if (name.empty() || name.size() > 1024)
-    refuse(fmt::format("A team's name has 1 to 1024 bytes; {} were given.", name.size()));
+    refuse(fmt::format("a team's name has 1 to 1024 bytes; {} were given", name.size()));
 }
 
 std::optional<std::string> process_variable(const char* name) {
@@ -144,7 +144,7 @@ LaunchedRank launched_rank(const std::string& address, const Variables& variable
     return found;
   }
   refuse(
-      fmt::format("A team was asked for, but none of RANK, OMPI_COMM_WORLD_RANK and SLURM_PROCID is set; {}.", remedy));
+      fmt::format("a team was asked for, but none of RANK, OMPI_COMM_WORLD_RANK and SLURM_PROCID is set; {}", remedy));
 }
 
 }  // namespace kiln::team

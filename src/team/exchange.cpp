@@ -76,7 +76,7 @@ std::vector<std::string> gather_on_all_ranks(Rendezvous& rendezvous, const char*
     if (kind != done)
       throw Error(
           static_cast<ErrorKind>(kind - '0'),
-          fmt::format("Team '{}': rank {} failed at {}: {}", rendezvous.membership().name, rank, what, outcomes[rank]));
+          fmt::format("team '{}': rank {} failed at {}: {}", rendezvous.membership().name, rank, what, outcomes[rank]));
   }
   return outcomes;
 }

@@ -36,7 +36,7 @@ std::string text_of(const std::array<char, 72>& field) { return field.data(); }
 class Communicator {
  public:
   Communicator(const cuda::Nccl& nccl, ncclComm_t handle) : nccl_(nccl), handle_(handle) {
-    if (handle == nullptr) throw Error(ErrorKind::bad_input, "A team was asked for of a null NCCL communicator.");
+    if (handle == nullptr) throw Error(ErrorKind::bad_input, "a team was asked for of a null NCCL communicator");
     require(nccl.ncclCommUserRank(handle, &rank_), "ncclCommUserRank");
     require(nccl.ncclCommCount(handle, &world_), "ncclCommCount");
     require(nccl.ncclCommCuDevice(handle, &device_), "ncclCommCuDevice");
@@ -81,8 +81,8 @@ class Communicator {
   void require(ncclResult_t result, const char* what) const {
     if (result == ncclSuccess || result == ncclInProgress) return;
     throw Error(result == ncclInvalidArgument ? ErrorKind::bad_input : ErrorKind::io,
-                fmt::format("A team was asked for of an NCCL communicator, and {} gave '{}'; give a communicator that "
-                            "{} made and that has not failed.",
+                fmt::format("a team was asked for of an NCCL communicator, and {} gave '{}'; give a communicator that "
+                            "{} made and that has not failed",
                             what, nccl_.ncclGetErrorString(result), nccl_.path));
   }
 
@@ -98,8 +98,8 @@ class Communicator {
       }
       if (Clock::now() >= end)
         throw Error(ErrorKind::io,
-                    fmt::format("Rank {} of an NCCL communicator asked for a team of its {} ranks; not all of them "
-                                "came within {} ms. Call team_from_nccl on each.",
+                    fmt::format("rank {} of an NCCL communicator asked for a team of its {} ranks; not all of them "
+                                "came within {} ms. Call team_from_nccl on each",
                                 rank_, world_, timeout.count()));
     }
   }
@@ -116,9 +116,9 @@ void refuse_other_hosts(const std::vector<Introduction>& all) {
   if (elsewhere == all.end()) return;
   throw Error(
       ErrorKind::bad_input,
-      fmt::format("A team was asked for of an NCCL communicator of {} ranks on several hosts: rank 0 is on {}, "
+      fmt::format("a team was asked for of an NCCL communicator of {} ranks on several hosts: rank 0 is on {}, "
                   "rank {} on {}. Give TeamOptions::address, HOST:PORT of rank 0's host, for a team that speaks "
-                  "through NCCL alone, or a communicator of one host's ranks, as ncclCommSplit makes.",
+                  "through NCCL alone, or a communicator of one host's ranks, as ncclCommSplit makes",
                   all.size(), host_of(all.front()).name, elsewhere - all.begin(), host_of(*elsewhere).name));
 }
 
@@ -126,8 +126,8 @@ void refuse_other_devices(const std::vector<Introduction>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank].asked != all[rank].device)
       throw Error(ErrorKind::bad_input,
-                  fmt::format("A team was asked for of an NCCL communicator: rank {} gave TeamOptions::device {}, and "
-                              "its communicator is on device {}; give that one or none.",
+                  fmt::format("a team was asked for of an NCCL communicator: rank {} gave TeamOptions::device {}, and "
+                              "its communicator is on device {}; give that one or none",
                               rank, all[rank].asked, all[rank].device));
 }
 

@@ -62,7 +62,7 @@ struct Envelope {
 
 Link::State Link::send(std::string_view bytes, int descriptor, Clock::time_point end) const {
   if (stream_ && descriptor >= 0)
-    throw Error(ErrorKind::io, "Sending to a rank: a file descriptor cannot be sent to another host");
+    throw Error(ErrorKind::io, "sending to a rank: a file descriptor cannot be sent to another host");
   if (stream_) return stream_->send(socket_.get(), bytes, end);
   Envelope envelope(const_cast<char*>(bytes.data()), bytes.size());  // NOLINT: sendmsg only reads them
   if (descriptor >= 0) envelope.attach(descriptor);
@@ -70,7 +70,7 @@ Link::State Link::send(std::string_view bytes, int descriptor, Clock::time_point
     if (sendmsg(socket_.get(), &envelope.header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return State::done;
     if (means_closed(errno)) return State::closed;
     if (!try_again(errno))
-      throw Error(ErrorKind::io, fmt::format("Sending to a rank: sendmsg: {}", std::strerror(errno)));
+      throw Error(ErrorKind::io, fmt::format("sending to a rank: sendmsg: {}", std::strerror(errno)));
     if (!wait_until_ready(socket_.get(), POLLOUT, end)) return State::late;
   }
 }
@@ -92,7 +92,7 @@ Link::State Link::receive(Message& message, Clock::time_point end) const {
     // The kernel says first that the other end left messages unread, and only then gives those that it sent before.
     if (count < 0 && errno == ECONNRESET && !std::exchange(was_reset, true)) continue;
     if (count < 0 && !means_closed(errno))
-      throw Error(ErrorKind::io, fmt::format("Receiving from a rank: recvmsg: {}", std::strerror(errno)));
+      throw Error(ErrorKind::io, fmt::format("receiving from a rank: recvmsg: {}", std::strerror(errno)));
     if (count <= 0) return State::closed;
     std::vector<Descriptor> descriptors = envelope.take_descriptors();
     if ((envelope.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || descriptors.size() > 1) return State::closed;
@@ -115,7 +115,7 @@ Owner owner_of(const Link& link) {
   ucred found{};
   socklen_t bytes = sizeof found;
   if (getsockopt(link.descriptor(), SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0)
-    throw Error(ErrorKind::io, fmt::format("Asking who is at a socket's other end: {}", std::strerror(errno)));
+    throw Error(ErrorKind::io, fmt::format("asking who is at a socket's other end: {}", std::strerror(errno)));
   return {found.pid, found.uid};
 }
 

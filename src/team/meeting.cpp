@@ -29,7 +29,7 @@ constexpr milliseconds between_looks{100};
 
 Descriptor new_socket() {
   Descriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!made) throw Error(ErrorKind::io, fmt::format("Opening a socket for a team: {}", manifest::refusal_text(errno)));
+  if (!made) throw Error(ErrorKind::io, fmt::format("opening a socket for a team: {}", manifest::refusal_text(errno)));
   return made;
 }
 
@@ -71,14 +71,14 @@ class HostSeeker : public Seeker {
     const Address own(own_.team, membership_.rank);
     if (bind(met_.address.get(), own.get(), own.bytes) != 0) {
       if (errno != EADDRINUSE)
-        fail(ErrorKind::io, fmt::format("its address cannot be bound: {}.", std::strerror(errno)));
+        fail(ErrorKind::io, fmt::format("its address cannot be bound: {}", std::strerror(errno)));
       const std::optional<Link> holder = link_to(membership_.rank);
       fail(ErrorKind::io, fmt::format("{} has claimed this rank already; give each process a rank of its own, and each "
-                                      "team a name of its own.",
+                                      "team a name of its own",
                                       holder ? process_text(owner_of(*holder).process) : "a process"));
     }
     if (listen(met_.address.get(), manifest::most_team_ranks) != 0)
-      fail(ErrorKind::io, fmt::format("its address cannot be listened at: {}.", std::strerror(errno)));
+      fail(ErrorKind::io, fmt::format("its address cannot be listened at: {}", std::strerror(errno)));
   }
 
   /// Nothing where nobody listens, or too many wait already.
@@ -99,7 +99,7 @@ class HostSeeker : public Seeker {
         continue;
       }
       if (const Owner owner = owner_of(*link); owner.user != geteuid())
-        fail(ErrorKind::io, fmt::format("user {} holds the address of rank {}, in {}; choose another name.", owner.user,
+        fail(ErrorKind::io, fmt::format("user {} holds the address of rank {}, in {}; choose another name", owner.user,
                                         rank, process_text(owner.process)));
       if (link->send(own_greeting(), -1, end_) != Link::State::done) continue;
       Message answer;
@@ -153,7 +153,7 @@ class HostSeeker : public Seeker {
     if (!never_seen.empty()) named = never_seen;
     fail(ErrorKind::io,
          fmt::format("{} did not come in time; see that each was started, on this host, by this user, and "
-                     "with the same name and world.",
+                     "with the same name and world",
                      ranks_text(named)));
   }
 

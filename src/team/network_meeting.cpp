@@ -90,9 +90,9 @@ class NetworkSeeker : public Seeker {
     if (listening) return listening;
     if (errno == EADDRINUSE)
       fail(ErrorKind::io, fmt::format("{} is in use: another process has claimed rank 0, or another program listens "
-                                      "there; give each process a rank of its own, or the team another port.",
+                                      "there; give each process a rank of its own, or the team another port",
                                       text_));
-    fail(ErrorKind::io, fmt::format("{} cannot be listened at: {}; give an address of the host of rank 0.", text_,
+    fail(ErrorKind::io, fmt::format("{} cannot be listened at: {}; give an address of the host of rank 0", text_,
                                     std::strerror(errno)));
   }
 
@@ -155,7 +155,7 @@ class NetworkSeeker : public Seeker {
       Descriptor other = listen_at({});
       listening = std::move(other);
     }
-    if (!listening) fail(ErrorKind::io, fmt::format("no port can be listened at: {}.", manifest::refusal_text(errno)));
+    if (!listening) fail(ErrorKind::io, fmt::format("no port can be listened at: {}", manifest::refusal_text(errno)));
     return listening;
   }
 
@@ -183,13 +183,13 @@ class NetworkSeeker : public Seeker {
         if (answer.is_claimed != 0)
           fail(ErrorKind::io,
                "another process has claimed this rank already; give each process a rank of its own, and each team a "
-               "name of its own.");
+               "name of its own");
         return std::move(*link);
       }
     }
     fail(ErrorKind::io,
          fmt::format("rank 0 was not met at {} in time ({}); see that it was started on that host, and that all ranks "
-                     "have the same address, name and world.",
+                     "have the same address, name and world",
                      text_, why));
   }
 
@@ -198,14 +198,13 @@ class NetworkSeeker : public Seeker {
     Message message;
     const Link::State state = first.receive(message, end_);
     if (state == Link::State::late)
-      fail(ErrorKind::io, "rank 0 has come, and not all ranks came to it in time; its error names those that did not.");
-    if (state == Link::State::closed) fail(ErrorKind::io, "rank 0 has ended or left before all ranks had come.");
+      fail(ErrorKind::io, "rank 0 has come, and not all ranks came to it in time; its error names those that did not");
+    if (state == Link::State::closed) fail(ErrorKind::io, "rank 0 has ended or left before all ranks had come");
     std::string& told = message.bytes;
     if (told.front() == has_failed) throw Error(ErrorKind::io, told.substr(1));
     std::vector<RankPlace> places(met_.peers.size());
     const std::size_t bytes = places.size() * sizeof(RankPlace);
-    if (told.size() != 1 + own_.session.size() + bytes)
-      fail(ErrorKind::io, "rank 0 sent what is no message of a team.");
+    if (told.size() != 1 + own_.session.size() + bytes) fail(ErrorKind::io, "rank 0 sent what is no message of a team");
     std::memcpy(own_.session.data(), told.data() + 1, own_.session.size());
     std::memcpy(places.data(), told.data() + 1 + own_.session.size(), bytes);
     return places;
@@ -219,7 +218,7 @@ class NetworkSeeker : public Seeker {
       if (link && link->send(own_greeting(), -1, end_) == Link::State::done) return std::move(*link);
       if (failed != ECONNREFUSED && Clock::now() < end_) continue;
       fail(ErrorKind::io, fmt::format("rank {} cannot be reached at {}: {}. It has ended, or a firewall keeps ranks "
-                                      "from the ports at which they listen to each other, which the system chooses.",
+                                      "from the ports at which they listen to each other, which the system chooses",
                                       rank, to_string(at), std::strerror(failed)));
     }
   }
@@ -233,7 +232,7 @@ class NetworkSeeker : public Seeker {
   [[noreturn]] void fail_for_missing() const {
     fail(ErrorKind::io,
          fmt::format("{} did not come in time; see that each was started, can reach {}, and has the same "
-                     "address, name and world.",
+                     "address, name and world",
                      ranks_text(missing()), text_));
   }
 

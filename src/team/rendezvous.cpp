@@ -68,7 +68,7 @@ void Rendezvous::leave() noexcept {
 std::vector<std::string> Rendezvous::all_gather(std::string_view own) {
   if (own.size() > longest_bytes)
     throw Error(ErrorKind::bad_input,
-                fmt::format("Team '{}': all_gather of {} bytes was asked for; {} at most are sent.", membership_.name,
+                fmt::format("team '{}': all_gather of {} bytes was asked for; {} at most are sent", membership_.name,
                             own.size(), longest_bytes));
   std::vector<std::string> all;
   for (Message& message : collect(Kind::all_gather, own, -1)) all.push_back(std::move(message.bytes));
@@ -83,7 +83,7 @@ std::vector<Descriptor> Rendezvous::exchange(int own) {
   std::vector<Descriptor> all;
   for (int rank = 0; rank < membership_.world; ++rank) {
     Descriptor& descriptor = messages[static_cast<std::size_t>(rank)].descriptor;
-    if (rank != membership_.rank && !descriptor) fail(fmt::format("rank {} sent no descriptor.", rank));
+    if (rank != membership_.rank && !descriptor) fail(fmt::format("rank {} sent no descriptor", rank));
     all.push_back(std::move(descriptor));
   }
   return all;
@@ -157,7 +157,7 @@ void Rendezvous::send_all(Round& round, std::string_view own, int descriptor) {
 }
 
 void Rendezvous::fail_for_unsent(const Round& round, const std::vector<int>& ranks) {
-  fail(fmt::format("{} took nothing off {} before {} within {} ms.", ranks_text(ranks),
+  fail(fmt::format("{} took nothing off {} before {} within {} ms", ranks_text(ranks),
                    ranks.size() == 1 ? "its socket" : "their sockets", round.name(), timeout_.count()));
 }
 
@@ -174,11 +174,11 @@ void Rendezvous::go_on(Round& round) {
   for (const int rank : round.unsent) waiting.push_back({peer(rank).link.descriptor(), POLLOUT, 0});
   const int ready = poll(waiting.data(), waiting.size(), milliseconds_until(round.end));
   if (ready < 0 && errno == EINTR) return;
-  if (ready < 0) throw Error(ErrorKind::io, fmt::format("Waiting for ranks: poll: {}", std::strerror(errno)));
+  if (ready < 0) throw Error(ErrorKind::io, fmt::format("waiting for ranks: poll: {}", std::strerror(errno)));
   if (ready == 0 && Clock::now() < round.end) return;
   if (ready == 0 && round.awaited.empty()) fail_for_unsent(round, round.unsent);
   if (ready == 0)
-    fail(fmt::format("{} did not come to {} within {} ms.", ranks_text(round.awaited), round.name(), timeout_.count()));
+    fail(fmt::format("{} did not come to {} within {} ms", ranks_text(round.awaited), round.name(), timeout_.count()));
   const std::vector<int> awaited = round.awaited, unsent = round.unsent;
   for (std::size_t i = 0; i < awaited.size(); ++i) {
     // One that has ended may have sent its message first.
@@ -196,12 +196,12 @@ void Rendezvous::take(Round& round, int rank, bool has_ended) {
   if (state == Link::State::late && !has_ended) return;  // a stream's message may come in parts
   if (state != Link::State::done) fail_for(rank, round.name());
   Head head;
-  if (message.bytes.size() < sizeof head) fail(fmt::format("rank {} sent what is no message of a team.", rank));
+  if (message.bytes.size() < sizeof head) fail(fmt::format("rank {} sent what is no message of a team", rank));
   std::memcpy(&head, message.bytes.data(), sizeof head);
   message.bytes.erase(0, sizeof head);
   if (head.kind == static_cast<std::uint32_t>(Kind::failure)) fail(message.bytes);
   if (head.kind != static_cast<std::uint32_t>(round.kind) || head.round != round.number)
-    fail(fmt::format("rank {} called {} where rank {} called {}; all ranks call the same in the same order.", rank,
+    fail(fmt::format("rank {} called {} where rank {} called {}; all ranks call the same in the same order", rank,
                      name_of(head.kind, head.round), membership_.rank, round.name()));
   round.got[static_cast<std::size_t>(rank)] = std::move(message);
   std::erase(round.awaited, rank);
@@ -209,12 +209,12 @@ void Rendezvous::take(Round& round, int rank, bool has_ended) {
 
 void Rendezvous::fail_for(int rank, const std::string& doing) {
   const int process = peer(rank).process;
-  fail(fmt::format("rank {}{} has ended or left the team{}.", rank,
+  fail(fmt::format("rank {}{} has ended or left the team{}", rank,
                    process > 0 ? fmt::format(" (process {})", process) : "", doing.empty() ? "" : " before " + doing));
 }
 
 void Rendezvous::fail(const std::string& what) {
-  const std::string prefix = fmt::format("Team '{}': ", membership_.name);
+  const std::string prefix = fmt::format("team '{}': ", membership_.name);
   failure_ = what.starts_with(prefix) ? what : prefix + what;  // another rank's words are passed on as they are
   const std::string message = with_head({static_cast<std::uint32_t>(Kind::failure), rounds_}, failure_);
   for (const auto& each : meeting_.peers) {

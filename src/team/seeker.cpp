@@ -68,7 +68,7 @@ void Seeker::let_in(const Descriptor& listening) {
   Descriptor accepted = accept_at(listening);
   if (!accepted) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)  // otherwise it has gone again
-      fail(ErrorKind::io, fmt::format("a connection cannot be accepted: {}.", manifest::refusal_text(errno)));
+      fail(ErrorKind::io, fmt::format("a connection cannot be accepted: {}", manifest::refusal_text(errno)));
     return;
   }
   Link link(std::move(accepted), kind_);
@@ -87,13 +87,13 @@ std::vector<int> Seeker::missing() const {
 void Seeker::require_same_world(int rank, int world) const {
   if (world == membership_.world) return;
   fail(ErrorKind::bad_input, fmt::format("rank {} was given a world of {} ranks; give all ranks the same world, and "
-                                         "each team a name of its own.",
+                                         "each team a name of its own",
                                          rank, world));
 }
 
 void Seeker::fail(ErrorKind kind, const std::string& what) const {
   throw Error(kind,
-              fmt::format("Team '{}', rank {} of {}: {}", membership_.name, membership_.rank, membership_.world, what));
+              fmt::format("team '{}', rank {} of {}: {}", membership_.name, membership_.rank, membership_.world, what));
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {

@@ -40,7 +40,7 @@ Stream::State Stream::flush(int socket, Clock::time_point end) {
       continue;
     }
     if (is_lost(errno)) return State::closed;
-    if (!try_again(errno)) throw Error(ErrorKind::io, fmt::format("Sending to a rank: send: {}", std::strerror(errno)));
+    if (!try_again(errno)) throw Error(ErrorKind::io, fmt::format("sending to a rank: send: {}", std::strerror(errno)));
     if (!wait_until_ready(socket, POLLOUT, end)) return State::late;
   }
   unsent_.clear();
@@ -70,7 +70,7 @@ Stream::State Stream::receive(int socket, std::string& bytes, Clock::time_point 
     }
     if (count == 0 || is_lost(errno)) return State::closed;
     if (!try_again(errno))
-      throw Error(ErrorKind::io, fmt::format("Receiving from a rank: recv: {}", std::strerror(errno)));
+      throw Error(ErrorKind::io, fmt::format("receiving from a rank: recv: {}", std::strerror(errno)));
     if (!wait_until_ready(socket, POLLIN, end)) return State::late;
   }
 }

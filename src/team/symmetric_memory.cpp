@@ -19,8 +19,8 @@ void require_same_bytes(Rendezvous& rendezvous, std::int64_t bytes) {
   if (unlike == all.end() && bytes >= 1) return;
   const auto rank = unlike == all.end() ? 0 : unlike - all.begin();
   throw Error(ErrorKind::bad_input,
-              fmt::format("Team '{}': rank {} asks for {} bytes of symmetric memory, rank 0 for {}; all ask for the "
-                          "same, 1 or more.",
+              fmt::format("team '{}': rank {} asks for {} bytes of symmetric memory, rank 0 for {}; all ask for the "
+                          "same, 1 or more",
                           rendezvous.membership().name, rank, all[static_cast<std::size_t>(rank)], all.front()));
 }
 

@@ -40,8 +40,8 @@ int chosen_device(std::optional<int> asked, std::optional<int> local_rank, int v
   if (local_rank && *local_rank < visible) return *local_rank;
   if (visible == 1) return 0;
   throw Error(ErrorKind::bad_input,
-              fmt::format("A team was asked for without a device, and this process sees {} GPUs{}; give "
-                          "TeamOptions::device.",
+              fmt::format("a team was asked for without a device, and this process sees {} GPUs{}; give "
+                          "TeamOptions::device",
                           visible, local_rank ? fmt::format(" and has the local rank {}", *local_rank) : ""));
 }
 

@@ -124,7 +124,7 @@ TEST_CASE("an NVRTC that cannot tell its version is none") {
   const Variable nothing_behind_it("NVRTC_ONCE_REAL", "none");
   const Error refused = thrown_by([] { cuda::Nvrtc::open(NVRTC_ONCE); });
   CHECK(refused.kind() == ErrorKind::no_nvrtc);
-  CHECK(holds(refused.what(), "libnvrtc_once.so cannot be used: nvrtcVersion gave A compile is needed, but "));
+  CHECK(holds(refused.what(), "libnvrtc_once.so cannot be used: nvrtcVersion gave a compile is needed, but "));
 }
 
 TEST_CASE("NVRTC is found and identified by the build of its library" * doctest::skip(cuda::Nvrtc::find() == nullptr)) {

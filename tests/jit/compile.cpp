@@ -65,12 +65,12 @@ TEST_CASE("code for a newer architecture, or for one in particular, is refused i
   const std::string wgmma = R"(asm volatile("wgmma.fence.sync.aligned;" ::: "memory");)";
   CHECK(
       refused("sm_75", bf16) ==
-      "Compiling scale/plain factor=3 for sm_75 failed: its code has what sm_75 has not, such as .bf16; sm_80 or higher has "
-      "it: choose another type or device.");
+      "compiling scale/plain factor=3 for sm_75 failed: its code has what sm_75 has not, such as .bf16; sm_80 or higher has "
+      "it: choose another type or device");
   CHECK(
       refused("sm_90", wgmma) ==
-      "Compiling scale/plain factor=3 for sm_90 failed: its code has what sm_90 has not, such as wgmma.fence; sm_90a has "
-      "what is particular to that architecture.");
+      "compiling scale/plain factor=3 for sm_90 failed: its code has what sm_90 has not, such as wgmma.fence; sm_90a has "
+      "what is particular to that architecture");
   CHECK(holds(refused("sm_75", bf16 + R"(asm volatile("no.such.thing;");)"), "ptxas"));
 }
 

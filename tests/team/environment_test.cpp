@@ -108,7 +108,7 @@ TEST_CASE("without a launcher the variables that were asked for are named") {
 TEST_CASE("a variable that is missing, no number or out of range is named") {
   CHECK(holds(refusal({{"RANK", "1"}, {"MASTER_PORT", "1"}}), "WORLD_SIZE is not"));
   CHECK(holds(refusal(with(torchrun, {{"WORLD_SIZE", "four"}})), "WORLD_SIZE is 'four', which is no number"));
-  CHECK(holds(refusal(with(torchrun, {{"RANK", "4"}})), "Rank 4 of 4"));
+  CHECK(holds(refusal(with(torchrun, {{"RANK", "4"}})), "rank 4 of 4"));
   CHECK(holds(refusal(with(open_mpi, {{"OMPI_COMM_WORLD_SIZE", "65"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "65"}})),
               "it has 1 to 64"));
   CHECK(holds(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), "nothing that distinguishes this team"));

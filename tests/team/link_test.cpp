@@ -84,7 +84,7 @@ TEST_CASE("what cannot be sent is an error, and no closed end") {
   const LinkedEnds both;
   const Link here{Descriptor(both.ends[0])}, there{Descriptor(both.ends[1])};
   CHECK_THROWS_WITH_AS(static_cast<void>(here.send("x", 1'000'000, soon())),
-                       "Sending to a rank: sendmsg: Bad file descriptor", kiln::Error);
+                       "sending to a rank: sendmsg: Bad file descriptor", kiln::Error);
   REQUIRE(here.send("y", -1, soon()) == Link::State::done);
   Message message;
   REQUIRE(there.receive(message, soon()) == Link::State::done);

@@ -54,5 +54,5 @@ TEST_CASE("the ranks of an MPI communicator are a team at an address, without sy
 
 TEST_CASE("what MPI refuses is an error with the call's name") {
   CHECK_THROWS_WITH_AS(team_from_mpi(MPI_COMM_NULL),
-                       "A team was asked for of an MPI communicator, and MPI_Comm_rank gave error 5.", Error);
+                       "a team was asked for of an MPI communicator, and MPI_Comm_rank gave error 5", Error);
 }

@@ -107,7 +107,7 @@ TEST_CASE("a communicator across hosts is refused on every rank, with a rank of 
   });
   for (std::size_t rank = 0; rank < 3; ++rank) {
     const std::string said = ranks.outcome(rank);
-    CHECK_MESSAGE(said.starts_with("bad_input: A team was asked for of an NCCL communicator of 3 ranks on several"),
+    CHECK_MESSAGE(said.starts_with("bad_input: a team was asked for of an NCCL communicator of 3 ranks on several"),
                   said);
     CHECK_MESSAGE(holds(said, "rank 0 is on node-1, rank 2 on node-2. Give TeamOptions::address"), said);
   }
@@ -170,7 +170,7 @@ TEST_CASE("a rank whose communicator's other ranks do not come waits for the tim
     return fmt::format("{} {} allocations stay", said, query("allocations"));  // NCCL may still write to them
   });
   const std::string said = ranks.outcome(0);
-  CHECK_MESSAGE(said.starts_with("io: Rank 0 of an NCCL communicator asked for a team of its 2 ranks; not all of them "
+  CHECK_MESSAGE(said.starts_with("io: rank 0 of an NCCL communicator asked for a team of its 2 ranks; not all of them "
                                  "came within 300 ms"),
                 said);
   CHECK_MESSAGE(said.ends_with(" 2 allocations stay"), said);
@@ -187,6 +187,6 @@ TEST_CASE("a communicator that has failed and one that is none are refused, with
   ranks.begin([&] { return told([] { return introduced(nullptr, team::this_host()); }); });
   const std::string said = ranks.outcome(0);
   CHECK_MESSAGE(
-      holds(said, "io: A team was asked for of an NCCL communicator, and ncclAllGather gave 'unhandled system"), said);
-  CHECK(ranks.outcome(1) == "bad_input: A team was asked for of a null NCCL communicator.");
+      holds(said, "io: a team was asked for of an NCCL communicator, and ncclAllGather gave 'unhandled system"), said);
+  CHECK(ranks.outcome(1) == "bad_input: a team was asked for of a null NCCL communicator");
 }

@@ -86,7 +86,7 @@ TEST_CASE("an address is a host and a port, and what is none says what to give")
   CHECK(to_string(*numeric(parse_address("10.0.0.7:1"))) == "10.0.0.7:1");
   CHECK_FALSE(numeric(name));
   for (const char* each : {"node", "node:", "node:0", "node:65536", "node:80x", ":80", "fd00::1:80", "node:-1"}) {
-    CHECK_MESSAGE(holds(refusal(each), fmt::format("A team's address is '{}'", each)), each);
+    CHECK_MESSAGE(holds(refusal(each), fmt::format("a team's address is '{}'", each)), each);
     CHECK(holds(refusal(each), "give HOST:PORT"));
   }
 }

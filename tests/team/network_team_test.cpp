@@ -88,7 +88,7 @@ TEST_CASE("torchrun's ranks on two hosts are a team by KILN_TEAM_ADDRESS, and ar
         CHECK(said == fmt::format("{} of 4 on {}, 0 bytes no error", rank, rank % 2));
       else
         CHECK_MESSAGE(holds(said,
-                            "bad_input: The ranks of a team share one host, but WORLD_SIZE is 4 and "
+                            "bad_input: the ranks of a team share one host, but WORLD_SIZE is 4 and "
                             "LOCAL_WORLD_SIZE is 2; set KILN_TEAM_ADDRESS on all ranks to HOST:PORT"),
                       said);
     }
@@ -151,7 +151,7 @@ TEST_CASE("an address that is none, and a rank without the address that others h
   ranks.begin([&] { return kind_and_text([&] { Team team(0, 2, ranks.name, at(address, milliseconds(800))); }); });
   ranks.begin([&] { return kind_and_text([&] { Team team(1, 2, ranks.name, at("", milliseconds(800))); }); });
   std::string said = ranks.outcome(0);
-  CHECK_MESSAGE(said.starts_with("bad_input: A team's address is 'node', which has no port"), said);
+  CHECK_MESSAGE(said.starts_with("bad_input: a team's address is 'node', which has no port"), said);
   said = ranks.outcome(1);
   CHECK_MESSAGE(holds(said, "rank 1 did not come in time; see that each was started, can reach " + address), said);
   said = ranks.outcome(2);

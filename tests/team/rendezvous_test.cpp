@@ -118,7 +118,7 @@ TEST_CASE("a rank that cannot send what it was given says so to all, and nobody 
   });
   for (std::size_t rank = 0; rank < 3; ++rank) {
     const std::string said = ranks.outcome(rank);
-    CHECK_MESSAGE(holds(said, "rank 1 failed in exchange (collective 1): Sending to a rank: sendmsg: Bad file"), said);
+    CHECK_MESSAGE(holds(said, "rank 1 failed in exchange (collective 1): sending to a rank: sendmsg: Bad file"), said);
   }
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("a rank whose children keep its sockets open is known to have ended al
   sleep_ms(100);
   ranks.kill(1);
   const std::string said = ranks.outcome(0);
-  CHECK_MESSAGE(said.starts_with("Team '" + ranks.name + "': rank 1 (process"), said);
+  CHECK_MESSAGE(said.starts_with("team '" + ranks.name + "': rank 1 (process"), said);
 }
 
 TEST_CASE("a rank that comes too late is named on all ranks, also on those that hear of it from another") {

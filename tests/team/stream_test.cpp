@@ -112,5 +112,5 @@ TEST_CASE("a file descriptor is not sent over a stream") {
   StreamEnds both;
   const Link here(std::move(both.here), Link::Kind::stream);
   CHECK_THROWS_WITH_AS(static_cast<void>(here.send("x", 0, shortly())),
-                       "Sending to a rank: a file descriptor cannot be sent to another host", kiln::Error);
+                       "sending to a rank: a file descriptor cannot be sent to another host", kiln::Error);
 }

@@ -67,7 +67,7 @@ TEST_CASE("the memory of a rank that was killed can still be written and read by
   ranks.await(1, 'w');
   ranks.kill(1);
   const std::string said = ranks.outcome(0);
-  CHECK_MESSAGE(holds(said, "5 6 Team"), said);
+  CHECK_MESSAGE(holds(said, "5 6 team"), said);
   CHECK(holds(said, "rank 1 (process"));
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("what fails on one rank fails on all with its rank, in no time, and le
     });
     for (std::size_t rank = 0; rank < 3; ++rank) {
       const std::string said = ranks.outcome(rank);
-      CHECK_MESSAGE(holds(said, fmt::format("{} true 0 Team", to_string(each.kind))), said);
+      CHECK_MESSAGE(holds(said, fmt::format("{} true 0 team", to_string(each.kind))), said);
       CHECK_MESSAGE(holds(said, each.said), said);
     }
   }

@@ -77,7 +77,7 @@ TEST_CASE("a device that one rank does not have fails all of them, with its rank
   });
   for (std::size_t rank = 0; rank < 3; ++rank) {
     const std::string said = ranks.outcome(rank);
-    CHECK_MESSAGE(holds(said, "no_device: Team"), said);
+    CHECK_MESSAGE(holds(said, "no_device: team"), said);
     CHECK_MESSAGE(holds(said, "rank 1 failed at opening its device"), said);
   }
 }
