@@ -3,7 +3,6 @@ import json
 import math
 
 from evidence import claim
-from evidence.claim import runs_of
 from evidence.marks import State, is_too_old
 
 _state = None
@@ -62,11 +61,6 @@ class Reader:
         mark = state().mark(read.used, rows)
         self.figures.append(mark)
         return text + (f" {mark}" if mark else "")
-
-
-def problems_of(files):
-    """Problems that were asked of the runs of these files and have no row, with the reason."""
-    return [each for _, run in runs_of(files) for each in run.left_out]
 
 
 def markdown(head, body):
