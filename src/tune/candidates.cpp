@@ -89,9 +89,7 @@ class CandidateBuilder {
   void add_library_configs(std::size_t more) {
     for (const manifest::Implementation& implementation : request_.op.implementations) {
       if (implementation.has_kernels() || !may_take_part(implementation)) continue;
-      std::vector<std::int64_t> changes;
-      std::optional<manifest::Config> first;
-      std::int64_t before = 0;
+      const std::size_t begin = firsts_.size();
       for (const Problem& at : sizes_asked_of_library(more)) {
         if (manifest::why_not_eligible(request_.op, implementation, at, request_.device)) continue;
         const auto& sizes = result_.sizes.problems;
@@ -102,18 +100,19 @@ class CandidateBuilder {
         // The model does not tell a library's configs apart; the library's order does.
         firsts_.push_back({at, &implementation, configs.front()});
         for (const manifest::Config& config : configs) add(implementation, config);
-        if (first && *first != configs.front()) {
-          changes.push_back(before);
-          proposed_.push_back({before, &implementation, *first});
-        }
-        first = configs.front();
-        if (!result_.sizes.axes.empty()) before = at.axes[result_.sizes.axes.front()];
       }
-      if (result_.sizes.axes.size() != 1) continue;
-      if (first) proposed_.push_back({before, &implementation, *first});
-      if (more == 0) continue;
+      if (result_.sizes.axes.size() != 1 || more == 0) continue;
+      std::vector<std::int64_t> changes;
+      for (std::size_t i = begin; i + 1 < firsts_.size(); ++i)
+        if (changes_after(i)) changes.push_back(firsts_[i].at.axes[result_.sizes.axes.front()]);
       result_.sizes = with_ends(request_.bucket, result_.sizes, answer::some_of(changes, more));
     }
+  }
+
+  /// Whether a library's first proposal is another one at the next size where it was asked, or that was the last size.
+  [[nodiscard]] bool changes_after(std::size_t first) const {
+    return first + 1 == firsts_.size() || firsts_[first + 1].implementation != firsts_[first].implementation ||
+           firsts_[first + 1].config != firsts_[first].config;
   }
 
   /// Keeps the candidates whose expected time is nearest to the best at some size, in their order.
@@ -242,7 +241,7 @@ class CandidateBuilder {
   /// Kernels beside a library are always timed: of each such implementation, the fastest expected config at each size comes first.
   void try_with_libraries_first() {
     Expectations& expectations = result_.expectations;
-    std::map<const manifest::Implementation*, std::set<std::size_t>> fastest;
+    std::set<std::pair<const manifest::Implementation*, std::size_t>> fastest;
     for (std::size_t size = 0; size < result_.sizes.problems.size(); ++size) {
       const auto expected_at = [&](std::size_t candidate) { return expectations.expected_ns[candidate][size]; };
       std::map<const manifest::Implementation*, std::size_t> best;
@@ -251,18 +250,19 @@ class CandidateBuilder {
         const auto [place, is_new] = best.emplace(result_.list[i].implementation, i);
         if (!is_new && expected_at(i) < expected_at(place->second)) place->second = i;
       }
-      for (const auto& [implementation, candidate] : best) fastest[implementation].insert(candidate);
+      fastest.insert(best.begin(), best.end());
     }
-    for (const auto& [implementation, candidates] : fastest)
-      expectations.tried_first.insert(expectations.tried_first.end(), candidates.begin(), candidates.end());
+    for (const auto& each : fastest) expectations.tried_first.push_back(each.second);
   }
 
   /// Looks up the candidates that a library proposed; those that are legal at no size are gone.
   void name_proposals() {
-    for (const Proposed& each : proposed_)
-      for (std::size_t i = 0; i < result_.list.size(); ++i)
-        if (result_.list[i].implementation == each.implementation && result_.list[i].config == each.config)
-          result_.proposals.push_back({each.last_size, i});
+    if (result_.sizes.axes.size() != 1) return;
+    for (std::size_t first = 0; first < firsts_.size(); ++first)
+      for (std::size_t i = 0; i < result_.list.size() && changes_after(first); ++i)
+        if (result_.list[i].implementation == firsts_[first].implementation &&
+            result_.list[i].config == firsts_[first].config)
+          result_.proposals.push_back({firsts_[first].at.axes[result_.sizes.axes.front()], i});
     std::ranges::sort(result_.proposals, {}, &FirstProposal::last_size);
   }
 
@@ -279,13 +279,9 @@ class CandidateBuilder {
     return position;
   }
 
+  /// What a library proposes first at a size where it was asked.
   struct LibraryFirst {
     Problem at;
-    const manifest::Implementation* implementation = nullptr;
-    manifest::Config config;
-  };
-  struct Proposed {
-    std::int64_t last_size = 0;
     const manifest::Implementation* implementation = nullptr;
     manifest::Config config;
   };
@@ -295,8 +291,7 @@ class CandidateBuilder {
   Libraries& libraries_;
   answer::Prior prior_;
   Candidates result_;
-  std::vector<Proposed> proposed_;
-  std::vector<LibraryFirst> firsts_;
+  std::vector<LibraryFirst> firsts_;  // by library, then size
   std::set<std::pair<const manifest::Implementation*, manifest::Config>> seen_;
 };
 
