@@ -23,7 +23,7 @@
 #include "cuda/device.hpp"
 #include "cuda/gate.hpp"
 #include "kiln/kiln.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "row.hpp"
 #include "store/file.hpp"
 #include "tune/search.hpp"

@@ -19,7 +19,7 @@
 #include "jit/compile_pool.hpp"
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "process/child.hpp"
 #include "row.hpp"
 
@@ -81,12 +81,12 @@ std::vector<Specialisation> header_free(const Arguments& arguments, std::size_t 
                                                          {"dtype", "bf16"}, {"layout", "nt"}, {"activation", "none"}};
   const kiln::Problem problem = kiln::manifest::make_problem(op, settings);
   const auto& mma = *op.find("mma");
-  const auto space = kiln::manifest::search_space(op, mma, problem, *device);
+  const auto space = kiln::manifest::search_space({op, *device}, mma, problem);
   if (space.size() < count) refuse(fmt::format("gemm's mma has {} configs here, fewer than {}", space.size(), count));
   std::vector<Specialisation> all;
   for (std::size_t i = 0; i < count; ++i)
     all.push_back(kiln::jit::specialise(
-        op, mma, kiln::manifest::make_frame(op, &mma, problem, *device, space[i * space.size() / count]),
+        op, mma, kiln::manifest::Variant{&mma, space[i * space.size() / count]}.frame({op, *device}, problem),
         arguments.arch));
   std::shuffle(all.begin(), all.end(), std::mt19937(20261121));  // large ones at the end would wait for each other
   return all;

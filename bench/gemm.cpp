@@ -152,20 +152,20 @@ class Bench {
     const kiln::manifest::DeviceFacts& device = context_.info().facts;
     const kiln::Problem bucket = kiln::manifest::bucket_of(described_, problem);
     const auto record =
-        layers_.find_record(kiln::manifest::record_key(described_, bucket, device, settings_.options.regime));
+        layers_.find_record(kiln::manifest::Bucket({described_, device, settings_.options.regime}, bucket).key());
     if (!record) return nullptr;
-    const kiln::answer::Servings servings = kiln::answer::servings_of(described_, bucket, device, record->value);
+    const kiln::answer::Servings servings = kiln::answer::servings_of({{described_, device}, bucket}, record->value);
     const auto serving_at = [&](const std::vector<kiln::answer::Serving>& role) {
       return std::ranges::find_if(role, [&](const auto& each) { return each.region.contains(described_, problem); });
     };
     const auto fastest = serving_at(servings.fastest), own = serving_at(servings.without_library);
-    if (fastest == servings.fastest.end() || !fastest->usable.implementation->is_library() ||
+    if (fastest == servings.fastest.end() || !fastest->implementation->is_library() ||
         own == servings.without_library.end())
       return nullptr;
     line["own_implementation"] = own->choice.implementation;
     line["own_config"] = own->choice.config;
-    const kiln::manifest::Implementation& implementation = *own->usable.implementation;
-    const auto frame = kiln::manifest::make_frame(described_, &implementation, own->at(), device, own->usable.config);
+    const kiln::manifest::Implementation& implementation = *own->implementation;
+    const auto frame = own->frame({described_, device}, own->at());
     const auto cubin = cubins_.get(kiln::jit::specialise(described_, implementation, frame, arch_)).cubin;
     kiln::jit::Executable executable(described_, implementation, frame, cubin);
     kiln::tune::TrialWorkspace workspace(executable);
@@ -174,7 +174,7 @@ class Bench {
 
   /// x, w and y as the case has them, and scales if the op has such tensors.
   [[nodiscard]] bench::Operands operands_of(const VerificationCase& tensors) const {
-    const auto frame = kiln::manifest::make_frame(described_, nullptr, tensors.problem(), context_.info().facts);
+    const auto frame = kiln::manifest::frame_of({described_, context_.info().facts}, tensors.problem());
     bench::Operands operands;
     for (std::size_t i = 0; i < described_.axes.size(); ++i)
       for (const auto& [name, size] : {std::pair("m", &operands.m), {"n", &operands.n}, {"k", &operands.k}})

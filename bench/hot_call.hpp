@@ -180,7 +180,7 @@ class HotCall {
       const kiln::manifest::Runtime& each = described.runtime[i];
       if (!each.is_integer() && !each.default_real) arguments.set(op.runtime(each.name), 1.0);
     }
-    const auto frame = kiln::manifest::make_frame(described, nullptr, problem, setting.context.info().facts);
+    const auto frame = kiln::manifest::frame_of({described, setting.context.info().facts}, problem);
     for (std::size_t i = 0; i < described.tensors.size(); ++i) {
       const kiln::manifest::Tensor& tensor = described.tensors[i];
       if (tensor.optional || !kiln::manifest::Op::takes_part(tensor, frame)) continue;
@@ -196,8 +196,8 @@ class HotCall {
     const kiln::manifest::Implementation& implementation = *described.find(plan.implementation());
     const auto& facts = setting.context.info().facts;
     const auto frame =
-        kiln::manifest::make_frame(described, &implementation, kiln::manifest::bucket_of(described, problem), facts,
-                                   *kiln::manifest::parse_config(implementation, plan.config()));
+        kiln::manifest::Variant{&implementation, *kiln::manifest::parse_config(implementation, plan.config())}.frame(
+            {described, facts}, kiln::manifest::bucket_of(described, problem));
     const auto cubin = setting.cubins.get(
         kiln::jit::specialise(described, implementation, frame, kiln::jit::default_arch(facts.sm())));
     return std::make_shared<kiln::jit::Executable>(described, implementation, frame, cubin.cubin);
@@ -217,7 +217,7 @@ class HotCall {
     if (!implementation.is_library()) return;
     const auto config = *kiln::manifest::parse_config(implementation, plan.config());
     const auto frame =
-        kiln::manifest::make_frame(described, &implementation, problem, setting.context.info().facts, config);
+        kiln::manifest::Variant{&implementation, config}.frame({described, setting.context.info().facts}, problem);
     library_ = std::make_unique<LibraryCall>(described, implementation, frame, config);
     library_->operands =
         library_->product.operands(arguments, kept_->frame.view(), reinterpret_cast<void*>(workspace_.pointer()));

@@ -153,10 +153,10 @@ class Rank {
   Json run(const bench::WrittenProblem& asked) {
     const kiln::manifest::Op& described = kiln::cli::find_op(ops_, asked.op);
     std::vector<std::string> words = asked.words;
-    if (described.team_axis() >= 0) words.push_back(fmt::format("world={}", world_));
+    if (described.is_of_team()) words.push_back(fmt::format("world={}", world_));
     const kiln::Problem problem = kiln::cli::parse_problem(described, words);
     kiln::tune::Placement placement;
-    if (described.team_axis() >= 0) placement.rank = rank_;
+    if (described.is_of_team()) placement.rank = rank_;
     kiln::tune::VerificationCase tensors(described, problem, context_.info().facts, arch_, cubins_, seed,
                                          stream_.handle(), placement);
     const kiln::Op op = engine_.op(asked.op);
@@ -197,7 +197,7 @@ class Rank {
       for (const int us : skews_us) skewed[std::to_string(us)] = std::llround(quantile(sample_skewed(timed, us), 0.5));
     }
     const auto first = largest({first_ms});
-    auto frame = kiln::manifest::make_frame(described, nullptr, problem, context_.info().facts);
+    auto frame = kiln::manifest::frame_of({described, context_.info().facts}, problem);
     const std::int64_t bytes = described.cost_bytes.evaluate(frame).number;
     const std::int64_t flops = described.cost_flops.evaluate(frame).number;
     const double ns = quantile(launched, 0.5);

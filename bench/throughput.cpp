@@ -93,7 +93,7 @@ class Bench {
     const kiln::tune::Cost cost = stopwatch_.measure(
         [&](CUstream stream) { op.launch(problem, tensors.arguments(), stream); }, stream_.handle(), limits);
 
-    auto frame = kiln::manifest::make_frame(described, nullptr, problem, facts);
+    auto frame = kiln::manifest::frame_of({described, facts}, problem);
     for (const auto& [runtime, value] : placement.runtime)
       frame[static_cast<std::size_t>(described.first_runtime()) + runtime.index] = value;
     const std::int64_t bytes = described.cost_bytes.evaluate(frame).number;

@@ -104,10 +104,9 @@ class Exact {
     const kiln::tune::TuneResult result = kiln::tune::tune_bucket(request, state_.cubins);
     const kiln::store::Choice& choice = result.record.at_edge();
     const auto usable =
-        kiln::answer::usable(op_, problem, state_.context.info().facts, choice.implementation, choice.config);
+        kiln::answer::usable({op_, state_.context.info().facts}, problem, choice.implementation, choice.config);
     config = choice.implementation + " " + choice.config;
-    const auto frame =
-        kiln::manifest::make_frame(op_, usable.implementation, problem, state_.context.info().facts, usable.config);
+    const auto frame = usable.frame({op_, state_.context.info().facts}, problem);
     const auto cubin =
         state_.cubins.get(kiln::jit::specialise(op_, *usable.implementation, frame, state_.arch())).cubin;
     executable = std::make_unique<kiln::jit::Executable>(op_, *usable.implementation, frame, cubin);

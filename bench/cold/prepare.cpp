@@ -28,8 +28,8 @@ std::vector<std::pair<const manifest::Implementation*, manifest::Config>> choice
                                                                                   const manifest::DeviceFacts& device) {
   std::vector<std::pair<const manifest::Implementation*, manifest::Config>> all;
   for (const manifest::Implementation& each : op.implementations)
-    if (!manifest::why_not_eligible(op, each, bucket, device))
-      for (manifest::Config& config : manifest::search_space(op, each, bucket, device))
+    if (!manifest::why_not_eligible({op, device}, each, bucket))
+      for (manifest::Config& config : manifest::search_space({op, device}, each, bucket))
         all.emplace_back(&each, std::move(config));
   return all;
 }
@@ -52,12 +52,12 @@ class PlansFile {
     const manifest::DeviceFacts& device = context_.info().facts;
     const auto all = choices(op, bucket, device);
     const auto& [implementation, config] = all.at(draw % all.size());
-    const auto frame = manifest::make_frame(op, implementation, bucket, device, config);
+    const auto frame = manifest::Variant{implementation, config}.frame({op, device}, bucket);
     const auto specialisation = jit::specialise(op, *implementation, frame, arch_);
     const manifest::Digest key = jit::cubin_key(specialisation, compiler_);
     if (cubins_.emplace(key, specialisation).second) pool_.submit(key, specialisation);
     store::Record record;
-    record.key = manifest::record_key(op, bucket, device, Regime::cold_l2);
+    record.key = manifest::Bucket({op, device, Regime::cold_l2}, bucket).key();
     record.op = op.name;
     record.revision = op.revision;
     record.device_class = device.device_class();

@@ -9,8 +9,8 @@
 
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
-#include "manifest/problem.hpp"
 #include "manifest/region.hpp"
+#include "manifest/variant.hpp"
 
 namespace bench {
 namespace {
@@ -77,9 +77,9 @@ manifest::Config config_of(const manifest::Op& op, const manifest::Implementatio
   if (!config)
     refuse(
         fmt::format("the config '{}' is outside of the declared space of {}/{}", text, op.name, implementation.name));
-  if (const auto why = manifest::why_not_eligible(op, implementation, problem, device))
+  if (const auto why = manifest::why_not_eligible({op, device}, implementation, problem))
     refuse(fmt::format("{}/{} cannot serve this problem: {}", op.name, implementation.name, *why));
-  if (const auto broken = manifest::broken_constraint(op, implementation, problem, device, *config))
+  if (const auto broken = manifest::Variant{&implementation, *config}.broken_constraint({op, device}, problem))
     refuse(fmt::format("the config breaks the constraint '{}' of {}/{}", *broken, op.name, implementation.name));
   return *config;
 }
@@ -95,7 +95,7 @@ void resolve(Program& program, Ops& ops, const std::string& problem_words, const
     refuse(fmt::format("the op {} has no implementation '{}'", op.name, program.implementation));
   const kiln::Problem problem = problem_of(op, problem_words, sizes);
   const manifest::Config config = config_of(op, *implementation, problem, *device, program.config);
-  const auto frame = manifest::make_frame(op, implementation, problem, *device, config);
+  const auto frame = manifest::Variant{implementation, config}.frame({op, *device}, problem);
   program.code = kiln::jit::specialise(op, *implementation, frame, kiln::jit::target_arch(device->sm()));
   program.device_class = device_class;
   program.config = manifest::to_string(*implementation, config);

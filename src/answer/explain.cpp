@@ -12,6 +12,7 @@
 #include "answer/resolver.hpp"
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
+#include "manifest/kernel_name.hpp"
 #include "manifest/key.hpp"
 
 namespace kiln::answer {
@@ -35,16 +36,17 @@ std::string_view function_of(manifest::CollectiveKind kind) {
   return "ncclAllReduce";
 }
 
-std::vector<std::string> passes_of(const manifest::Op& op, const Answer& answer, const Problem& problem,
-                                   const manifest::DeviceFacts& device) {
+std::vector<std::string> passes_of(const manifest::Site& site, const Answer& answer, const Problem& problem) {
+  const manifest::Op& op = *site.op;
   const manifest::Implementation& implementation = *answer.implementation;
-  const auto frame = manifest::make_frame(op, &implementation, problem, device, answer.config);
+  const auto frame = answer.frame(site, problem);
   const auto names = manifest::name_expressions(op, implementation.passes, implementation.symbols, frame);
   std::vector<std::string> passes;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) continue;
     const manifest::Pass& pass = implementation.passes[i];
-    const bool early = pass.programmatic.evaluate(frame).truth() && device.sm() >= manifest::first_programmatic_sm;
+    const bool early =
+        pass.programmatic.evaluate(frame).truth() && site.device->sm() >= manifest::first_programmatic_sm;
     passes.push_back(fmt::format("{} grid{} block{} cluster{} shared {}{}", names[i], triple(pass.grid, frame),
                                  triple(pass.block, frame), triple(pass.cluster, frame),
                                  pass.shared.evaluate(frame).number, early ? " programmatic" : ""));
@@ -112,65 +114,52 @@ std::string text_of_sizes(const manifest::Op& op, const Problem& bucket, const s
 }
 
 /// Says what a file without a record of the bucket holds of the op.
-std::string what_else(store::File& file, const manifest::Op& op, const Problem& bucket,
-                      const manifest::DeviceFacts& device) {
+std::string what_else(store::File& file, const manifest::Bucket& bucket) {
+  const manifest::Op& op = *bucket.op;
   std::vector<Problem> sizes;
   std::int64_t types = 0, forms = 0, devices = 0;
   for (const store::Record& record : file.records(op.name)) {
     const auto other = manifest::parse_bucket(op, record.bucket);
-    if (record.device_class != device.device_class_for(op))
+    if (record.device_class != bucket.device->device_class_for(op))
       ++devices;
-    else if (!other || record.revision != op.revision || *other == bucket)
+    else if (!other || record.revision != op.revision || *other == bucket.edge)
       ++forms;
-    else if (other->selections == bucket.selections)
+    else if (other->selections == bucket.edge.selections)
       sizes.push_back(*other);
     else
       ++types;
   }
-  if (!sizes.empty()) return "no record of this bucket, " + text_of_sizes(op, bucket, sizes);
+  if (!sizes.empty()) return "no record of this bucket, " + text_of_sizes(op, bucket.edge, sizes);
   if (types > 0) return fmt::format("no record of these types and choices, {} of others", types);
   if (forms > 0) return fmt::format("no record of this revision and regime, {} of others", forms);
   if (devices > 0) return fmt::format("no record for this device class, {} for others", devices);
   return fmt::format("no record of {}", op.name);
 }
 
-LayerAnswer answer_of(const store::Layer& layer, const std::string& key, const manifest::Op& op, const Problem& bucket,
-                      const manifest::DeviceFacts& device) {
+LayerAnswer answer_of(const store::Layer& layer, const Resolution& resolution) {
   LayerAnswer answer;
   answer.layer = name_of(layer);
   answer.trust = layer.trust;
   answer.opened = layer.refused.empty();
-  const auto record = layer.file ? layer.file->find_record(key) : std::nullopt;
+  const auto record = layer.file ? layer.file->find_record(resolution.key) : std::nullopt;
   if (record)
     answer.found = text_of(*record);
   else
-    answer.found = answer.opened ? what_else(*layer.file, op, bucket, device) : "not opened: " + layer.refused;
+    answer.found = answer.opened ? what_else(*layer.file, resolution.bucket) : "not opened: " + layer.refused;
   return answer;
 }
 
-/// The reasons of the answers before this one whose regions hold the problem.
-std::string why_earlier_do_not(const manifest::Op& op, const Resolution& resolution, const Answer& serves,
-                               const Problem& problem, const manifest::DeviceFacts& device) {
-  std::string reasons;
-  for (const Answer& each : resolution.answers) {
-    if (&each == &serves) break;
-    if (!each.region.contains(op, problem)) continue;
-    if (const auto why = why_not(op, each, problem, device))
-      reasons += fmt::format("{}, from the {}, {}; ", name_of(each), to_string(each.origin), *why);
-  }
-  return reasons;
-}
-
-std::string why_of(const manifest::Op& op, const Resolution& resolution, const Answer* serves, const Problem& problem,
-                   const manifest::DeviceFacts& device) {
+std::string why_of(const Resolution& resolution, const Resolution::First& first, const Problem& problem) {
   std::string why = resolution.is_hit() || resolution.unusable.empty()
                         ? ""
                         : fmt::format("the record cannot serve ({}); ", resolution.unusable);
-  if (serves == nullptr) return why + resolution.why_none;
-  why += why_earlier_do_not(op, resolution, *serves, problem, device) + serves->why;
-  if (!serves->implementation->is_library()) return why;
-  if (const Answer* other = serving_without_library(op, resolution, problem, device))
-    why += fmt::format("; a length on the device, and what the library refuses, goes to {}{}{}", name_of(*other),
+  if (first.serves == nullptr) return why + resolution.why_none;
+  for (const auto& [answer, why_not] : first.passed_over)
+    why += fmt::format("{}, from the {}, {}; ", answer->name(), to_string(answer->origin), why_not);
+  why += first.serves->why;
+  if (!first.serves->implementation->is_library()) return why;
+  if (const Answer* other = resolution.first_own(problem).serves)
+    why += fmt::format("; a length on the device, and what the library refuses, goes to {}{}{}", other->name(),
                        other->cost_ns > 0 ? fmt::format(", {:.2f} us", other->cost_ns / 1000) : "",
                        other->stale ? ", tuned from other sources" : "");
   return why;
@@ -189,35 +178,35 @@ Explanation explain_nothing(const manifest::Op& op, const Problem& problem) {
   return explanation;
 }
 
-Explanation explain(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
-                    const std::string& arch, store::Layers& layers, Cubins& cubins) {
-  if (const std::string refused = jit::why_defaults_refused(op, problem, device); !refused.empty())
+Explanation explain(const manifest::Site& site, const Problem& problem, const std::string& arch, store::Layers& layers,
+                    Cubins& cubins) {
+  if (const std::string refused = jit::why_defaults_refused(*site.op, problem, *site.device); !refused.empty())
     throw Error(ErrorKind::bad_input, refused);
-  Resolution resolution = resolve(op, problem, device, regime, layers);
-  leave_servable(resolution, op, device, arch, cubins);
-  const Answer* const answer = serving(op, resolution, problem, device);
+  Resolution resolution = resolve(site, problem, layers);
+  leave_servable(resolution, arch, cubins);
+  const Resolution::First first = resolution.first(problem);
+  const Answer* const answer = first.serves;
   Explanation explanation;
-  explanation.problem = manifest::display_text(op, problem);
-  explanation.bucket = manifest::display_text(op, resolution.bucket);
+  explanation.problem = manifest::display_text(*site.op, problem);
+  explanation.bucket = manifest::display_text(*site.op, resolution.bucket.edge);
   explanation.key = resolution.key;
-  for (const store::Layer& layer : layers.layers())
-    explanation.layers.push_back(answer_of(layer, resolution.key, op, resolution.bucket, device));
-  explanation.why = why_of(op, resolution, answer, problem, device);
+  for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, resolution));
+  explanation.why = why_of(resolution, first, problem);
   explanation.miss = resolution.miss ? to_string(*resolution.miss) : std::string_view();
   if (answer == nullptr) return explanation;
   explanation.origin = answer->origin;
   explanation.stale = answer->stale;
   explanation.cost_ns = answer->cost_ns;
   explanation.timed_at = answer->timed_at;
-  explanation.expected_slowdown = expected_slowdown(op, *answer, resolution.bucket, device, regime, layers);
+  explanation.expected_slowdown = expected_slowdown(resolution.bucket, *answer, layers);
   explanation.implementation = answer->implementation->name;
   explanation.config = manifest::to_string(*answer->implementation, answer->config);
-  explanation.passes = passes_of(op, *answer, problem, device);
+  explanation.passes = passes_of(site, *answer, problem);
   if (const std::string& library = answer->implementation->library; !library.empty()) {
     const std::string identity = jit::library_identity(library);
     explanation.library = identity.empty() ? library + ", which is not here" : identity;
   }
-  MachineCode code = machine_code_of(op, *answer, device, arch, cubins);
+  MachineCode code = machine_code_of(site, *answer, arch, cubins);
   explanation.cubin_found = code.found;
   explanation.machine_code = std::move(code.where);
   explanation.compiler = std::move(code.compiler);

@@ -5,7 +5,7 @@
 
 #include "answer/cubins.hpp"
 #include "kiln/engine.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/site.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::answer {
@@ -14,7 +14,7 @@ namespace kiln::answer {
 Explanation explain_nothing(const manifest::Op& op, const Problem& problem);
 
 /// REQUIRES: no size is 0.
-Explanation explain(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
-                    const std::string& arch, store::Layers& layers, Cubins& cubins);
+Explanation explain(const manifest::Site& site, const Problem& problem, const std::string& arch, store::Layers& layers,
+                    Cubins& cubins);
 
 }  // namespace kiln::answer

@@ -33,7 +33,7 @@ constexpr std::size_t best_of_each = 16;
 constexpr double left_out = 1.25;  // estimate over the fastest at a size: above, a config does not serve there
 
 struct Proposal {
-  Winner of;
+  manifest::Variant of;
   bool has_won = false;
   double share = 1;  // factor on its estimates
   double at_edge_ns = never;
@@ -41,32 +41,30 @@ struct Proposal {
 
 class Guesser {
  public:
-  Guesser(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device, Regime regime)
-      : op_(op), bucket_(bucket), device_(device), regime_(regime) {}
+  explicit Guesser(const manifest::Bucket& bucket) : bucket_(bucket) {}
 
   /// Returns winners, the default, then others. Of proposals that serve as many sizes the first is chosen.
-  std::vector<Proposal> propose(std::span<const Winner> winners) const {
+  std::vector<Proposal> propose(std::span<const manifest::Variant> winners) const {
     std::vector<Proposal> proposals;
     const auto add = [&](Proposal proposal) {
       if (std::ranges::any_of(proposals, [&](const Proposal& each) { return each.of == proposal.of; })) return;
-      if (proposal.at_edge_ns == never) proposal.at_edge_ns = estimated(proposal, bucket_);
+      if (proposal.at_edge_ns == never) proposal.at_edge_ns = estimated(proposal, bucket_.edge);
       proposals.push_back(std::move(proposal));
     };
-    for (const Winner& each : winners)
+    for (const manifest::Variant& each : winners)
       if (has_model(*each.implementation)) add({each, true, winners_share});
-    const Usable otherwise = default_for(op_, bucket_, device_);
-    if (otherwise.implementation != nullptr && has_model(*otherwise.implementation))
-      add({{otherwise.implementation, otherwise.config}, false, worth_a_compile});
+    const Usable otherwise = default_for(bucket_, bucket_.edge);
+    if (otherwise && has_model(*otherwise.implementation)) add({otherwise, false, worth_a_compile});
     for (Proposal& each : promising()) add(std::move(each));
     return proposals;
   }
 
   std::vector<Guess> guesses(const std::vector<Proposal>& proposals) const {
-    const TimedSizes sizes = even_sizes(op_, bucket_, guessed_sizes);
+    const TimedSizes sizes = even_sizes(*bucket_.op, bucket_.edge, guessed_sizes);
     std::vector<std::vector<RelativeTime>> compared;
     for (const Problem& at : sizes.problems) compared.push_back(relative_times_at(proposals, at));
     std::vector<Guess> guesses;
-    for (Interval& each : intervals(op_, bucket_, sizes, choose_configs(compared, most_guesses)))
+    for (Interval& each : intervals(*bucket_.op, bucket_.edge, sizes, choose_configs(compared, most_guesses)))
       guesses.push_back({each.region, proposals[each.candidate].of, proposals[each.candidate].has_won});
     return guesses;
   }
@@ -74,9 +72,8 @@ class Guesser {
  private:
   /// Returns the estimate in nanoseconds, or `never` where the config is not legal.
   double estimated(const Proposal& each, const Problem& at) const {
-    const double ns = estimate(op_, *each.of.implementation, at, device_, each.of.config, regime_).ns;
-    const bool is_legal =
-        std::isfinite(ns) && !manifest::broken_constraint(op_, *each.of.implementation, at, device_, each.of.config);
+    const double ns = estimate(bucket_, each.of, at).ns;
+    const bool is_legal = std::isfinite(ns) && !each.of.broken_constraint(bucket_, at);
     return is_legal ? ns : never;
   }
 
@@ -84,19 +81,19 @@ class Guesser {
   std::vector<Proposal> near_best_at_edge() const {
     std::vector<Proposal> all;
     double best_ns = never;
-    for (const manifest::Implementation& implementation : op_.implementations) {
-      if (!has_model(implementation) || manifest::why_not_eligible(op_, implementation, bucket_, device_)) continue;
-      const std::vector<bool> is_modelled = modelled_parameters(op_, implementation);
+    for (const manifest::Implementation& implementation : bucket_.op->implementations) {
+      if (!has_model(implementation) || manifest::why_not_eligible(bucket_, implementation, bucket_.edge)) continue;
+      const std::vector<bool> is_modelled = modelled_parameters(*bucket_.op, implementation);
       std::set<manifest::Config> seen;
-      for (manifest::Config& config : manifest::searched_space(op_, implementation, bucket_, device_)) {
+      for (manifest::Config& config : manifest::searched_space(bucket_, implementation, bucket_.edge)) {
         manifest::Config told_apart = config;
         for (std::size_t i = 0; i < config.size(); ++i)
           if (!is_modelled[i]) told_apart[i] = 0;
         if (!seen.insert(std::move(told_apart)).second) continue;
-        const double ns = estimate(op_, implementation, bucket_, device_, config, regime_).ns;
+        manifest::Variant variant{&implementation, std::move(config)};
+        const double ns = estimate(bucket_, variant, bucket_.edge).ns;
         best_ns = std::min(best_ns, ns);
-        if (std::isfinite(ns) && ns <= near_best * best_ns)
-          all.push_back({{&implementation, std::move(config)}, false, 1, ns});
+        if (std::isfinite(ns) && ns <= near_best * best_ns) all.push_back({std::move(variant), false, 1, ns});
       }
     }
     std::erase_if(all, [&](const Proposal& each) { return each.at_edge_ns > near_best * best_ns; });
@@ -107,10 +104,10 @@ class Guesser {
   std::vector<Proposal> promising() const {
     std::vector<Proposal> all = near_best_at_edge();
     std::vector<bool> is_kept(all.size());
-    for (const Problem& at : even_sizes(op_, bucket_, scanned_sizes).problems) {
+    for (const Problem& at : even_sizes(*bucket_.op, bucket_.edge, scanned_sizes).problems) {
       std::vector<std::pair<double, std::size_t>> ranked;
       for (std::size_t i = 0; i < all.size(); ++i)
-        ranked.emplace_back(at == bucket_ ? all[i].at_edge_ns : estimated(all[i], at), i);
+        ranked.emplace_back(at == bucket_.edge ? all[i].at_edge_ns : estimated(all[i], at), i);
       std::ranges::sort(ranked);
       for (std::size_t i = 0; i < std::min(ranked.size(), best_of_each); ++i) is_kept[ranked[i].second] = true;
     }
@@ -123,7 +120,7 @@ class Guesser {
   std::vector<RelativeTime> relative_times_at(const std::vector<Proposal>& proposals, const Problem& at) const {
     std::vector<double> ns;
     for (const Proposal& each : proposals)
-      ns.push_back(each.share * (at == bucket_ ? each.at_edge_ns : estimated(each, at)));
+      ns.push_back(each.share * (at == bucket_.edge ? each.at_edge_ns : estimated(each, at)));
     const double best = ns.empty() ? never : *std::ranges::min_element(ns);
     std::vector<RelativeTime> times;
     for (std::size_t i = 0; i < ns.size(); ++i)
@@ -131,10 +128,7 @@ class Guesser {
     return times;
   }
 
-  const manifest::Op& op_;
-  const Problem& bucket_;
-  const manifest::DeviceFacts& device_;
-  Regime regime_;
+  const manifest::Bucket& bucket_;
 };
 
 }  // namespace
@@ -144,23 +138,21 @@ bool has_model(const manifest::Implementation& implementation) noexcept {
          std::ranges::all_of(implementation.passes, [](const manifest::Pass& pass) { return pass.model.has_value(); });
 }
 
-Expected fastest_expected(const manifest::Op& op, const Problem& at, const Problem& problem,
-                          const manifest::DeviceFacts& device, Regime regime) {
-  Expected best{nullptr, {}, never};
-  for (const manifest::Implementation& implementation : op.implementations) {
-    if (!has_model(implementation) || manifest::why_not_eligible(op, implementation, at, device)) continue;
-    for (manifest::Config& config : manifest::searched_space(op, implementation, at, device)) {
-      const double ns = estimate(op, implementation, at, device, config, regime).ns;
-      if (ns >= best.ns || manifest::broken_constraint(op, implementation, problem, device, config)) continue;
-      best = {&implementation, std::move(config), ns};
+Expected fastest_expected(const manifest::Site& site, const Problem& at, const Problem& problem) {
+  Expected best{{}, never};
+  for (const manifest::Implementation& implementation : site.op->implementations) {
+    if (!has_model(implementation) || manifest::why_not_eligible(site, implementation, at)) continue;
+    for (manifest::Config& config : manifest::searched_space(site, implementation, at)) {
+      manifest::Variant variant{&implementation, std::move(config)};
+      const double ns = estimate(site, variant, at).ns;
+      if (ns < best.ns && !variant.broken_constraint(site, problem)) best = {std::move(variant), ns};
     }
   }
   return best;
 }
 
-std::vector<Guess> guesses_for(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
-                               Regime regime, std::span<const Winner> winners) {
-  const Guesser guesser(op, bucket, device, regime);
+std::vector<Guess> guesses_for(const manifest::Bucket& bucket, std::span<const manifest::Variant> winners) {
+  const Guesser guesser(bucket);
   return guesser.guesses(guesser.propose(winners));
 }
 

@@ -192,11 +192,11 @@ BlockWork work_of_library(double bytes, double operations, const manifest::Devic
 }
 
 /// What a collective beside kernels reads and writes. It is equal for all their configs, which this must tell apart no further.
-double bytes_of_collective(const manifest::Op& op, const manifest::Implementation& implementation,
-                           const Problem& bucket, const manifest::DeviceFacts& device,
-                           std::span<const std::int64_t> config, Evaluation& value) {
-  const manifest::Collective& collective = implementation.collective;
-  const auto frame = manifest::make_frame(op, &implementation, bucket, device, config);
+double bytes_of_collective(const manifest::Site& site, const manifest::Variant& variant, const Problem& at,
+                           Evaluation& value) {
+  const manifest::Op& op = *site.op;
+  const manifest::Collective& collective = variant.implementation->collective;
+  const auto frame = variant.frame(site, at);
   const bool has_parts = collective.kind != manifest::CollectiveKind::all_reduce;
   const std::int64_t parts = has_parts ? frame[static_cast<std::size_t>(op.team_axis())] : 2;
   return 2.0 * static_cast<double>(parts) * static_cast<double>(value(collective.count)) *
@@ -205,12 +205,14 @@ double bytes_of_collective(const manifest::Op& op, const manifest::Implementatio
 
 }  // namespace
 
-Estimate estimate(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& bucket,
-                  const manifest::DeviceFacts& device, std::span<const std::int64_t> config, Regime regime) {
-  Evaluation value(manifest::make_frame(op, &implementation, bucket, device, config));
+Estimate estimate(const manifest::Site& site, const manifest::Variant& variant, const Problem& at) {
+  const manifest::Op& op = *site.op;
+  const manifest::DeviceFacts& device = *site.device;
+  const manifest::Implementation& implementation = *variant.implementation;
+  Evaluation value(variant.frame(site, at));
   const Throughput rates = throughput_of(device);
   const bool in_l2 =
-      regime == Regime::hot_l2 && value(op.cost_bytes) <= device.l2_bytes();  // left there by the run before
+      site.regime == Regime::hot_l2 && value(op.cost_bytes) <= device.l2_bytes();  // left there by the run before
   const double latency_ns = in_l2 ? l2_latency_ns : memory_latency_ns;
   Estimate result;
   if (!implementation.has_kernels()) {
@@ -240,7 +242,7 @@ Estimate estimate(const manifest::Op& op, const manifest::Implementation& implem
     result.limit = time.limit;
   }
   if (implementation.is_collective()) {
-    const double bytes = bytes_of_collective(op, implementation, bucket, device, config, value);
+    const double bytes = bytes_of_collective(site, variant, at, value);
     if (!value.ok) return {infinite, 0, 0, 0, 0, "geometry"};
     result.ns += of_pass(work_of_library(bytes, 0, device), device, rates, l2_latency_ns).ns + dependent_launch_ns;
   }

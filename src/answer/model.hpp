@@ -3,12 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
-#include "kiln/options.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 
 namespace kiln::answer {
 
@@ -27,9 +25,7 @@ struct Estimate {
 /// A first pass without a model has the op's cost, and a later one has no cost. Their reads are all in flight at once, and their threads have
 /// 32 registers.
 /// A library has the op's cost.
-Estimate estimate(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& bucket,
-                  const manifest::DeviceFacts& device, std::span<const std::int64_t> config,
-                  Regime regime = Regime::cold_l2);
+Estimate estimate(const manifest::Site& site, const manifest::Variant& variant, const Problem& at);
 
 /// Returns for each parameter whether estimates may depend on it. Configs that differ only in the others have equal estimates.
 std::vector<bool> modelled_parameters(const manifest::Op& op, const manifest::Implementation& implementation);

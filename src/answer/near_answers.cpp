@@ -22,12 +22,8 @@ constexpr std::size_t most_winners = 96;  // each takes microseconds to estimate
 constexpr std::size_t most_answers = 8;   // each may be compiled by a launch
 
 /// The bucket without a record, and its device.
-struct Asked {
-  const manifest::Op& op;
-  const Problem& bucket;
-  const manifest::DeviceFacts& device;
-  Regime regime;
-  std::string bucket_text;
+struct Asked : manifest::Bucket {
+  std::string edge_text;
   bool is_current;  // whether a context of `device` is current, so that libraries can be asked
 };
 
@@ -41,7 +37,7 @@ bool is_current_device(const manifest::DeviceFacts& device) {
   return cuda::device_info(ordinal).facts.device_class() == device.device_class();
 }
 
-bool is_same_bucket(const Asked& asked, const NearRecord& near) { return near.found.value.bucket == asked.bucket_text; }
+bool is_same_bucket(const Asked& asked, const NearRecord& near) { return near.found.value.bucket == asked.edge_text; }
 
 /// The record with its choices as this device may launch them. Without a library's algorithm for other buckets: H100, gemm: at other n and k
 /// one takes 1.4 to 2.1 times the best time.
@@ -49,18 +45,17 @@ store::Record adapted(const Asked& asked, const NearRecord& near) {
   store::Record record = near.found.value;
   record.candidates.clear();
   std::erase_if(record.choices, [&](const store::Choice& choice) {
-    const manifest::Implementation* implementation = asked.op.find(choice.implementation);
+    const manifest::Implementation* implementation = asked.op->find(choice.implementation);
     return implementation != nullptr && implementation->is_library() &&
            (!is_same_bucket(asked, near) || (!near.same_device && !asked.is_current));
   });
   for (store::Choice& choice : record.choices) {
-    const manifest::Implementation* implementation = asked.op.find(choice.implementation);
+    const manifest::Implementation* implementation = asked.op->find(choice.implementation);
     if (implementation == nullptr || implementation->is_library()) continue;
     auto config = manifest::parse_config(*implementation, choice.config);
-    if (!config || !manifest::broken_constraint(asked.op, *implementation, asked.bucket, asked.device, *config))
-      continue;
+    if (!config || !manifest::Variant{implementation, *config}.broken_constraint(asked, asked.edge)) continue;
     const manifest::Config usual = manifest::kernel_config(*implementation, std::move(*config));
-    if (!manifest::broken_constraint(asked.op, *implementation, asked.bucket, asked.device, usual))
+    if (!manifest::Variant{implementation, usual}.broken_constraint(asked, asked.edge))
       choice.config = manifest::to_string(*implementation, usual);
   }
   return record;
@@ -68,12 +63,12 @@ store::Record adapted(const Asked& asked, const NearRecord& near) {
 
 std::string why_near(const Asked& asked, const NearRecord& near, const Serving& serving) {
   const store::Record& record = near.found.value;
-  const bool is_same = record.bucket == asked.bucket_text;
+  const bool is_same = record.bucket == asked.edge_text;
   const std::string of = near.same_device ? "" : " of " + record.device_class;
   std::string why = "no usable record for this bucket; ";
   why += is_same ? fmt::format("the same bucket's{}, {:.1f} doublings away", of, near.distance)
                  : fmt::format("the nearest is {}{}, {:.1f} doublings away",
-                               manifest::display_text(asked.op, near.bucket), of, near.distance);
+                               manifest::display_text(*asked.op, near.bucket), of, near.distance);
   const auto same_kernel = [&](const store::Choice& each) {
     return each.implementation == serving.choice.implementation && each.config == serving.choice.config;
   };
@@ -83,7 +78,7 @@ std::string why_near(const Asked& asked, const NearRecord& near, const Serving& 
 
 Answer answer_of(const Asked& asked, const NearRecord& near, const Serving& serving) {
   Answer answer = answer_from(serving, Origin::nearest);
-  answer.timed_at = near.found.value.bucket == asked.bucket_text ? "of the nearest device" : "of the nearest bucket";
+  answer.timed_at = near.found.value.bucket == asked.edge_text ? "of the nearest device" : "of the nearest bucket";
   answer.distance = near.distance;
   answer.why = why_near(asked, near, serving);
   return answer;
@@ -92,7 +87,7 @@ Answer answer_of(const Asked& asked, const NearRecord& near, const Serving& serv
 /// 0: this device's record, or the same bucket's of a device of its architecture; 1: the same bucket's of another architecture; 2: others.
 int tier_of(const Asked& asked, const NearRecord& near) {
   const bool same = is_same_bucket(asked, near);
-  if (near.same_device || (same && near.device.sm() == asked.device.sm())) return 0;
+  if (near.same_device || (same && near.device.sm() == asked.device->sm())) return 0;
   return same ? 1 : 2;
 }
 
@@ -104,10 +99,10 @@ bool is_measured(const Asked& asked, const NearRecord& near) {
 /// Whether the record is of this device, at most a doubling away on the open axes, and one config serves all its lengths.
 bool is_steady(const Asked& asked, const NearRecord& near) {
   if (!near.same_device || near.distance > steady_within) return false;
-  for (std::size_t i = 0; i < asked.op.axes.size(); ++i)
-    if (manifest::is_exact(asked.op, i, asked.bucket) && near.bucket.axes[i] != asked.bucket.axes[i]) return false;
-  std::vector<Winner> winners;
-  add_winners(winners, asked.op, asked.bucket, asked.device, near.found.value);
+  for (std::size_t i = 0; i < asked.op->axes.size(); ++i)
+    if (manifest::is_exact(*asked.op, i, asked.edge) && near.bucket.axes[i] != asked.edge.axes[i]) return false;
+  std::vector<manifest::Variant> winners;
+  add_winners(winners, asked, near.found.value);
   return winners.size() == 1;
 }
 
@@ -125,11 +120,9 @@ std::vector<NearRecord> in_tiers(const Asked& asked, std::vector<NearRecord> nea
 
 /// Whether some answer is legal at both ends of the bucket, and so nearly everywhere in it.
 bool serves_all(const Asked& asked, const std::vector<Answer>& answers) {
-  const manifest::Region whole = manifest::whole_of(asked.op, asked.bucket);
+  const manifest::Region whole = manifest::whole_of(*asked.op, asked.edge);
   return std::ranges::any_of(answers, [&](const Answer& answer) {
-    return answer.region.high == whole.high &&
-           !manifest::broken_constraint(asked.op, *answer.implementation, answer.region.low, asked.device,
-                                        answer.config);
+    return answer.region.high == whole.high && !answer.broken_constraint(asked, answer.region.low);
   });
 }
 
@@ -152,7 +145,7 @@ NearAnswers answers_of(const Asked& asked, const std::vector<NearRecord>& near) 
   for (const NearRecord& each : near) {
     const bool is_same = is_same_bucket(asked, each);
     if (is_same && same_bucket != nullptr && each.device.device_class() != same_bucket->device.device_class()) continue;
-    const Servings servings = servings_of(asked.op, asked.bucket, asked.device, adapted(asked, each));
+    const Servings servings = servings_of(asked, adapted(asked, each));
     if (!servings.any()) continue;
     if (is_same && same_bucket == nullptr) same_bucket = &each;
     if (found.first == nullptr) found.first = &each;
@@ -164,11 +157,10 @@ NearAnswers answers_of(const Asked& asked, const std::vector<NearRecord>& near) 
 }
 
 /// The configs of near records that are legal here, nearest first.
-std::vector<Winner> winners_of(const Asked& asked, const std::vector<NearRecord>& near) {
-  std::vector<Winner> winners;
+std::vector<manifest::Variant> winners_of(const Asked& asked, const std::vector<NearRecord>& near) {
+  std::vector<manifest::Variant> winners;
   for (const NearRecord& each : near)
-    if (each.distance <= farthest && winners.size() < most_winners)
-      add_winners(winners, asked.op, asked.bucket, asked.device, each.found.value);
+    if (each.distance <= farthest && winners.size() < most_winners) add_winners(winners, asked, each.found.value);
   return winners;
 }
 
@@ -179,40 +171,35 @@ std::vector<Answer> guesses(const Asked& asked, const std::vector<NearRecord>& n
                               : fmt::format("the nearest record is {:.1f} doublings away", near.front().distance);
   std::vector<Answer> answers;
   bool is_partial = false;
-  for (const Guess& guess : guesses_for(asked.op, asked.bucket, asked.device, asked.regime, winners_of(asked, near))) {
+  for (const Guess& guess : guesses_for(asked, winners_of(asked, near))) {
     const std::string_view known = guess.has_won ? ", which serves a near bucket," : "";
     answers.push_back(answer_without_record(
-        Origin::model, *guess.of.implementation, guess.of.config, guess.region,
+        Origin::model, guess.of, guess.region,
         fmt::format("{}; of what is legal the model expects this{} to be the fastest", why, known)));
-    is_partial = is_partial || manifest::broken_constraint(asked.op, *guess.of.implementation, guess.region.low,
-                                                           asked.device, guess.of.config);
+    is_partial = is_partial || guess.of.broken_constraint(asked, guess.region.low);
   }
   if (!is_partial) return answers;
-  const manifest::Region whole = manifest::whole_of(asked.op, asked.bucket);
-  Expected everywhere = fastest_expected(asked.op, asked.bucket, whole.low, asked.device, asked.regime);
-  if (everywhere.implementation != nullptr)
+  const manifest::Region whole = manifest::whole_of(*asked.op, asked.edge);
+  if (const Expected everywhere = fastest_expected(asked, asked.edge, whole.low))
     answers.push_back(
-        answer_without_record(Origin::model, *everywhere.implementation, std::move(everywhere.config), whole,
+        answer_without_record(Origin::model, everywhere, whole,
                               why + "; of what is legal in the whole bucket the model expects this to be the fastest"));
   return answers;
 }
 
 }  // namespace
 
-std::vector<Answer> near_answers(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
-                                 Regime regime, store::Layers& layers) {
-  const Asked asked{op, bucket, device, regime, manifest::to_string(op, bucket), is_current_device(device)};
-  const auto near = in_tiers(asked, near_records(layers, op, bucket, device, regime));
+std::vector<Answer> near_answers(const manifest::Bucket& bucket, store::Layers& layers) {
+  const Asked asked{bucket, manifest::to_string(*bucket.op, bucket.edge), is_current_device(*bucket.device)};
+  const auto near = in_tiers(asked, near_records(layers, bucket));
   NearAnswers nearest = answers_of(asked, near);
   if (nearest.first != nullptr && (is_measured(asked, *nearest.first) || is_steady(asked, *nearest.first) ||
                                    !has_model(*nearest.answers.front().implementation)))
     return std::move(nearest.answers);
   std::vector<Answer> expected = guesses(asked, near);
   if (expected.empty()) return std::move(nearest.answers);
-  const Usable otherwise = default_for(op, bucket, device);
-  const bool is_default = std::ranges::all_of(expected, [&](const Answer& each) {
-    return each.implementation == otherwise.implementation && each.config == otherwise.config;
-  });
+  const Usable otherwise = default_for(bucket, bucket.edge);
+  const bool is_default = std::ranges::all_of(expected, [&](const Answer& each) { return each == otherwise; });
   return is_default ? std::vector<Answer>() : std::move(expected);
 }
 

@@ -16,7 +16,6 @@ namespace kiln::answer {
 ///
 /// A library's config serves its own bucket alone. On another device it serves only where a context of `device` is current, so that the
 /// library can be asked. A config that launches early on its device, and may not on this one, is launched without.
-std::vector<Answer> near_answers(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
-                                 Regime regime, store::Layers& layers);
+std::vector<Answer> near_answers(const manifest::Bucket& bucket, store::Layers& layers);
 
 }  // namespace kiln::answer

@@ -9,18 +9,17 @@
 
 namespace kiln::answer {
 
-NearIndex::NearIndex(store::Layers& layers, const manifest::Op& op, const manifest::DeviceFacts& device, Regime regime)
-    : layers_(layers), op_(op) {
+NearIndex::NearIndex(store::Layers& layers, const manifest::Site& site) : layers_(layers), op_(*site.op) {
   std::set<std::string> keys;
-  for (store::Found<store::Record>& found : layers.records(op.name)) {
+  for (store::Found<store::Record>& found : layers.records(op_.name)) {
     const store::Record& record = found.value;
-    if (record.revision != op.revision || record.regime != manifest::to_string(regime)) continue;
-    const auto bucket = manifest::parse_bucket(op, record.bucket);
+    if (record.revision != op_.revision || record.regime != manifest::to_string(site.regime)) continue;
+    const auto bucket = manifest::parse_bucket(op_, record.bucket);
     const auto facts = manifest::DeviceFacts::from_device_class(record.device_class);
     if (!bucket || !facts || !keys.insert(record.key).second) continue;
-    const bool is_other = facts->device_class() != device.device_class();
+    const bool is_other = facts->device_class() != site.device->device_class();
     trees_[{bucket->selections, is_other}].push_back({entries_.size(), 0});
-    entries_.push_back({std::move(found), place_of(*bucket, device_distance(*facts, device)), false});
+    entries_.push_back({std::move(found), place_of(*bucket, device_distance(*facts, *site.device)), false});
   }
   for (auto& [of, tree] : trees_) arrange(tree);
 }

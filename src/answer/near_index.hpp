@@ -18,7 +18,7 @@ namespace kiln::answer {
 class NearIndex {
  public:
   /// Reads the op's records of all layers, as near_records() does.
-  NearIndex(store::Layers& layers, const manifest::Op& op, const manifest::DeviceFacts& device, Regime regime);
+  NearIndex(store::Layers& layers, const manifest::Site& site);
   /// Returns what neighbours() returns for the bucket. Reads the candidates of each record once.
   std::vector<store::Record> nearest(const Problem& bucket, std::size_t at_most);
   /// Returns how many records the queries so far have compared with their buckets.

@@ -33,18 +33,19 @@ double device_distance(const manifest::DeviceFacts& a, const manifest::DeviceFac
          doublings(a.memory_bus_bits, b.memory_bus_bits);
 }
 
-std::vector<NearRecord> near_records(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
-                                     const manifest::DeviceFacts& device, Regime regime) {
+std::vector<NearRecord> near_records(store::Layers& layers, const manifest::Bucket& bucket) {
+  const manifest::Op& op = *bucket.op;
   std::vector<NearRecord> near;
   for (store::Found<store::Record>& found : layers.records(op.name)) {
     const store::Record& record = found.value;
-    if (record.revision != op.revision || record.regime != manifest::to_string(regime)) continue;
+    if (record.revision != op.revision || record.regime != manifest::to_string(bucket.regime)) continue;
     const auto other = manifest::parse_bucket(op, record.bucket);
-    if (!other || other->selections != bucket.selections) continue;
+    if (!other || other->selections != bucket.edge.selections) continue;
     const auto facts = manifest::DeviceFacts::from_device_class(record.device_class);
     if (!facts) continue;
-    const double distance = axis_distance(op, *other, bucket) + device_distance(*facts, device);
-    near.push_back({std::move(found), *other, *facts, facts->device_class() == device.device_class(), distance});
+    const double distance = axis_distance(op, *other, bucket.edge) + device_distance(*facts, *bucket.device);
+    near.push_back(
+        {std::move(found), *other, *facts, facts->device_class() == bucket.device->device_class(), distance});
   }
   std::ranges::stable_sort(near, {}, [](const NearRecord& each) {
     return std::tuple<bool, double, const std::string&>(!each.same_device, each.distance, each.found.value.key);
@@ -52,24 +53,20 @@ std::vector<NearRecord> near_records(store::Layers& layers, const manifest::Op& 
   return near;
 }
 
-void add_winners(std::vector<Winner>& winners, const manifest::Op& op, const Problem& bucket,
-                 const manifest::DeviceFacts& device, const store::Record& record) {
+void add_winners(std::vector<manifest::Variant>& winners, const manifest::Bucket& bucket, const store::Record& record) {
   for (std::size_t i = record.choices.size(); i-- > 0;) {
     const store::Choice& choice = record.choices[i];
-    const manifest::Implementation* implementation = op.find(choice.implementation);
-    if (implementation == nullptr || !implementation->has_kernels()) continue;
-    Usable served = usable(op, bucket, device, choice.implementation, choice.config);
-    if (served.implementation == nullptr) continue;
-    Winner winner{implementation, manifest::kernel_config(*implementation, std::move(served.config))};
+    manifest::Variant winner = usable(bucket, bucket.edge, choice.implementation, choice.config);
+    if (!winner || !winner.implementation->has_kernels()) continue;
+    winner.config = manifest::kernel_config(*winner.implementation, std::move(winner.config));
     if (std::ranges::find(winners, winner) == winners.end()) winners.push_back(std::move(winner));
   }
 }
 
-std::vector<store::Record> neighbours(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
-                                      const manifest::DeviceFacts& device, Regime regime, std::size_t at_most) {
+std::vector<store::Record> neighbours(store::Layers& layers, const manifest::Bucket& bucket, std::size_t at_most) {
   std::vector<store::Record> records;
   std::set<std::string> keys;
-  for (NearRecord& near : near_records(layers, op, bucket, device, regime)) {
+  for (NearRecord& near : near_records(layers, bucket)) {
     if (records.size() == at_most) break;
     if (!keys.insert(near.found.value.key).second) continue;
     near.found.value.candidates = layers.candidates_of(near.found);

@@ -3,8 +3,7 @@
 
 #include <vector>
 
-#include "kiln/options.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::answer {
@@ -26,21 +25,13 @@ struct NearRecord {
 };
 /// Returns every such record of every layer: this device class first, then by distance, key and layer. A record of the bucket itself is
 /// among them, at distance 0.
-std::vector<NearRecord> near_records(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
-                                     const manifest::DeviceFacts& device, Regime regime);
+std::vector<NearRecord> near_records(store::Layers& layers, const manifest::Bucket& bucket);
 
-/// A config of one of Kiln's own kernels, with the launch that a search tries.
-struct Winner {
-  const manifest::Implementation* implementation = nullptr;
-  manifest::Config config;
-  bool operator==(const Winner&) const = default;
-};
-/// Adds the record's configs that are legal in `bucket`, without duplicates, from the record's upper edge down.
-void add_winners(std::vector<Winner>& winners, const manifest::Op& op, const Problem& bucket,
-                 const manifest::DeviceFacts& device, const store::Record& record);
+/// Adds the record's configs of Kiln's own kernels that are legal in the bucket, with the launch that a search tries, without duplicates, from the
+/// record's upper edge down.
+void add_winners(std::vector<manifest::Variant>& winners, const manifest::Bucket& bucket, const store::Record& record);
 
 /// Returns the first `at_most` of near_records(), each key once, with their candidates.
-std::vector<store::Record> neighbours(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
-                                      const manifest::DeviceFacts& device, Regime regime, std::size_t at_most);
+std::vector<store::Record> neighbours(store::Layers& layers, const manifest::Bucket& bucket, std::size_t at_most);
 
 }  // namespace kiln::answer

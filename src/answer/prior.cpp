@@ -29,9 +29,7 @@ double config_distance(std::span<const std::int64_t> a, std::span<const std::int
   return distance;
 }
 
-struct MeasuredConfig {
-  const manifest::Implementation* implementation;
-  manifest::Config config;
+struct MeasuredConfig : manifest::Variant {
   double sum = 0;  // of the logarithms of measured over estimated
   int samples = 0;
   double log_ratio = 0;  // their mean
@@ -45,61 +43,56 @@ double median_ratio(std::vector<MeasuredConfig> all) {
 
 }  // namespace
 
-Prior::Prior(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device, Regime regime,
-             std::span<const store::Record> neighbours)
-    : op_(op), bucket_(bucket), device_(device), regime_(regime) {
+Prior::Prior(const manifest::Bucket& bucket, std::span<const store::Record> neighbours) : bucket_(bucket) {
   for (const store::Record& record : neighbours) learn(record);
 }
 
 void Prior::learn(const store::Record& record) {
-  const auto bucket = manifest::parse_bucket(op_, record.bucket);
+  const manifest::Op& op = *bucket_.op;
+  const auto bucket = manifest::parse_bucket(op, record.bucket);
   const auto device = manifest::DeviceFacts::from_device_class(record.device_class);
-  if (record.op != op_.name || record.revision != op_.revision || record.regime != manifest::to_string(regime_) ||
-      !bucket || bucket->selections != bucket_.selections || !device)
+  if (record.op != op.name || record.revision != op.revision || record.regime != manifest::to_string(bucket_.regime) ||
+      !bucket || bucket->selections != bucket_.edge.selections || !device)
     return;
 
-  add_winners(winners_, op_, bucket_, device_, record);
+  add_winners(winners_, bucket_, record);
   std::vector<MeasuredConfig> measured;
   const auto measure = [&](std::string_view name, std::string_view text, const Problem& at, double cost_ns) {
-    const manifest::Implementation* implementation = op_.find(name);
-    if (implementation == nullptr || !(cost_ns > 0)) return;
-    auto config = manifest::parse_config(*implementation, text);
+    manifest::Variant variant{op.find(name)};
+    if (!variant || !(cost_ns > 0)) return;
+    auto config = manifest::parse_config(*variant.implementation, text);
     if (!config) return;
-    config = manifest::kernel_config(*implementation, std::move(*config));
-    const double estimated = estimate(op_, *implementation, at, *device, *config, regime_).ns;
+    variant.config = manifest::kernel_config(*variant.implementation, std::move(*config));
+    const double estimated = estimate({op, *device, bucket_.regime}, variant, at).ns;
     if (!std::isfinite(estimated)) return;
-    const auto same = std::ranges::find_if(measured, [&](const MeasuredConfig& each) {
-      return each.implementation == implementation && each.config == *config;
-    });
-    MeasuredConfig& of =
-        same != measured.end() ? *same : measured.emplace_back(MeasuredConfig{implementation, std::move(*config)});
+    const auto same = std::ranges::find(measured, variant);
+    MeasuredConfig& of = same != measured.end() ? *same : measured.emplace_back(MeasuredConfig{std::move(variant)});
     of.sum += std::log(cost_ns / estimated);
     ++of.samples;
   };
   for (const store::Candidate& each : record.candidates)
-    if (const auto at = manifest::parse_open_sizes(op_, *bucket, each.sizes); at && each.verdict == store::Verdict::ok)
+    if (const auto at = manifest::parse_open_sizes(op, *bucket, each.sizes); at && each.verdict == store::Verdict::ok)
       measure(each.implementation, each.config, *at, each.cost_ns);
   if (measured.empty())
     for (const store::Choice& each : record.choices)
-      if (const auto region = manifest::parse_region(op_, *bucket, each.sizes))
+      if (const auto region = manifest::parse_region(op, *bucket, each.sizes))
         measure(each.implementation, each.config, region->high, each.cost_ns);
   if (measured.empty()) return;
   for (MeasuredConfig& each : measured) each.log_ratio = each.sum / each.samples;
 
   // The bucket's median is kept apart: a common factor says nothing about a single config.
-  const double distance = axis_distance(op_, *bucket, bucket_) + device_distance(*device, device_);
+  const double distance = axis_distance(op, *bucket, bucket_.edge) + device_distance(*device, *bucket_.device);
   const double weight = std::pow(weight_a_bucket_doubling, distance), offset = median_ratio(measured);
   offset_sum_ += weight * offset;
   offset_weight_ += weight;
-  for (MeasuredConfig& each : measured)
-    points_.push_back({each.implementation, std::move(each.config), each.log_ratio - offset, weight});
+  for (MeasuredConfig& each : measured) points_.push_back({std::move(each), each.log_ratio - offset, weight});
 }
 
-double Prior::correction(const manifest::Implementation& implementation, std::span<const std::int64_t> config) const {
+double Prior::correction(const manifest::Variant& variant) const {
   double sum = 0, weights = weight_of_model;
   for (const Point& point : points_) {
-    if (point.implementation != &implementation) continue;
-    const double distance = config_distance(point.config, config);
+    if (point.implementation != variant.implementation) continue;
+    const double distance = config_distance(point.config, variant.config);
     if (distance > farthest_config) continue;
     const double weight = point.weight * std::pow(weight_a_parameter_doubling, distance);
     sum += weight * point.excess;
@@ -109,7 +102,7 @@ double Prior::correction(const manifest::Implementation& implementation, std::sp
   return std::exp(offset + sum / weights);
 }
 
-std::vector<Winner> Prior::transferred(std::size_t at_most) const {
+std::vector<manifest::Variant> Prior::transferred(std::size_t at_most) const {
   return {winners_.begin(), winners_.begin() + static_cast<std::ptrdiff_t>(std::min(at_most, winners_.size()))};
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "answer/near_answers.hpp"
@@ -34,11 +33,10 @@ std::string library_missing(const manifest::Implementation& implementation) {
 }
 
 /// The record's choices that can serve. servings_of asks libraries only where a context is current.
-Servings servings_here(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
-                       const store::Record& record) {
-  Servings servings = servings_of(op, bucket, device, record);
+Servings servings_here(const manifest::Bucket& bucket, const store::Record& record) {
+  Servings servings = servings_of(bucket, record);
   std::erase_if(servings.fastest, [&](const Serving& each) {
-    std::string missing = library_missing(*each.usable.implementation);
+    std::string missing = library_missing(*each.implementation);
     if (missing.empty()) return false;
     ++servings.unusable;
     if (servings.why_not.empty()) servings.why_not = std::move(missing);
@@ -48,10 +46,8 @@ Servings servings_here(const manifest::Op& op, const Problem& bucket, const mani
 }
 
 struct HitContext {
-  const manifest::Op& op;
-  const manifest::DeviceFacts& device;
+  const manifest::Bucket& bucket;
   const store::Record& record;
-  const Problem& bucket;
   Origin origin;
   std::string_view unusable;  // why a choice of the record cannot serve; empty where all can
 };
@@ -59,10 +55,11 @@ struct HitContext {
 /// The reason why the fastest choice for these sizes was left out; empty where it was not.
 std::string why_passed_over(const HitContext& hit, const Serving& serving) {
   if (hit.unusable.empty()) return {};
+  const manifest::Op& op = *hit.bucket.op;
   for (const store::Choice& each : hit.record.choices) {
-    const auto region = manifest::parse_region(hit.op, hit.bucket, each.sizes);
-    if (each.role != store::Role::fastest || !region || !region->contains(hit.op, serving.region.high)) continue;
-    const manifest::Implementation* implementation = hit.op.find(each.implementation);
+    const auto region = manifest::parse_region(op, hit.bucket.edge, each.sizes);
+    if (each.role != store::Role::fastest || !region || !region->contains(op, serving.region.high)) continue;
+    const manifest::Implementation* implementation = op.find(each.implementation);
     if (implementation == nullptr || implementation->is_library())
       return fmt::format("{}, the fastest with {:.2f} us, cannot serve ({}); ", each.implementation,
                          each.cost_ns / 1000, hit.unusable);
@@ -83,21 +80,19 @@ std::string why_choice_serves(const HitContext& hit, const Serving& serving, boo
   return why;
 }
 
-std::string timed_at(const manifest::Op& op, const Problem& bucket, const Problem& at) {
-  return at == bucket ? "at the bucket's upper edge" : "at " + manifest::open_sizes(op, at);
+std::string timed_at(const manifest::Bucket& bucket, const Problem& at) {
+  return at == bucket.edge ? "at the bucket's upper edge" : "at " + manifest::open_sizes(*bucket.op, at);
 }
 
 Answer answer_of(const HitContext& hit, const Serving& serving) {
   Answer answer = answer_from(serving, hit.origin);
-  answer.timed_at = timed_at(hit.op, hit.bucket, serving.at());
-  answer.stale = is_stale(hit.op, *answer.implementation, answer.config, answer.at, hit.device, serving.choice);
+  answer.timed_at = timed_at(hit.bucket, serving.at());
+  answer.stale = is_stale(hit.bucket, answer, answer.at, serving.choice);
   answer.why = why_choice_serves(hit, serving, answer.stale);
   return answer;
 }
 
-bool same_config(const Answer& left, const Answer& right) {
-  return left.implementation == right.implementation && left.config == right.config;
-}
+bool same_config(const manifest::Variant& left, const manifest::Variant& right) { return left == right; }
 
 Problem largest(const Problem& left, const Problem& right) {
   Problem result = left;
@@ -107,69 +102,66 @@ Problem largest(const Problem& left, const Problem& right) {
 
 /// Gives answers of one config one plan, made for the largest sizes of them all. A library's plan is made only for sizes that it was asked
 /// about.
-void share_plans(std::vector<Answer>& answers, const manifest::Op& op, const manifest::DeviceFacts& device) {
+void share_plans(std::vector<Answer>& answers, const manifest::Bucket& bucket) {
   for (Answer& each : answers) {
     Problem at = each.at;
     bool was_asked = false;
     for (const Answer& other : answers)
       if (same_config(each, other)) at = largest(at, other.region.high);
     for (const Answer& other : answers) was_asked = was_asked || (same_config(each, other) && other.region.high == at);
-    const bool is_legal =
-        was_asked || (!each.implementation->is_library() &&
-                      !manifest::broken_constraint(op, *each.implementation, at, device, each.config));
+    const bool is_legal = was_asked || (!each.implementation->is_library() && !each.broken_constraint(bucket, at));
     if (is_legal) each.at = at;
   }
 }
 
 /// The record's own kernels for the whole bucket, those of larger sizes first. They serve sizes whose own choice is not legal or cannot be
 /// made.
-std::vector<Answer> beyond(const std::vector<Answer>& answers, const manifest::Op& op, const Problem& bucket,
-                           const manifest::DeviceFacts& device) {
+std::vector<Answer> beyond(const std::vector<Answer>& answers, const manifest::Bucket& bucket) {
   std::vector<Answer> result;
-  const manifest::Region whole = manifest::whole_of(op, bucket);
+  const manifest::Region whole = manifest::whole_of(*bucket.op, bucket.edge);
   for (std::size_t i = answers.size(); i-- > 0;) {
     const Answer& each = answers[i];
     if (each.implementation->is_library() || each.region == whole) continue;
     if (std::ranges::any_of(result, [&](const Answer& other) { return same_config(each, other); })) continue;
-    if (manifest::broken_constraint(op, *each.implementation, bucket, device, each.config)) continue;
+    if (each.broken_constraint(bucket, bucket.edge)) continue;
     Answer& answer = result.emplace_back(each);
     answer.region = whole;
-    answer.at = bucket;
+    answer.at = bucket.edge;
     answer.is_beyond = true;
     answer.why =
-        fmt::format("the record's config for {} serves beyond its sizes", manifest::to_string(op, each.region));
+        fmt::format("the record's config for {} serves beyond its sizes", manifest::to_string(*bucket.op, each.region));
   }
   return result;
 }
 
-/// Whether the default can be legal at some size of the bucket.
-bool can_be_legal(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& bucket,
-                  const manifest::DeviceFacts& device) {
-  if (implementation.is_library() || manifest::why_not_eligible(op, implementation, bucket, device)) return false;
-  const auto frame = manifest::make_frame(op, &implementation, bucket, device, implementation.default_config);
-  return !jit::broken_fixed_constraint(op, implementation, frame);
-}
-
-void add_defaults(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device) {
-  const manifest::Region whole = manifest::whole_of(op, resolution.bucket);
+void add_defaults(Resolution& resolution) {
+  const manifest::Region whole = manifest::whole_of(*resolution.bucket.op, resolution.bucket.edge);
   const bool is_first = resolution.answers.empty();
-  for (const manifest::Implementation& each : op.implementations) {
-    if (!can_be_legal(op, each, resolution.bucket, device)) continue;
+  for (manifest::Variant& each : defaults_of(resolution.bucket))
     resolution.answers.push_back(answer_without_record(
-        Origin::default_, each, each.default_config, whole,
+        Origin::default_, std::move(each), whole,
         is_first ? "no record is near, and the model promises nothing better; the op's first legal default"
                  : "the op's first legal default serves"));
-  }
+}
+
+void add_choices(Resolution& resolution, const store::Record& record, Origin origin, Servings servings) {
+  resolution.unusable = std::move(servings.why_not);
+  resolution.unusable_choices = servings.unusable;
+  const HitContext hit{resolution.bucket, record, origin, resolution.unusable};
+  std::vector<Answer>& answers = resolution.answers;
+  for (const auto* role : {&servings.fastest, &servings.without_library})
+    for (const Serving& each : *role) answers.push_back(answer_of(hit, each));
+  share_plans(answers, resolution.bucket);
+  std::ranges::move(beyond(answers, resolution.bucket), std::back_inserter(answers));
 }
 
 /// Takes the first layer's record with a choice that can serve. A record without one does not hide those of later layers.
-void use_record(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device,
-                store::Layers& layers) {
+void use_record(Resolution& resolution, store::Layers& layers) {
   store::Counters met;
   Servings servings;
   std::string passed_over;
   const auto can_serve = [&](const store::Found<store::Record>& found) {
-    servings = servings_here(op, resolution.bucket, device, found.value);
+    servings = servings_here(resolution.bucket, found.value);
     if (!servings.any() && passed_over.empty()) passed_over = servings.why_not;
     return servings.any();
   };
@@ -179,27 +171,16 @@ void use_record(Resolution& resolution, const manifest::Op& op, const manifest::
     resolution.miss = resolution.unusable.empty() ? reason_of(met, Miss::absent) : Miss::unusable;
     return;
   }
-  resolution.unusable = std::move(servings.why_not);
-  resolution.unusable_choices = servings.unusable;
   const bool overlay = layers.layers()[resolution.record->layer].kind == store::LayerKind::overlay;
-  const HitContext hit{op,
-                       device,
-                       resolution.record->value,
-                       resolution.bucket,
-                       overlay ? Origin::overlay : Origin::base,
-                       resolution.unusable};
-  std::vector<Answer>& answers = resolution.answers;
-  for (const auto* role : {&servings.fastest, &servings.without_library})
-    for (const Serving& each : *role) answers.push_back(answer_of(hit, each));
-  share_plans(answers, op, device);
-  std::ranges::move(beyond(answers, op, resolution.bucket, device), std::back_inserter(answers));
+  add_choices(resolution, resolution.record->value, overlay ? Origin::overlay : Origin::base, std::move(servings));
 }
 
 /// The ranks of a team need one config, whatever their policies are. Where their sizes may differ, that for the largest sizes serves the bucket.
-void leave_what_ranks_share(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device) {
+void leave_what_ranks_share(Resolution& resolution) {
+  const manifest::Bucket& bucket = resolution.bucket;
   std::vector<Answer>& answers = resolution.answers;
   std::erase_if(answers, &Answer::is_beyond);
-  if (manifest::sizes_may_differ_between_ranks(op, resolution.bucket)) {
+  if (manifest::sizes_may_differ_between_ranks(*bucket.op, bucket.edge)) {
     // One of each role is kept, since a library may be missing on all ranks.
     const auto serves_more = [](const Answer& a, const Answer& b) { return a.region.high.axes < b.region.high.axes; };
     std::vector<Answer> kept;
@@ -210,37 +191,33 @@ void leave_what_ranks_share(Resolution& resolution, const manifest::Op& op, cons
       if (largest != nullptr) kept.push_back(*largest);
     }
     for (Answer& each : kept) {
-      each.region = manifest::whole_of(op, resolution.bucket);
+      each.region = manifest::whole_of(*bucket.op, bucket.edge);
       each.at = each.region.high;
     }
-    std::erase_if(kept, [&](const Answer& each) {
-      return manifest::broken_constraint(op, *each.implementation, each.at, device, each.config).has_value();
-    });
+    std::erase_if(kept, [&](const Answer& each) { return each.broken_constraint(bucket, each.at).has_value(); });
     answers = std::move(kept);
   }
   if (!answers.empty()) return;
   resolution.why_none =
-      why_network_serves_not(op, resolution.bucket, device)
+      why_network_serves_not(bucket, bucket.edge)
           .value_or(
               "an op of a team is served by a record alone, which its ranks tune together: by kiln tune, Tuner, their first launch or Engine::prepare");
 }
 
 /// A specialisation for no architecture, which no digest of sources covers.
-jit::Specialisation sources_of(const manifest::Op& op, const manifest::Implementation& implementation,
-                               const Problem& at, const manifest::DeviceFacts& device,
-                               std::span<const std::int64_t> config) {
-  return jit::specialise(op, implementation, manifest::make_frame(op, &implementation, at, device, config), {});
+jit::Specialisation sources_of(const manifest::Site& site, const manifest::Variant& variant, const Problem& at) {
+  return jit::specialise(site, variant, at, {});
 }
 
 }  // namespace
 
-std::optional<std::string> why_network_serves_not(const manifest::Op& op, const Problem& problem,
-                                                  const manifest::DeviceFacts& device) {
-  if (device.link != manifest::TeamLink::network) return std::nullopt;
+std::optional<std::string> why_network_serves_not(const manifest::Site& site, const Problem& problem) {
+  const manifest::Op& op = *site.op;
+  if (site.device->link != manifest::TeamLink::network) return std::nullopt;
   const manifest::Implementation* by_nccl = nullptr;
   std::string why;
   for (const manifest::Implementation& each : op.implementations) {
-    const auto refused = manifest::why_not_eligible(op, each, problem, device);
+    const auto refused = manifest::why_not_eligible(site, each, problem);
     if (!refused) return std::nullopt;
     if (!each.is_collective() || by_nccl != nullptr) continue;
     by_nccl = &each;
@@ -260,141 +237,107 @@ std::optional<std::string> why_network_serves_not(const manifest::Op& op, const 
 }
 
 Answer answer_from(const Serving& serving, Origin origin) {
-  Answer answer;
+  Answer answer{serving};
   answer.origin = origin;
   answer.role = serving.choice.role;
   answer.region = serving.region;
   answer.at = serving.at();
-  answer.implementation = serving.usable.implementation;
-  answer.config = serving.usable.config;
   answer.cost_ns = serving.choice.cost_ns;
   answer.compiler = serving.choice.compiler;
   return answer;
 }
 
-Answer answer_without_record(Origin origin, const manifest::Implementation& implementation, manifest::Config config,
-                             const manifest::Region& region, std::string why) {
-  Answer answer;
+Answer answer_without_record(Origin origin, manifest::Variant variant, const manifest::Region& region,
+                             std::string why) {
+  Answer answer{std::move(variant)};
   answer.origin = origin;
   answer.region = region;
   answer.at = region.high;
-  answer.implementation = &implementation;
-  answer.config = std::move(config);
   answer.why = std::move(why);
   return answer;
 }
 
-std::string name_of(const Answer& answer) {
-  return fmt::format("{} {}", answer.implementation->name, manifest::to_string(*answer.implementation, answer.config));
-}
-
 bool Resolution::is_stale() const noexcept { return std::ranges::any_of(answers, &Answer::stale); }
 
-Resolution resolve(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
-                   store::Layers& layers, bool fallbacks) {
+Resolution resolve(const manifest::Site& site, const Problem& problem, store::Layers& layers, bool fallbacks) {
   Resolution resolution;
-  resolution.bucket = manifest::bucket_of(op, problem);
-  resolution.key = manifest::record_key(op, resolution.bucket, device, regime);
-  use_record(resolution, op, device, layers);
-  if (op.team_axis() >= 0) {
-    leave_what_ranks_share(resolution, op, device);
+  resolution.bucket = site.bucket_of(problem);
+  const manifest::Bucket& bucket = resolution.bucket;
+  resolution.key = bucket.key();
+  use_record(resolution, layers);
+  if (bucket.op->is_of_team()) {
+    leave_what_ranks_share(resolution);
     return resolution;
   }
   if (!resolution.is_hit() && !fallbacks) return resolution;
   if (!resolution.is_hit()) {
-    resolution.answers = near_answers(op, resolution.bucket, device, regime, layers);
-    share_plans(resolution.answers, op, device);
+    resolution.answers = near_answers(bucket, layers);
+    share_plans(resolution.answers, bucket);
   }
-  add_defaults(resolution, op, device);
-  if (resolution.answers.empty()) resolution.why_none = default_for(op, resolution.bucket, device).why_not;
+  add_defaults(resolution);
+  if (resolution.answers.empty()) resolution.why_none = default_for(bucket, bucket.edge).why_not;
   return resolution;
 }
 
-std::optional<std::string> why_not(const manifest::Op& op, const Answer& answer, const Problem& problem,
-                                   const manifest::DeviceFacts& device) {
-  if (!answer.region.contains(op, problem)) return fmt::format("it serves {}", manifest::to_string(op, answer.region));
-  if (const auto broken = manifest::broken_constraint(op, *answer.implementation, problem, device, answer.config))
+Resolution resolve_with(const manifest::Bucket& bucket, const store::Record* record) {
+  Resolution resolution;
+  resolution.bucket = bucket;
+  resolution.key = bucket.key();
+  if (record != nullptr) add_choices(resolution, *record, Origin::overlay, servings_here(bucket, *record));
+  bucket.op->is_of_team() ? leave_what_ranks_share(resolution) : add_defaults(resolution);
+  return resolution;
+}
+
+std::optional<std::string> Answer::why_not(const manifest::Site& site, const Problem& problem) const {
+  if (!region.contains(*site.op, problem)) return fmt::format("it serves {}", manifest::to_string(*site.op, region));
+  if (const auto broken = broken_constraint(site, problem))
     return fmt::format("breaks the constraint '{}' at this size", *broken);
-  if (!answer.implementation->is_library()) return std::nullopt;
-  const auto frame = manifest::make_frame(op, answer.implementation, problem, device, answer.config);
-  if (auto refused = jit::why_library_refuses(op, *answer.implementation, frame))
+  if (const auto refused = jit::why_library_refuses(site, *this, problem))
     return fmt::format("is not taken at this size: {}", *refused);
   return std::nullopt;
 }
 
-const Answer* serving(const manifest::Op& op, const Resolution& resolution, const Problem& problem,
-                      const manifest::DeviceFacts& device) {
-  for (const Answer& each : resolution.answers)
-    if (!why_not(op, each, problem, device)) return &each;
-  return nullptr;
+Resolution::First Resolution::first(const Problem& problem, const IsAmong& is_among) const {
+  First found{answers.size(), nullptr, {}};
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const Answer& answer = answers[i];
+    if (!answer.region.contains(*bucket.op, problem) || (is_among && !is_among(i))) continue;
+    if (auto why_not = answer.why_not(bucket, problem)) {
+      found.passed_over.push_back({&answer, std::move(*why_not)});
+      continue;
+    }
+    found.index = i;
+    found.serves = &answer;
+    break;
+  }
+  return found;
 }
 
-const Answer* serving_without_library(const manifest::Op& op, const Resolution& resolution, const Problem& problem,
-                                      const manifest::DeviceFacts& device) {
-  for (const Answer& each : resolution.answers)
-    if (!each.implementation->is_library() && !why_not(op, each, problem, device)) return &each;
-  return nullptr;
+Resolution::First Resolution::first_own(const Problem& problem) const {
+  return first(problem, [&](std::size_t index) { return !answers[index].implementation->is_library(); });
 }
 
-std::vector<const Answer*> picked_by_size(const manifest::Op& op, const Resolution& resolution) {
+std::vector<const Answer*> Resolution::picked_by_size() const {
   std::vector<const Answer*> picked;
-  for (const Answer& each : resolution.answers) {
+  for (const Answer& each : answers) {
     const auto is_taken = [&](const Problem& problem) {
-      return std::ranges::any_of(picked, [&](const Answer* before) { return before->region.contains(op, problem); });
+      return std::ranges::any_of(picked,
+                                 [&](const Answer* before) { return before->region.contains(*bucket.op, problem); });
     };
     if (!is_taken(each.region.low) || !is_taken(each.region.high)) picked.push_back(&each);
   }
   return picked;
 }
 
-bool has_code(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,
-              const std::string& arch, Cubins& cubins) {
-  if (!answer.implementation->has_kernels()) return true;
-  const auto frame = manifest::make_frame(op, answer.implementation, answer.at, device, answer.config);
-  const auto specialisation = jit::specialise(op, *answer.implementation, frame, arch);
-  return cubins.find_serving(specialisation, answer.compiler).has_value();
+std::string present_source(const manifest::Site& site, const manifest::Variant& variant, const Problem& at) {
+  return manifest::to_hex(jit::source_digest(sources_of(site, variant, at)));
 }
 
-void leave_servable(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device,
-                    const std::string& arch, Cubins& cubins) {
-  const auto needs_code = [](const Answer& each) {
-    return each.origin == Origin::nearest || each.origin == Origin::model;
-  };
-  if (std::ranges::none_of(resolution.answers, needs_code) || cubins.can_compile()) return;
-  std::string left_out;
-  std::erase_if(resolution.answers, [&](const Answer& each) {
-    if (!needs_code(each) || has_code(op, each, device, arch, cubins)) return false;
-    if (left_out.empty()) left_out = each.why;
-    return true;
-  });
-  if (left_out.empty() || resolution.answers.empty() || resolution.answers.front().origin != Origin::default_) return;
-  resolution.answers.front().why = fmt::format(
-      "no file has machine code of what would stand in ({}), and there is no NVRTC; the op's first legal default",
-      left_out);
-}
-
-std::vector<jit::Specialisation> specialisations_of(const manifest::Op& op, const Resolution& resolution,
-                                                    const manifest::DeviceFacts& device, const std::string& arch) {
-  std::vector<jit::Specialisation> result;
-  std::set<std::pair<const manifest::Implementation*, manifest::Config>> seen;
-  for (const Answer& each : resolution.answers) {
-    if (!each.implementation->has_kernels() || !seen.emplace(each.implementation, each.config).second) continue;
-    const auto frame = manifest::make_frame(op, each.implementation, each.at, device, each.config);
-    result.push_back(jit::specialise(op, *each.implementation, frame, arch));
-  }
-  return result;
-}
-
-std::string present_source(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& at,
-                           const manifest::DeviceFacts& device, std::span<const std::int64_t> config) {
-  return manifest::to_hex(jit::source_digest(sources_of(op, implementation, at, device, config)));
-}
-
-bool is_stale(const manifest::Op& op, const manifest::Implementation& implementation, const manifest::Config& config,
-              const Problem& at, const manifest::DeviceFacts& device, const store::Choice& choice) {
-  if (!jit::is_present_source(sources_of(op, implementation, at, device, config), choice.source_digest)) return true;
-  if (implementation.has_kernels()) return false;
-  const std::string identity = jit::library_identity(implementation.library);
+bool is_stale(const manifest::Site& site, const manifest::Variant& variant, const Problem& at,
+              const store::Choice& choice) {
+  if (!jit::is_present_source(sources_of(site, variant, at), choice.source_digest)) return true;
+  if (variant.implementation->has_kernels()) return false;
+  const std::string identity = jit::library_identity(variant.implementation->library);
   return !identity.empty() && identity != choice.compiler;
 }
 

@@ -60,11 +60,10 @@ std::optional<double> slowdown_of(const store::Record& record,
 
 }  // namespace
 
-std::vector<KnownRecord> known_near(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
-                                    const manifest::DeviceFacts& device, Regime regime) {
+std::vector<KnownRecord> known_near(store::Layers& layers, const manifest::Bucket& bucket) {
   std::vector<KnownRecord> known;
-  for (store::Record& record : neighbours(layers, op, bucket, device, regime, most_known)) {
-    const auto own = manifest::parse_bucket(op, record.bucket);
+  for (store::Record& record : neighbours(layers, bucket, most_known)) {
+    const auto own = manifest::parse_bucket(*bucket.op, record.bucket);
     const auto facts = manifest::DeviceFacts::from_device_class(record.device_class);
     if (own && facts) known.push_back({std::move(record), *own, *facts});
   }
@@ -89,13 +88,12 @@ std::optional<double> transfer_slowdown(const manifest::Op& op, std::span<const 
 }
 
 std::optional<double> default_slowdown(const manifest::Op& op, std::span<const KnownRecord> known,
-                                       const Usable& standing_in) {
+                                       const manifest::Variant& standing_in) {
   std::vector<double> slowdowns;
   for (const KnownRecord& each : known) {
     const double best_ns = each.record.at_edge().cost_ns;
     if (!(each.record.baseline_ns > 0) || !(best_ns > 0)) continue;
-    const Usable baseline = default_for(op, each.bucket, each.device);
-    if (baseline.implementation == standing_in.implementation && baseline.config == standing_in.config)
+    if (default_for({op, each.device}, each.bucket) == standing_in)
       slowdowns.push_back(each.record.baseline_ns / best_ns);
   }
   return median(std::move(slowdowns), 1);
@@ -105,7 +103,7 @@ std::optional<double> guess_slowdown(const manifest::Op& op, std::span<const Kno
   std::vector<double> slowdowns;
   for (const KnownRecord& each : known.first(std::min(known.size(), most_guessed))) {
     if (each.record.candidates.empty()) continue;
-    const std::vector<Guess> guesses = guesses_for(op, each.bucket, each.device, regime);
+    const std::vector<Guess> guesses = guesses_for({{op, each.device, regime}, each.bucket});
     const auto slowdown = slowdown_of(each.record, [&](const store::Candidate& candidate) {
       const auto at = manifest::parse_open_sizes(op, each.bucket, candidate.sizes);
       return at && std::ranges::any_of(guesses, [&](const Guess& guess) {
@@ -118,22 +116,21 @@ std::optional<double> guess_slowdown(const manifest::Op& op, std::span<const Kno
   return median(std::move(slowdowns), 1);
 }
 
-double slowdown_over_bound(const manifest::Op& op, const Usable& standing_in, const Problem& at,
-                           const manifest::DeviceFacts& device, Regime regime) {
-  const manifest::Implementation& implementation = *standing_in.implementation;
-  const Throughput rates = throughput_of(device);
-  const auto frame = manifest::make_frame(op, nullptr, at, device);
+double slowdown_over_bound(const manifest::Site& site, const manifest::Variant& standing_in, const Problem& at) {
+  const manifest::Op& op = *site.op;
+  const Throughput rates = throughput_of(*site.device);
+  const auto frame = manifest::frame_of(site, at);
   const auto amount = [&](const manifest::Expression& expression) {
     const manifest::Value value = expression.evaluate(frame);
     return value.ok() ? static_cast<double>(value.number) : 0.0;
   };
   manifest::Unit unit = manifest::Unit::fma;
-  for (const manifest::Pass& pass : implementation.passes)
+  for (const manifest::Pass& pass : standing_in.implementation->passes)
     if (pass.model && pass.model->operations) unit = pass.model->unit;
-  const double flops_a_ns = 2 * rates.of(unit) * static_cast<double>(device.sm_count());
+  const double flops_a_ns = 2 * rates.of(unit) * static_cast<double>(site.device->sm_count());
   const double bound_ns =
       std::max(amount(op.cost_bytes) / rates.device_memory_bytes, amount(op.cost_flops) / flops_a_ns);
-  const double ratio = estimate(op, implementation, at, device, standing_in.config, regime).ns / bound_ns;
+  const double ratio = estimate(site, standing_in, at).ns / bound_ns;
   return std::isfinite(ratio) ? std::max(ratio, 1.0) : 1.0;
 }
 

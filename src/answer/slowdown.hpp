@@ -19,8 +19,7 @@ struct KnownRecord {
   manifest::DeviceFacts device;
 };
 /// Returns the nearest records of the bucket, up to a fixed number, with their candidates.
-std::vector<KnownRecord> known_near(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
-                                    const manifest::DeviceFacts& device, Regime regime);
+std::vector<KnownRecord> known_near(store::Layers& layers, const manifest::Bucket& bucket);
 
 // Each returns a median of the time over the best time, where 1 is as fast as tuned, or nothing when too few records apply.
 
@@ -28,13 +27,12 @@ std::vector<KnownRecord> known_near(store::Layers& layers, const manifest::Op& o
 std::optional<double> transfer_slowdown(const manifest::Op& op, std::span<const KnownRecord> known, double distance);
 /// Slowdown of the default, in buckets that have the same default as baseline.
 std::optional<double> default_slowdown(const manifest::Op& op, std::span<const KnownRecord> known,
-                                       const Usable& standing_in);
+                                       const manifest::Variant& standing_in);
 /// Slowdown of the model's guesses, each at its own sizes.
 std::optional<double> guess_slowdown(const manifest::Op& op, std::span<const KnownRecord> known, Regime regime);
 
 /// Returns an upper bound of the slowdown, without records: the model's estimate over the least time of the op's cost at the device's rates.
 /// At least 1; exactly 1 where the cost overflows.
-double slowdown_over_bound(const manifest::Op& op, const Usable& standing_in, const Problem& at,
-                           const manifest::DeviceFacts& device, Regime regime);
+double slowdown_over_bound(const manifest::Site& site, const manifest::Variant& standing_in, const Problem& at);
 
 }  // namespace kiln::answer

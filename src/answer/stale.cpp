@@ -12,19 +12,20 @@ namespace kiln::answer {
 namespace {
 
 /// One bucket a key, as the records of an op name them.
-std::vector<Problem> recorded_buckets(const manifest::Op& op, const manifest::DeviceFacts& device, Regime regime,
-                                      store::Layers& layers) {
+std::vector<manifest::Bucket> recorded_buckets(const manifest::Site& site, store::Layers& layers) {
+  const manifest::Op& op = *site.op;
   std::set<std::string> seen;
-  std::vector<Problem> buckets;
+  std::vector<manifest::Bucket> buckets;
   for (const auto& found : layers.records(op.name)) {
     const store::Record& record = found.value;
-    if (record.revision != op.revision || record.regime != manifest::to_string(regime) ||
-        record.device_class != device.device_class_for(op))
+    if (record.revision != op.revision || record.regime != manifest::to_string(site.regime) ||
+        record.device_class != site.device->device_class_for(op))
       continue;
-    const auto bucket = manifest::parse_bucket(op, record.bucket);
+    const auto edge = manifest::parse_bucket(op, record.bucket);
+    if (!edge) continue;
+    const manifest::Bucket bucket(site, *edge);
     // Look-ups go by the key, whatever the record's other fields say.
-    if (bucket && manifest::record_key(op, *bucket, device, regime) == record.key && seen.insert(record.key).second)
-      buckets.push_back(*bucket);
+    if (bucket.key() == record.key && seen.insert(record.key).second) buckets.push_back(bucket);
   }
   return buckets;
 }
@@ -45,7 +46,7 @@ Place place_of(const manifest::Catalogue& ops, const store::Record& record) {
   if (!place.device) return place;
   const auto bucket = manifest::parse_bucket(*op, record.bucket);
   const Regime regime = record.regime == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
-  if (bucket && manifest::record_key(*op, *bucket, *place.device, regime) == record.key) place.bucket = bucket;
+  if (bucket && manifest::Bucket({*op, *place.device, regime}, *bucket).key() == record.key) place.bucket = bucket;
   return place;
 }
 
@@ -55,11 +56,11 @@ Staleness find_stale(std::span<const manifest::Op> ops, const manifest::DeviceFa
                      store::Layers& layers) {
   Staleness staleness;
   for (const manifest::Op& op : ops) {
-    for (const Problem& bucket : recorded_buckets(op, device, regime, layers)) {
-      const Resolution resolution = resolve(op, bucket, device, regime, layers, false);
+    for (const manifest::Bucket& bucket : recorded_buckets({op, device, regime}, layers)) {
+      const Resolution resolution = resolve(bucket, bucket.edge, layers, false);
       ++staleness.records;
       if (!resolution.is_hit()) ++staleness.unusable;
-      if (resolution.is_stale()) staleness.stale.push_back({&op, bucket});
+      if (resolution.is_stale()) staleness.stale.push_back({&op, bucket.edge});
     }
   }
   return staleness;
@@ -69,12 +70,11 @@ Freshness freshness_of(const manifest::Catalogue& ops, const store::Record& reco
   const Place place = place_of(ops, record);
   if (place.op == nullptr || !place.device) return Freshness::unknown;
   if (!place.bucket) return Freshness::stale;
-  const Servings servings = servings_of(*place.op, *place.bucket, *place.device, record);
+  const Servings servings = servings_of({{*place.op, *place.device}, *place.bucket}, record);
   if (!servings.any() || servings.unusable > 0) return Freshness::stale;
   for (const auto* role : {&servings.fastest, &servings.without_library})
     for (const Serving& each : *role)
-      if (is_stale(*place.op, *each.usable.implementation, each.usable.config, each.at(), *place.device, each.choice))
-        return Freshness::stale;
+      if (is_stale({*place.op, *place.device}, each, each.at(), each.choice)) return Freshness::stale;
   return Freshness::present;
 }
 

@@ -23,7 +23,6 @@
 namespace kiln::cli {
 namespace {
 
-using bench::Contender;
 using bench::Timed;
 
 struct BenchRecordsSettings {
@@ -56,7 +55,7 @@ struct Subject {
   double baseline_ns = 0;  // the stored time, when it is of the sizes that are timed; else 0
   answer::Serving serving;
   [[nodiscard]] const Problem& at() const noexcept { return serving.at(); }
-  [[nodiscard]] Contender config() const { return {serving.usable.implementation, serving.usable.config}; }
+  [[nodiscard]] manifest::Variant config() const { return serving; }
 };
 
 /// The result of timing a subject again.
@@ -91,16 +90,16 @@ std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const
       manifest::DeviceFacts of_record = device;
       if (const auto recorded = manifest::DeviceFacts::from_device_class(listed.value.device_class))
         of_record.link = recorded->link;
-      if (!bucket || manifest::record_key(op, *bucket, of_record, regime) != listed.value.key ||
+      if (!bucket || manifest::Bucket({op, of_record, regime}, *bucket).key() != listed.value.key ||
           !seen.insert(listed.value.key).second)
         continue;
-      if (op.team_axis() >= 0) {
+      if (op.is_of_team()) {
         ++subjects.of_teams;
         continue;
       }
-      const answer::Resolution found = answer::resolve(op, *bucket, device, regime, state.layers, false);
+      const answer::Resolution found = answer::resolve({op, device, regime}, *bucket, state.layers, false);
       const store::Record& record = found.is_hit() ? found.record->value : listed.value;
-      answer::Servings servings = answer::servings_of(op, *bucket, device, record);
+      answer::Servings servings = answer::servings_of({{op, device}, *bucket}, record);
       subjects.unusable += servings.unusable;
       if (!servings.any()) continue;
       std::vector<Subject>& configs = by_record.emplace_back();
@@ -155,13 +154,13 @@ void judge_speed(Checked& checked, const Subject& subject, const std::optional<s
 }
 
 /// Reports a launch of few blocks only when more blocks are faster: few are best for some problems.
-void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<const Timed> timed,
+void judge_idle(Checked& checked, std::span<const manifest::Variant> wider, std::span<const Timed> timed,
                 const Subject& subject, const manifest::DeviceFacts& device, double tolerance) {
   for (std::size_t i = 0; i < wider.size(); ++i) {
     if (!timed[i].ok() || !bench::is_slower(checked.now.samples_ns, timed[i].samples_ns, tolerance)) continue;
     if (checked.wider_blocks > 0 && timed[i].cost.median_ns >= checked.wider_ns) continue;
     if (checked.wider_blocks > 0) checked.findings.pop_back();
-    checked.wider_blocks = bench::blocks_of(*subject.op, wider[i], subject.at(), device);
+    checked.wider_blocks = bench::blocks_of({*subject.op, device}, wider[i], subject.at());
     checked.wider_ns = timed[i].cost.median_ns;
     checked.findings.push_back(
         fmt::format("idle: {} and takes {}, {} as long",
@@ -172,12 +171,12 @@ void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<co
 
 Checked check(engine::State& state, const Subject& subject, store::File* against, double tolerance) {
   const manifest::DeviceFacts& device = state.context.info().facts;
-  std::vector<Contender> contenders{subject.config()};
-  const answer::Usable usual = answer::default_for(*subject.op, subject.at(), device);
-  const Contender baseline{usual.implementation, usual.config};
+  std::vector<manifest::Variant> contenders{subject.config()};
+  const answer::Usable usual = answer::default_for({*subject.op, device}, subject.at());
+  const manifest::Variant baseline = usual;
   const bool has_baseline = usual.implementation != nullptr && baseline != subject.config();
   if (has_baseline) contenders.push_back(baseline);
-  const auto idle = bench::idle_launch(*subject.op, subject.config(), subject.at(), device);
+  const auto idle = bench::idle_launch({*subject.op, device}, subject.config(), subject.at());
   const std::size_t first_wider = contenders.size();
   if (idle) contenders.insert(contenders.end(), idle->wider.begin(), idle->wider.end());
   const auto timed = bench::contest(state, *subject.op, subject.at(), subject.regime, contenders);

@@ -172,7 +172,7 @@ struct Survey {
 
 /// Checks the arguments before the device is used.
 Survey survey_of(const manifest::Op& op, const BenchRegretSettings& settings) {
-  if (op.team_axis() >= 0)
+  if (op.is_of_team())
     throw Error(ErrorKind::bad_input, fmt::format("{} is an op of a team, which kiln bench does not launch", op.name));
   Survey survey;
   const ProblemSet set = parse_problem_set(op, settings.words);

@@ -11,8 +11,8 @@
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "process/child.hpp"
-#include "tune/deploy.hpp"
 #include "tune/preparation.hpp"
+#include "tune/verification_code.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -48,10 +48,12 @@ void print_compiled(const Globals& globals, const jit::Specialisation& code, con
 }  // namespace
 
 int check_compiles(const Globals& globals, const manifest::Op& op, const Problem& problem, const Target& target) {
-  const Problem bucket = manifest::bucket_of(op, problem);
-  std::vector<jit::Specialisation> all = tune::deployed(op, bucket, target.facts, target.arch, nullptr);
+  const manifest::Bucket bucket = manifest::Site(op, target.facts).bucket_of(problem);
+  std::vector<jit::Specialisation> all;
+  for (const manifest::Variant& each : answer::defaults_of(bucket))
+    all.push_back(jit::specialise(bucket, each, bucket.edge, target.arch));
   // What the op says of its own verification: the reference and, once for each kernel, what prepares inputs.
-  const auto frame = manifest::make_frame(op, nullptr, bucket, target.facts);
+  const auto frame = manifest::frame_of(bucket, bucket.edge);
   all.push_back(jit::specialise_reference(op, frame, target.arch));
   if (op.prepare)
     for (const jit::Specialisation& each : tune::Preparation::specialisations(op, frame, target.arch))

@@ -61,10 +61,10 @@ struct Coverage {
 void find_code(Covered& bucket, const Target& target, store::Layers& layers, Missing& missing) {
   const OpBucket& of = bucket.demand->of;
   bucket.has_code = true;
-  for (const answer::Answer* answer : answer::picked_by_size(*of.op, bucket.found)) {
+  for (const answer::Answer* answer : bucket.found.picked_by_size()) {
     add_missing(missing, of, answer, target, layers);
     if (!answer->implementation->has_kernels()) continue;
-    const auto layer = answer::layer_with_code(*of.op, *answer, target.facts, target.arch, layers);
+    const auto layer = answer::layer_with_code({*of.op, target.facts}, *answer, target.arch, layers);
     if (!layer) bucket.has_code = false;
     if (!bucket.layer) bucket.layer = layer;
   }
@@ -74,7 +74,7 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
   Coverage coverage;
   for (const Demand& demand : demands.buckets) {
     Covered each{&demand,
-                 answer::resolve(*demand.of.op, demand.of.bucket, target.facts, Regime::cold_l2, layers, false)};
+                 answer::resolve({*demand.of.op, target.facts, Regime::cold_l2}, demand.of.bucket, layers, false)};
     if (each.found.is_hit()) {
       ++coverage.hits;
       coverage.stale += each.found.is_stale() ? 1 : 0;

@@ -33,7 +33,7 @@ Tally count_histogram(const std::vector<store::HistogramRow>& rows, const manife
     auto& [bucket, counted] = buckets[{op, manifest::to_string(*op, edge)}];
     bucket = {op, edge};
     counted.launches += row.launches;
-    counted.at_edge += static_cast<double>(row.launches) * answer::relative_cost(*op, *problem, edge, device);
+    counted.at_edge += static_cast<double>(row.launches) * answer::relative_cost({*op, device}, *problem, edge);
   }
   Tally counts;
   for (const auto& [key, bucket] : buckets) counts.push_back(bucket);
@@ -107,7 +107,7 @@ bool names_op_of_team(const DemandSource& source, const manifest::Catalogue& ops
   require_one(source);
   return std::ranges::any_of(read_entries(source.workloads), [&](const WorkloadEntry& each) {
     const manifest::Op* op = ops.op(each.op);
-    return op != nullptr && op->team_axis() >= 0;
+    return op != nullptr && op->is_of_team();
   });
 }
 

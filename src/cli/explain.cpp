@@ -42,12 +42,12 @@ std::string text_of_idle(const manifest::Op& op, const Problem& problem, const E
   if (implementation == nullptr || !implementation->has_kernels()) return "";
   const auto config = manifest::parse_config(*implementation, explanation.config);
   if (!config) return "";
-  const auto idle = bench::idle_launch(op, {implementation, *config}, problem, device);
+  const auto idle = bench::idle_launch({op, device}, {implementation, *config}, problem);
   if (!idle) return "";
-  const bench::Contender& wider = idle->wider.front();
+  const manifest::Variant& wider = idle->wider.front();
   return fmt::format(
       "{} (kiln bench records times both)",
-      bench::text_of_idle(idle->blocks, wider.name(), bench::blocks_of(op, wider, problem, device), device));
+      bench::text_of_idle(idle->blocks, wider.name(), bench::blocks_of({op, device}, wider, problem), device));
 }
 
 Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target,
@@ -132,10 +132,10 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
 
 std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings& settings, const manifest::Op& op,
                                   const Problem& problem, const Target& target, store::Layers& layers) {
-  const answer::Resolution found = answer::resolve(op, problem, target.facts, Regime::cold_l2, layers);
+  const answer::Resolution found = answer::resolve({op, target.facts, Regime::cold_l2}, problem, layers);
   Missing missing;
-  const answer::Answer* answer = found.is_hit() ? answer::serving(op, found, problem, target.facts) : nullptr;
-  if (answer != nullptr || !found.is_hit()) add_missing(missing, {&op, found.bucket}, answer, target, layers);
+  const answer::Answer* answer = found.is_hit() ? found.first(problem).serves : nullptr;
+  if (answer != nullptr || !found.is_hit()) add_missing(missing, {&op, found.bucket.edge}, answer, target, layers);
   return next_steps(globals, target, layers, missing,
                     {.tune = fmt::format("kiln tune {} {}", op.name, fmt::join(settings.words, " ")),
                      .compile = "kiln prewarm WORKLOAD.toml",
@@ -168,7 +168,7 @@ int run(const Globals& globals, const ExplainSettings& settings) {
   jit::CompilePool pool(1);
   answer::Cubins cubins(layers, pool);
   const Explanation explanation =
-      answer::explain(op, problem, target.facts, Regime::cold_l2, target.arch, layers, cubins);
+      answer::explain({op, target.facts, Regime::cold_l2}, problem, target.arch, layers, cubins);
   const std::vector<std::string> steps = steps_of(globals, settings, op, problem, target, layers);
   const std::string idle = text_of_idle(op, problem, explanation, target.facts);
   if (globals.json) {

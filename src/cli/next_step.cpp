@@ -82,16 +82,16 @@ void add_missing(Missing& missing, const engine::OpBucket& of, const answer::Ans
   if (answer == nullptr) {
     const auto can_serve = [&](const manifest::Implementation& each) {
       const bool may_be_tuned = !each.is_library() || target.facts.link == manifest::TeamLink::network;
-      return may_be_tuned && !manifest::why_not_eligible(*of.op, each, of.bucket, target.facts);
+      return may_be_tuned && !manifest::why_not_eligible({*of.op, target.facts}, each, of.bucket);
     };
     if (std::ranges::any_of(of.op->implementations, can_serve) && missing.known[of.op].insert(of.bucket).second)
       missing.records.push_back(of);
     return;
   }
   if (!answer->implementation->has_kernels() ||
-      answer::layer_with_code(*of.op, *answer, target.facts, target.arch, layers))
+      answer::layer_with_code({*of.op, target.facts}, *answer, target.arch, layers))
     return;
-  if (const auto layer = answer::untrusted_layer_with_code(*of.op, *answer, target.facts, target.arch, layers))
+  if (const auto layer = answer::untrusted_layer_with_code({*of.op, target.facts}, *answer, target.arch, layers))
     missing.untrusted.insert(*layer);
   else
     missing.code = true;
@@ -99,7 +99,7 @@ void add_missing(Missing& missing, const engine::OpBucket& of, const answer::Ans
 
 int ranks_for(const std::vector<engine::OpBucket>& buckets) {
   for (const engine::OpBucket& each : buckets)
-    if (each.op->team_axis() >= 0)
+    if (each.op->is_of_team())
       return static_cast<int>(each.bucket.axes[static_cast<std::size_t>(each.op->team_axis())]);
   return 0;
 }

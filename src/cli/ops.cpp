@@ -153,12 +153,12 @@ struct Space {
 std::vector<Space> spaces_of(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& facts) {
   std::vector<Space> spaces;
   for (const manifest::Implementation& implementation : op.implementations) {
-    Space space{&implementation, manifest::why_not_eligible(op, implementation, problem, facts).value_or("")};
+    Space space{&implementation, manifest::why_not_eligible({op, facts}, implementation, problem).value_or("")};
     for (const manifest::Parameter& parameter : implementation.parameters)
       space.combinations *= static_cast<std::int64_t>(parameter.values.size());
     if (space.why_not.empty()) {
-      space.configs = manifest::search_space(op, implementation, problem, facts).size();
-      space.legal = manifest::count_legal(op, implementation, problem, facts);
+      space.configs = manifest::search_space({op, facts}, implementation, problem).size();
+      space.legal = manifest::count_legal({op, facts}, implementation, problem);
     }
     spaces.push_back(std::move(space));
   }
@@ -178,7 +178,7 @@ std::string what_there_is(const Space& space) {
                      format_count(static_cast<std::int64_t>(space.configs)));
 }
 
-std::string default_of(const manifest::Implementation& implementation) {
+std::string default_text(const manifest::Implementation& implementation) {
   return implementation.is_library() ? "none: a library may be missing"
                                      : manifest::to_string(implementation, implementation.default_config);
 }
@@ -199,7 +199,7 @@ void print_implementations(const std::vector<Space>& spaces) {
     for (const manifest::Expression& constraint : implementation.constraints)
       facts.row({"constraint", constraint.text()});
     for (const manifest::Expression& condition : implementation.search) facts.row({"search", condition.text()});
-    facts.row({"default", default_of(implementation)});
+    facts.row({"default", default_text(implementation)});
     print(facts.text(2));
   }
 }
@@ -240,7 +240,7 @@ void print_op_json(const manifest::Op& op, const Problem& problem, const Target&
                         {"configs", space.configs},
                         {"legal", space.legal ? Json(*space.legal) : Json()},
                         {"library", space.implementation->library},
-                        {"default", default_of(*space.implementation)}};
+                        {"default", default_text(*space.implementation)}};
     for (const manifest::Parameter& parameter : space.implementation->parameters)
       implementation["parameters"][parameter.name] = parameter.values;
     json["implementations"].push_back(std::move(implementation));

@@ -59,7 +59,7 @@ std::vector<OtherFile> files_with_records(const Globals& globals, const Target& 
                                           std::span<const engine::OpBucket> buckets) {
   std::vector<std::string> keys;
   for (const engine::OpBucket& each : buckets)
-    keys.push_back(manifest::record_key(*each.op, each.bucket, target.facts, Regime::cold_l2));
+    keys.push_back(manifest::Bucket({*each.op, target.facts, Regime::cold_l2}, each.bucket).key());
   std::vector<OtherFile> files;
   if (keys.empty()) return files;
   for (const fs::path& path : candidates(globals))

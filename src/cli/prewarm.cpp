@@ -152,7 +152,7 @@ void print_missing(const manifest::Catalogue& ops, const Deployment& deployment)
   bool is_any_of_team = false;
   for (const Deployment::Missing& each : deployment.missing) {
     table.row({each.op, display_stored(ops, each.op, each.bucket), each.why});
-    is_any_of_team = is_any_of_team || find_op(ops, each.op).team_axis() >= 0;
+    is_any_of_team = is_any_of_team || find_op(ops, each.op).is_of_team();
   }
   print(fmt::format(
       "\nWithout a record: {} of {}. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included{}:\n{}",

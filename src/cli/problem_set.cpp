@@ -136,7 +136,7 @@ ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string
         set.selections[selection].push_back(parse_word(op, op.selections[selection], item));
     }
   }
-  if (op.team_axis() >= 0 && world > 0) take_world(op, set.axes[static_cast<std::size_t>(op.team_axis())], world);
+  if (op.is_of_team() && world > 0) take_world(op, set.axes[static_cast<std::size_t>(op.team_axis())], world);
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (set.axes[i].empty())
       fail(op, fmt::format("axis '{}' is missing, expected {}=SIZE, a list or a range", names[i], names[i]));

@@ -33,7 +33,7 @@ struct Place {
   bool is_launched = false;
 };
 
-bool is_of_team(const OpBucket& bucket) { return bucket.op->team_axis() >= 0; }
+bool is_of_team(const OpBucket& bucket) { return bucket.op->is_of_team(); }
 
 void discard_output() {
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);

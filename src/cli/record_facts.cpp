@@ -50,7 +50,7 @@ bool is_at_edge(const store::Record& record, const store::Candidate& candidate) 
 
 Rates rates_of(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, double ns) {
   if (!(ns > 0)) return {};
-  const auto frame = manifest::make_frame(op, nullptr, problem, device);
+  const auto frame = manifest::frame_of({op, device}, problem);
   const auto per_second = [&](const manifest::Expression& amount) {
     const manifest::Value value = amount.evaluate(frame);
     return value.ok() ? static_cast<double>(value.number) / (ns * 1e-9) : 0.0;

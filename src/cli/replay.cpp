@@ -45,7 +45,7 @@ void declare(CLI::App& command, ReplaySettings& settings) {
 
 void refuse_teams(std::span<const TraceEntry> trace) {
   for (const TraceEntry& each : trace)
-    if (each.op->team_axis() >= 0)
+    if (each.op->is_of_team())
       throw Error(
           ErrorKind::bad_input,
           fmt::format("line {} of the trace is of {}, an op of a team, which kiln replay does not launch; leave it "

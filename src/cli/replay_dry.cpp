@@ -18,11 +18,11 @@ struct Known {
 };
 
 Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regime, store::Layers& layers) {
-  Known known{{}, answer::resolve(*entry.op, entry.problem, target.facts, regime, layers), {}};
+  Known known{{}, answer::resolve({*entry.op, target.facts, regime}, entry.problem, layers), {}};
   const answer::Resolution& found = known.found;
   const bool served = !found.answers.empty();
   known.bucket = {.op = entry.op,
-                  .bucket = found.bucket,
+                  .bucket = found.bucket.edge,
                   .origin = served ? found.answers.front().origin : Origin::default_,
                   .served = served,
                   .stale = found.is_stale(),
@@ -42,18 +42,18 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
     if (place == known.end()) {
       place = known.emplace(name, look_up_bucket(entry, target, regime, layers)).first;
       const answer::Resolution& found = place->second.found;
-      if (!found.is_hit()) add_missing(report.missing, {entry.op, found.bucket}, nullptr, target, layers);
+      if (!found.is_hit()) add_missing(report.missing, {entry.op, found.bucket.edge}, nullptr, target, layers);
     }
     Known& each = place->second;
     ++each.bucket.problems;
-    const answer::Answer* answer = answer::serving(*entry.op, each.found, entry.problem, target.facts);
+    const answer::Answer* answer = each.found.first(entry.problem).serves;
     if (answer == nullptr) continue;
     if (each.found.is_hit() && !answer->is_hit()) ++report.constraint_fallbacks;
     const auto [code, is_new] = each.has_code.try_emplace(answer);
     if (is_new) {
       code->second = !answer->implementation->has_kernels() ||
-                     answer::layer_with_code(*entry.op, *answer, target.facts, target.arch, layers);
-      if (each.found.is_hit()) add_missing(report.missing, {entry.op, each.found.bucket}, answer, target, layers);
+                     answer::layer_with_code({*entry.op, target.facts}, *answer, target.arch, layers);
+      if (each.found.is_hit()) add_missing(report.missing, {entry.op, each.found.bucket.edge}, answer, target, layers);
     }
     each.bucket.cubin_in_files = each.bucket.cubin_in_files && code->second;
   }

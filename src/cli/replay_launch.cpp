@@ -70,7 +70,7 @@ class SharedTensors {
     }
     for (auto& [problem, tensors] : prepared_) {
       for (auto& each : tensors) each.second.buffer.emplace(each.second.bytes);
-      const auto frame = manifest::make_frame(op_, nullptr, problem, device_);
+      const auto frame = manifest::frame_of({op_, device_}, problem);
       tune::Preparation(op_, frame, device_, tools.arch(), tools.cubins)
           .run(problem, arguments(problem), 1, op_.prepare->timed.front(), stream.handle());
     }

@@ -160,7 +160,7 @@ int run_nothing(const Globals& globals, const manifest::Op& op, const Problem& p
 int run(const Globals& globals, const RunSettings& settings) {
   const manifest::Catalogue ops = load_ops(silenced(globals));  // the engine warns of refused ops
   const manifest::Op& described = find_op(ops, settings.op);
-  if (described.team_axis() >= 0)
+  if (described.is_of_team())
     throw Error(
         ErrorKind::bad_input,
         fmt::format("{} is an op of a team, which kiln run does not launch; kiln tune verifies and times it on all "

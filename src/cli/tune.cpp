@@ -57,10 +57,10 @@ int check(const TuneSettings& settings, const manifest::Catalogue& ops) {
   if (settings.op.empty()) return settings.ranks;
   const manifest::Op& op = find_op(ops, settings.op);
   if (settings.words.empty() && !settings.stale) refuse("no sizes are given; see kiln tune --help");
-  if (op.team_axis() < 0 && settings.ranks > 0)
+  if (!op.is_of_team() && settings.ranks > 0)
     throw Error(ErrorKind::bad_input,
                 fmt::format("--ranks is for ops of a team, and {} is none; leave it out", op.name));
-  const int world = op.team_axis() < 0 ? 0 : world_of(settings.ranks, op.name + " is an op of a team");
+  const int world = !op.is_of_team() ? 0 : world_of(settings.ranks, op.name + " is an op of a team");
   if (!settings.words.empty()) parse_problem_set(op, settings.words, world);
   return world;
 }

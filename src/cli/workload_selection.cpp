@@ -35,8 +35,8 @@ std::vector<engine::DeployedBucket> buckets_in(const Records& records, std::span
   std::vector<engine::DeployedBucket> found;
   for (const OpBucket& bucket : buckets) {
     engine::DeployedBucket& each = found.emplace_back(engine::DeployedBucket{bucket, std::nullopt, false, {}});
-    const auto record = records.find(manifest::record_key(*bucket.op, bucket.bucket, device, regime));
-    if (record != records.end() && answer::servings_of(*bucket.op, bucket.bucket, device, record->second).any())
+    const auto record = records.find(manifest::Bucket({*bucket.op, device, regime}, bucket.bucket).key());
+    if (record != records.end() && answer::servings_of({{*bucket.op, device}, bucket.bucket}, record->second).any())
       each.record = record->second;
   }
   return found;

@@ -58,7 +58,7 @@ void Background::want(OpState& op, const Problem& bucket, const PlanState* fallb
     }
   }
   const double ns =
-      answer::expected_ns(op.op, bucket, engine_.context.info().facts, engine_.options.regime, engine_.layers);
+      answer::expected_ns({op.op, engine_.context.info().facts, engine_.options.regime}, bucket, engine_.layers);
   const std::lock_guard lock(mutex_);
   if (given_up_) return;
   if (!has_worker_) {

@@ -9,8 +9,8 @@ BucketPlans::BucketPlans(answer::Resolution resolved) : resolution(std::move(res
   for (const answer::Answer& answer : resolution.answers) {
     const auto shared = std::ranges::find_if(slots, [&](const PlanSlot& slot) {
       const answer::Answer& other = *slot.answer;
-      return other.implementation == answer.implementation && other.config == answer.config &&
-             other.origin == answer.origin && other.at == answer.at;
+      return static_cast<const manifest::Variant&>(other) == answer && other.origin == answer.origin &&
+             other.at == answer.at;
     });
     PlanSlot& slot = shared != slots.end() ? *shared : slots.emplace_back(answer);
     // A shared slot reports the time at the sizes that its plan is made for.
@@ -19,8 +19,8 @@ BucketPlans::BucketPlans(answer::Resolution resolved) : resolution(std::move(res
   }
 }
 
-std::vector<PlanSlot*> BucketPlans::slots_for(const manifest::Op& op, const Problem& problem,
-                                              const PlanState* refused) {
+std::vector<PlanSlot*> BucketPlans::slots_for(const Problem& problem, const PlanState* refused) {
+  const manifest::Op& op = *resolution.bucket.op;
   std::vector<PlanSlot*> found;
   for (std::size_t i = 0; i < slots_of_answers.size(); ++i)
     if (resolution.answers[i].region.contains(op, problem) && std::ranges::find(found, &slot(i)) == found.end())
@@ -31,23 +31,12 @@ std::vector<PlanSlot*> BucketPlans::slots_for(const manifest::Op& op, const Prob
   return found;
 }
 
-BucketPlans::Served BucketPlans::served(const manifest::Op& op, const manifest::DeviceFacts& device,
-                                        const Problem& problem, bool own_only, std::size_t from) const {
-  Served found{answers().size(), nullptr, {}};
-  for (std::size_t i = from; i < answers().size(); ++i) {
-    const answer::Answer& answer = answers()[i];
-    const PlanSlot& its = slot(i);
+answer::Resolution::First BucketPlans::first(const Problem& problem, bool own_only, std::size_t from) const {
+  return resolution.first(problem, [&](std::size_t index) {
+    const PlanSlot& its = slot(index);
     const bool cannot_be_made = its.settled.load(std::memory_order_acquire) && its.plan == nullptr;
-    if (cannot_be_made || (own_only && answer.implementation->is_library())) continue;
-    if (!answer.region.contains(op, problem)) continue;
-    if (found.first == nullptr) found.first = &answer;
-    const auto refused = answer::why_not(op, answer, problem, device);
-    if (refused && found.first == &answer) found.refused = *refused;
-    if (refused) continue;
-    found.index = i;
-    break;
-  }
-  return found;
+    return index >= from && !cannot_be_made && !(own_only && answers()[index].implementation->is_library());
+  });
 }
 
 std::vector<const PlanState*> BucketPlans::made() const {

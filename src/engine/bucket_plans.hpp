@@ -63,17 +63,11 @@ struct BucketPlans {
   [[nodiscard]] PlanSlot& slot(std::size_t answer) noexcept { return *slots_of_answers[answer]; }
   [[nodiscard]] const PlanSlot& slot(std::size_t answer) const noexcept { return *slots_of_answers[answer]; }
   /// The slots of the answers whose regions hold the problem, in order, each once. If that of `refused` is among them, only those after it.
-  [[nodiscard]] std::vector<PlanSlot*> slots_for(const manifest::Op& op, const Problem& problem,
-                                                 const PlanState* refused = nullptr);
-  struct Served {
-    std::size_t index = 0;                  // of the answer that serves; answers().size() where none does
-    const answer::Answer* first = nullptr;  // the first answer whose region holds the problem
-    std::string refused;                    // why `first` does not serve; empty where it does
-  };
-  /// The answer that serves a problem of the bucket, as far as sizes and failed plans tell, among those from `from` on; `own_only`: among those
-  /// that need no library.
-  [[nodiscard]] Served served(const manifest::Op& op, const manifest::DeviceFacts& device, const Problem& problem,
-                              bool own_only = false, std::size_t from = 0) const;
+  [[nodiscard]] std::vector<PlanSlot*> slots_for(const Problem& problem, const PlanState* refused = nullptr);
+  /// Resolution::first() among the answers from `from` on whose plans were not found to be impossible; `own_only`: among those that need no
+  /// library.
+  [[nodiscard]] answer::Resolution::First first(const Problem& problem, bool own_only = false,
+                                                std::size_t from = 0) const;
   /// All plans made so far, each once.
   [[nodiscard]] std::vector<const PlanState*> made() const;
   /// The workspace that serves each of the plans made so far.

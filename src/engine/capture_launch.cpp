@@ -44,7 +44,7 @@ bool captures(const OpState& state, CUstream stream) {
 }
 
 std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem) {
-  if (state.op.team_axis() >= 0) return {};  // the other ranks would launch something else
+  if (state.op.is_of_team()) return {};  // the other ranks would launch something else
   struct Near {
     const PlanState* plan;
     double distance;
@@ -56,7 +56,7 @@ std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& pr
       near.push_back({&plan, answer::axis_distance(state.op, plan.bucket, bucket)});
   };
   state.plans.for_each([&](const BucketPlans& each) {
-    if (!fixed_alike(state.op, each.resolution.bucket, bucket)) return;
+    if (!fixed_alike(state.op, each.resolution.bucket.edge, bucket)) return;
     const PlanState& by_size = each.edge->at(problem);
     add(by_size);
     for (const PlanState* plan : each.made())

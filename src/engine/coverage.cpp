@@ -27,9 +27,9 @@ void join(std::string& sentence, const std::string& more) { sentence += (sentenc
 
 std::string why_not_ready(const OpState& state, const Problem& problem) {
   const answer::Resolution resolution = state.resolve(problem, false);
-  const answer::Answer* answer = answer::serving(state.op, resolution, problem, state.device());
+  const answer::Answer* answer = resolution.first(problem).serves;
   if (answer != nullptr && answer->is_hit())
-    return fmt::format("its record of the {}, {}, is not loaded", to_string(answer->origin), answer::name_of(*answer));
+    return fmt::format("its record of the {}, {}, is not loaded", to_string(answer->origin), answer->name());
   if (resolution.is_hit()) return "its record is not loaded";
   return resolution.unusable.empty() ? "its bucket has no record"
                                      : "its bucket's record cannot serve: " + resolution.unusable;
@@ -37,24 +37,24 @@ std::string why_not_ready(const OpState& state, const Problem& problem) {
 
 /// Returns the plan of a loaded bucket that serves the problem, null where it is not loaded. Sets gap.why where that is no hit.
 const PlanState* describe_plan(const OpState& state, Gap& gap, BucketPlans& of, const Problem& problem) {
-  const BucketPlans::Served found = of.served(state.op, state.device(), problem);
-  const bool serves = found.index < of.answers().size();
-  const answer::Answer* const answer = serves ? &of.answers()[found.index] : nullptr;
-  const PlanState* const plan = serves ? of.slot(found.index).made() : nullptr;
+  const answer::Resolution::First found = of.first(problem);
+  const answer::Answer* const answer = found.serves;
+  const PlanState* const plan = answer == nullptr ? nullptr : of.slot(found.index).made();
   const bool is_plain_hit = plan != nullptr && answer->is_hit();
-  if (found.first == nullptr) {
+  if (answer == nullptr && found.passed_over.empty()) {
     gap.why = "no config is legal there";
-  } else if (!found.refused.empty() && !is_plain_hit) {
+  } else if (!found.passed_over.empty() && !is_plain_hit) {
+    const auto& [wanted, why_not] = found.passed_over.front();
     gap.why =
-        fmt::format("{} {}, and {}", answer::name_of(*found.first), found.refused,
+        fmt::format("{} {}, and {}", wanted->name(), why_not,
                     answer == nullptr                    ? "no default is legal there"
                     : answer->origin == Origin::default_ ? "the default of " + answer->implementation->name + " serves"
-                                                         : answer::name_of(*answer) + " serves");
+                                                         : answer->name() + " serves");
     if (answer != nullptr && plan == nullptr) gap.why += ", which is not loaded";
   } else if (plan == nullptr) {
-    gap.why = answer::name_of(*answer) + " serves, which is not loaded";
+    gap.why = answer->name() + " serves, which is not loaded";
   } else if (is_fallback(answer->origin)) {
-    gap.why = fmt::format("its bucket has no record; {} stands in", answer::name_of(*answer));
+    gap.why = fmt::format("its bucket has no record; {} stands in", answer->name());
   }
   return plan;
 }
@@ -64,10 +64,9 @@ void describe_fallback(OpState& state, Gap& gap, const Problem& problem) {
   if (state.engine.options.on_miss != MissPolicy::error)
     for (const PlanState* each : loaded_fallbacks(state, problem)) {
       const answer::Answer& answer = each->answer;
-      if (manifest::broken_constraint(state.op, *answer.implementation, problem, state.device(), answer.config))
-        continue;
+      if (answer.broken_constraint(state.site(), problem)) continue;
       gap.serves = origin_of(state, *each, problem);
-      return join(gap.why, fmt::format("in a capture {} of {} would stand in", answer::name_of(answer),
+      return join(gap.why, fmt::format("in a capture {} of {} would stand in", answer.name(),
                                        manifest::display_text(state.op, each->bucket)));
     }
   join(gap.why, "a capture would be refused it");
@@ -89,7 +88,7 @@ std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<
     const cuda::Context::Scope scope(state.engine.context);
     gap.workspace_missing = !state.engine.workspaces->serves(*stream, plan->needs);
   }
-  if (gap.workspace_missing) join(gap.why, answer::name_of(plan->answer) + " has no workspace for this stream yet");
+  if (gap.workspace_missing) join(gap.why, plan->answer.name() + " has no workspace for this stream yet");
   if (plan != nullptr && gap.why.empty()) return std::nullopt;
   if (plan != nullptr)
     gap.serves = plan->origin;
@@ -136,7 +135,8 @@ Coverage cover(OpState& state, std::span<const Problem> problems, CUstream strea
 void cover_ready(OpState& state, Coverage& coverage) {
   std::vector<Problem> buckets;
   state.plans.for_each([&](const BucketPlans& each) {
-    if (state.plans.hot.find(each.resolution.bucket) == each.edge) buckets.push_back(each.resolution.bucket);
+    const Problem& edge = each.resolution.bucket.edge;
+    if (state.plans.hot.find(edge) == each.edge) buckets.push_back(edge);
   });
   for (const Problem& bucket : buckets) add(coverage, gap_of(state, bucket, std::nullopt));
 }

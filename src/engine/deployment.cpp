@@ -4,13 +4,14 @@
 
 #include <set>
 
+#include "answer/machine_code.hpp"
 #include "kiln/error.hpp"
 #include "manifest/key.hpp"
 #include "store/custody.hpp"
 #include "store/output_file.hpp"
 #include "store/replaced_file.hpp"
 #include "store/transfer.hpp"
-#include "tune/deploy.hpp"
+#include "tune/verification_code.hpp"
 
 namespace kiln::engine {
 
@@ -18,14 +19,14 @@ std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, 
                                              Regime regime, store::Layers& layers) {
   std::vector<DeployedBucket> deployed;
   for (const OpBucket& bucket : buckets) {
-    answer::Resolution found = answer::resolve(*bucket.op, bucket.bucket, device, regime, layers, false);
+    answer::Resolution found = answer::resolve({*bucket.op, device, regime}, bucket.bucket, layers, false);
     DeployedBucket& each = deployed.emplace_back(DeployedBucket{bucket, std::nullopt, found.is_stale(), {}});
     if (found.is_hit()) {
       each.record = std::move(found.record->value);
       continue;
     }
     each.missing = found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
-    const std::string why_none = answer::default_for(*bucket.op, bucket.bucket, device).why_not;
+    const std::string why_none = answer::default_for({*bucket.op, device}, bucket.bucket).why_not;
     if (!why_none.empty()) each.missing += "; " + why_none;
   }
   return deployed;
@@ -46,10 +47,10 @@ std::vector<jit::Specialisation> needed_specialisations(std::span<const Deployed
   };
   for (const DeployedBucket& bucket : buckets) {
     const auto& [op, problem] = bucket.of;
-    const answer::Resolution answers = answer::resolve(*op, problem, device, regime, shipped);
+    const answer::Resolution answers = answer::resolve({*op, device, regime}, problem, shipped);
     if (answers.answers.empty()) continue;  // nothing can be launched there, nor verified
-    add(answer::specialisations_of(*op, answers, device, arch));
-    add(tune::verification(*op, problem, device, arch));
+    add(answer::code_needed(answers, arch));
+    add(tune::verification({{*op, device, regime}, problem}, arch));
   }
   return needed;
 }
@@ -77,7 +78,7 @@ DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, answer:
 void check_replaced(const std::filesystem::path& path, std::span<const OpBucket> buckets,
                     const manifest::DeviceFacts& device, Regime regime) {
   std::set<std::string> keys;
-  for (const OpBucket& each : buckets) keys.insert(manifest::record_key(*each.op, each.bucket, device, regime));
+  for (const OpBucket& each : buckets) keys.insert(manifest::Bucket({*each.op, device, regime}, each.bucket).key());
   store::require_nothing_lost(path, store::RecordFormat::sealed, keys);
 }
 

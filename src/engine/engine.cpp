@@ -195,11 +195,8 @@ const std::string& State::arch() const {
 
 tune::TuneRequest State::tune_request(const manifest::Op& op, const Problem& bucket) const {
   const cuda::DeviceInfo& device = context.info();
-  return {.op = op,
-          .bucket = bucket,
-          .key = manifest::record_key(op, bucket, device.facts, options.regime),
+  return {.bucket = {{op, device.facts, options.regime}, bucket},
           .device = device,
-          .regime = options.regime,
           .arch = arch(),
           .search = options.search,
           .stop_requested = options.stop_requested,
@@ -264,7 +261,7 @@ Explanation Engine::explain(const Op& op, const Problem& problem) const {
   manifest::check_problem(described, problem, manifest::Zeros::taken);
   if (manifest::is_empty(described, problem)) return answer::explain_nothing(described, problem);
   const cuda::Context::Scope scope(state_->context);  // where a library is asked what it takes
-  return answer::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch(),
+  return answer::explain({described, state_->context.info().facts, state_->options.regime}, problem, state_->arch(),
                          state_->layers, state_->cubins);
 }
 

@@ -67,7 +67,7 @@ struct Counted {
 
 /// The words for an op whose kernels report. Throws as require_sound_team() does.
 CUdeviceptr reports_of(const OpState& state) {
-  if (state.op.team_axis() >= 0) require_sound_team(state.engine);
+  if (state.op.is_of_team()) require_sound_team(state.engine);
   return state.engine.length_reports.of(state.index);
 }
 
@@ -184,7 +184,7 @@ class OneLaunch {
 
 [[gnu::cold, gnu::noinline]] Origin launch_nothing(const OpState& state, const Problem& problem) {
   manifest::check_problem(state.op, problem, manifest::Zeros::taken);
-  if (state.op.team_axis() >= 0) {
+  if (state.op.is_of_team()) {
     require_team(state, problem);
     require_sound_team(state.engine);
   }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "answer/machine_code.hpp"
 #include "cuda/stream_owner.hpp"
 #include "engine/capture_launch.hpp"
 #include "engine/hit_path.hpp"
@@ -31,9 +32,8 @@ void begin_serving(OpState& state) {
 void make_serving(OpState& state, BucketPlans& of, const Problem& problem, CUstream stream) {
   const bool is_capturing = is_captured(stream);
   bool is_behind_library = false;
-  std::size_t answer = of.served(state.op, state.device(), problem).index;
-  for (; answer < of.answers().size();
-       answer = of.served(state.op, state.device(), problem, is_behind_library, answer + 1).index) {
+  std::size_t answer = of.first(problem).index;
+  for (; answer < of.answers().size(); answer = of.first(problem, is_behind_library, answer + 1).index) {
     PlanSlot& slot = of.slot(answer);
     const PlanState* plan = nullptr;
     try {
@@ -49,18 +49,18 @@ void make_serving(OpState& state, BucketPlans& of, const Problem& problem, CUstr
 }
 
 std::unique_ptr<BucketPlans> tune_missed(OpState& state, const answer::Resolution& missed) {
-  TuneOutcome outcome = tune_once(state.engine, state.op, missed.bucket, {.patience = lease_patience});
+  TuneOutcome outcome = tune_once(state.engine, state.op, missed.bucket.edge, {.patience = lease_patience});
   if (outcome.end != TuneOutcome::End::held_elsewhere) return state.plans.load(std::move(outcome.resolution));
-  state.engine.warn(fmt::format("{} {} is served by a fallback: for {} minutes {} has been tuning it", state.op.name,
-                                manifest::display_text(state.op, missed.bucket), lease_patience.count(),
+  state.engine.warn(fmt::format("{} is served by a fallback: for {} minutes {} has been tuning it",
+                                missed.bucket.text(), lease_patience.count(),
                                 outcome.holder.empty() ? "another process" : outcome.holder));
-  answer::Resolution fallback = state.resolve(missed.bucket, true);
-  answer::leave_servable(fallback, state.op, state.device(), state.engine.arch(), state.engine.cubins);
+  answer::Resolution fallback = state.resolve(missed.bucket.edge, true);
+  answer::leave_servable(fallback, state.engine.arch(), state.engine.cubins);
   return state.plans.load(std::move(fallback));
 }
 
 std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
-  if (state.op.team_axis() >= 0) return build_with_team(state, problem);
+  if (state.op.is_of_team()) return build_with_team(state, problem);
   answer::Resolution resolution = state.resolve(problem, state.takes_fallbacks());
   if (resolution.miss) state.engine.counters.count(*resolution.miss);
   if (resolution.is_hit()) return state.plans.load(std::move(resolution));
@@ -68,7 +68,7 @@ std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
     case MissPolicy::tune: return tune_missed(state, resolution);
     case MissPolicy::background:
     case MissPolicy::nearest:
-      answer::leave_servable(resolution, state.op, state.device(), state.engine.arch(), state.engine.cubins);
+      answer::leave_servable(resolution, state.engine.arch(), state.engine.cubins);
       return state.plans.load(std::move(resolution));
     case MissPolicy::error: break;
   }
@@ -83,7 +83,7 @@ std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
 
 Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream) {
   manifest::check_allowed(state.op, problem);
-  if (!captures(state, stream) || state.op.team_axis() >= 0)
+  if (!captures(state, stream) || state.op.is_of_team())
     return launch_plan(state, *make_hot(state, problem, stream), problem, arguments, stream);
   if (state.engine.background) state.engine.background->want(state, manifest::bucket_of(state.op, problem), nullptr);
   return launch_in_capture(state, problem, arguments, stream, "no plan of its bucket is ready");
@@ -108,7 +108,7 @@ const PlanState* make_hot(OpState& state, const Problem& problem, CUstream strea
       return made;
     });
   };
-  if (!state.engine.background || state.op.team_axis() >= 0) return build_it();
+  if (!state.engine.background || state.op.is_of_team()) return build_it();
   const PlanState* plan = nullptr;
   try {
     plan = build_it();
@@ -141,14 +141,14 @@ void adopt(OpState& state, answer::Resolution resolution) {
 }
 
 void load_all(OpState& state) {
-  if (state.op.team_axis() >= 0) return;  // its plans are made by all ranks together
+  if (state.op.is_of_team()) return;  // its plans are made by all ranks together
   const cuda::Context::Scope scope(state.engine.context);
   const cuda::RelaxedCapture relaxed;
   for (const store::Found<store::Record>& found : state.engine.layers.records(state.op.name)) {
     const auto bucket = manifest::parse_bucket(state.op, found.value.bucket);
     // Skips records of other devices and revisions.
     if (!bucket ||
-        manifest::record_key(state.op, *bucket, state.device(), state.engine.options.regime) != found.value.key)
+        manifest::Bucket({state.op, state.device(), state.engine.options.regime}, *bucket).key() != found.value.key)
       continue;
     if (state.plans.hot.find(*bucket) != nullptr) continue;  // from an earlier layer
     answer::Resolution resolution = state.resolve(*bucket, false);

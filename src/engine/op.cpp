@@ -31,13 +31,15 @@ OpState::OpState(State& engine_state, std::size_t index_in_engine)
       index(static_cast<std::uint32_t>(index_in_engine)) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (op.axes[i].on_device) on_device |= 1U << i;
-  reports = on_device != 0 || has_reports(op) || op.team_axis() >= 0;
+  reports = on_device != 0 || has_reports(op) || op.is_of_team();
 }
 
 const manifest::DeviceFacts& OpState::device() const noexcept { return engine.context.info().facts; }
 
+manifest::Site OpState::site() const noexcept { return {op, device(), engine.options.regime}; }
+
 answer::Resolution OpState::resolve(const Problem& problem, bool fallbacks) const {
-  return answer::resolve(op, problem, device(), engine.options.regime, engine.layers, fallbacks);
+  return answer::resolve(site(), problem, engine.layers, fallbacks);
 }
 
 bool OpState::takes_fallbacks() const noexcept {

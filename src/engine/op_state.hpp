@@ -15,6 +15,8 @@ struct State;
 struct OpState {
   OpState(State& engine_state, std::size_t index_in_engine);
   [[nodiscard]] const manifest::DeviceFacts& device() const noexcept;
+  /// The op on this engine's device, in its regime.
+  [[nodiscard]] manifest::Site site() const noexcept;
   /// answer::resolve for this engine's device, regime and files.
   [[nodiscard]] answer::Resolution resolve(const Problem& problem, bool fallbacks) const;
   /// Whether fallbacks serve a bucket without a record, rather than a tune or an error.

@@ -34,7 +34,7 @@ const PlanState* PlanStore::make_once(const Problem& bucket,
                                       const std::function<std::unique_ptr<BucketPlans>()>& make) {
   std::unique_lock lock(mutex_);
   const auto is_free = [&] { return std::ranges::find(in_flight_, bucket) == in_flight_.end(); };
-  if (!is_free()) Tuning::refuse_within(engine_, fmt::format("{} {}", op_.name, manifest::display_text(op_, bucket)));
+  if (!is_free()) Tuning::refuse_within(engine_, manifest::Bucket({op_, engine_.context.info().facts}, bucket).text());
   ready_.wait(lock, is_free);
   if (const PlanState* plan = hot.find(bucket)) return plan;
   in_flight_.push_back(bucket);
@@ -60,7 +60,7 @@ const PlanState* PlanStore::make_once(const Problem& bucket,
 void PlanStore::publish(std::unique_ptr<BucketPlans> plans) {
   const std::lock_guard lock(mutex_);
   const BucketPlans& published = *plans_.emplace_back(std::move(plans));
-  hot.publish(published.resolution.bucket, published.edge);
+  hot.publish(published.resolution.bucket.edge, published.edge);
 }
 
 void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
@@ -68,32 +68,25 @@ void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
   for (const auto& plans : plans_) visit(*plans);
 }
 
-/// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine code. The NVRTC here
-/// may not know the target that the record's code was compiled for, and then compiles for an older one.
-std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, std::span<const std::int64_t> frame,
+/// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine code.
+std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, const manifest::Bucket& bucket,
                                                   Code code) {
-  const manifest::Implementation& implementation = *answer.implementation;
-  if (!implementation.has_kernels()) return nullptr;
+  answer::CodeLookup of(bucket, answer, [this] { return engine_.arch(); });
+  if (!of.is_needed()) return nullptr;
   answer::Cubins& cubins = engine_.cubins;
-  const auto timed = jit::specialise(op_, implementation, frame, jit::target_arch(engine_.context.info().facts.sm()));
   for (const std::string& compiler : {cubins.own_compiler(), answer.compiler})
     if (!compiler.empty())
-      if (auto loaded = engine_.modules.find(jit::cubin_key(timed, compiler))) return loaded;
+      if (auto loaded = engine_.modules.find(jit::cubin_key(of.timed(), compiler))) return loaded;
   store::Counters met;
-  if (const auto found = cubins.find_serving(timed, answer.compiler, &met)) return load_module(*found, answer, frame);
-  const jit::Specialisation specialisation = jit::specialise(op_, implementation, frame, engine_.arch());
-  if (specialisation.arch != timed.arch)
-    if (const auto found = cubins.find_serving(specialisation, answer.compiler, &met))
-      return load_module(*found, answer, frame);
+  if (const auto found = of.find_serving(cubins, &met)) return load_module(*found, of);
   if (code == Code::stored)
-    throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", specialisation.label));
+    throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", of.here().label));
   if (answer.is_hit()) engine_.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
-  return load_module(cubins.compile_and_keep(specialisation), answer, frame);
+  return load_module(cubins.compile_and_keep(of.here()), of);
 }
 
 /// Replaces a stored cubin that the driver refuses by the NVRTC's here: by a stored one, else by a new compile.
-std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cubin, const answer::Answer& answer,
-                                                    std::span<const std::int64_t> frame) {
+std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& of) {
   try {
     return engine_.modules.get(cubin.key, cubin.cubin);
   } catch (const Error& error) {
@@ -101,29 +94,27 @@ std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cu
     engine_.counters.count(answer::Miss::refused_cubin);
     if (!engine_.cubins.can_compile()) throw;
   }
-  const auto specialisation = jit::specialise(op_, *answer.implementation, frame, engine_.arch());
   if (cubin.compiler != engine_.cubins.own_compiler())
-    if (const auto own = engine_.cubins.find(specialisation)) return load_module(*own, answer, frame);
-  const auto afresh = engine_.cubins.replace(specialisation);
+    if (const auto own = engine_.cubins.find(of.here())) return load_module(*own, of);
+  const auto afresh = engine_.cubins.replace(of.here());
   return engine_.modules.get(afresh.key, afresh.cubin);
 }
 
 jit::Executable PlanStore::load_executable(const answer::Answer& answer, const answer::Resolution& resolution,
                                            std::span<const std::int64_t> frame, Code code) {
   try {
-    if (op_.team_axis() < 0) return {op_, *answer.implementation, frame, module_of(answer, frame, code)};
+    if (!op_.is_of_team()) return {op_, *answer.implementation, frame, module_of(answer, resolution.bucket, code)};
     const team::TeamBinding binding = binding_of(*engine_.team, resolution, answer);
-    return {op_, *answer.implementation, frame, module_of(answer, frame, code), &binding};
+    return {op_, *answer.implementation, frame, module_of(answer, resolution.bucket, code), &binding};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed) throw;
-    throw Error(ErrorKind::driver_failed, fmt::format("{}/{}: {}", op_.name, answer::name_of(answer), error.what()));
+    throw Error(ErrorKind::driver_failed, fmt::format("{}/{}: {}", op_.name, answer.name(), error.what()));
   }
 }
 
 std::unique_ptr<PlanState> PlanStore::load_plan(const answer::Answer& answer, BucketPlans& of, Code code) {
-  const auto frame =
-      manifest::make_frame(op_, answer.implementation, answer.at, engine_.context.info().facts, answer.config);
-  auto plan = std::make_unique<PlanState>(of, of.resolution.bucket, hot.form(), answer,
+  const auto frame = answer.frame(of.resolution.bucket, answer.at);
+  auto plan = std::make_unique<PlanState>(of, of.resolution.bucket.edge, hot.form(), answer,
                                           load_executable(answer, of.resolution, frame, code));
   if (answer.stale && !of.is_stale.exchange(true)) engine_.counters.count_stale();
   return plan;
@@ -144,8 +135,8 @@ const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try
     const bool is_last_resort = answer.origin == Origin::default_;
     if (code == Code::stored || is_last_resort || (when == Try::now && is_interrupt(failure))) throw;
     const bool passing = may_pass(failure);
-    engine_.warn(fmt::format("{} {}: {} is left out{}: {}", op_.name, manifest::display_text(op_, of.resolution.bucket),
-                             answer::name_of(answer), passing ? " for now" : "", failure.what()));
+    engine_.warn(fmt::format("{}: {} is left out{}: {}", of.resolution.bucket.text(), answer.name(),
+                             passing ? " for now" : "", failure.what()));
     if (passing) {
       slot.retry.failed(Retry::Clock::now());
       return nullptr;
@@ -165,13 +156,10 @@ void PlanStore::make_without_library(BucketPlans& plans, Code code) {
 
 void PlanStore::begin_compiles(const answer::Resolution& resolution) {
   if (!engine_.cubins.can_compile()) return;
-  for (const answer::Answer* answer : answer::picked_by_size(op_, resolution)) {
-    if (!answer->implementation->has_kernels()) continue;
-    const auto frame =
-        manifest::make_frame(op_, answer->implementation, answer->at, engine_.context.info().facts, answer->config);
-    engine_.cubins.prefetch_serving(jit::specialise(op_, *answer->implementation, frame, engine_.arch()),
-                                    answer->compiler);
-  }
+  for (const answer::Answer* answer : resolution.picked_by_size())
+    if (answer->implementation->has_kernels())
+      engine_.cubins.prefetch_serving(jit::specialise(resolution.bucket, *answer, answer->at, engine_.arch()),
+                                      answer->compiler);
 }
 
 /// Each size is served by its first answer whose plan can be made. An answer that failed is not tried again for other cells.
@@ -179,8 +167,8 @@ SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
   std::vector<manifest::Region> regions;
   for (const answer::Answer& each : plans.answers()) regions.push_back(each.region);
   std::vector<const PlanSlot*> failed;
-  return {op_, plans.resolution.bucket, regions, [&](const Problem& problem) {
-            for (PlanSlot* slot : plans.slots_for(op_, problem)) {
+  return {op_, plans.resolution.bucket.edge, regions, [&](const Problem& problem) {
+            for (PlanSlot* slot : plans.slots_for(problem)) {
               if (std::ranges::find(failed, slot) != failed.end()) continue;
               if (const PlanState* plan = make(*slot, plans, code)) return plan;
               failed.push_back(slot);
@@ -192,7 +180,7 @@ SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
 std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code) {
   if (resolution.answers.empty()) throw Error(ErrorKind::not_tuned, resolution.why_none);
   auto plans = std::make_unique<BucketPlans>(std::move(resolution));
-  const auto at_edge = plans->slots_for(op_, plans->resolution.bucket);
+  const auto at_edge = plans->slots_for(plans->resolution.bucket.edge);
   PlanSlot& first = at_edge.empty() ? plans->slots.front() : *at_edge.front();
   const std::int64_t compiled = engine_.cubins.compiled();
   if (code == Code::any && !plans->resolution.is_hit()) begin_compiles(plans->resolution);

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "answer/machine_code.hpp"
 #include "engine/bucket_plans.hpp"
 #include "engine/hot_table.hpp"
 
@@ -54,9 +55,8 @@ class PlanStore {
   std::unique_ptr<PlanState> load_plan(const answer::Answer& answer, BucketPlans& of, Code code);
   jit::Executable load_executable(const answer::Answer& answer, const answer::Resolution& resolution,
                                   std::span<const std::int64_t> frame, Code code);
-  std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, std::span<const std::int64_t> frame, Code code);
-  std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, const answer::Answer& answer,
-                                           std::span<const std::int64_t> frame);
+  std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, const manifest::Bucket& bucket, Code code);
+  std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& of);
   SizeTable size_table(BucketPlans& plans, Code code);
 
   State& engine_;

@@ -21,7 +21,7 @@ const PlanState* ready(OpState& state, PlanSlot& slot, BucketPlans& of, CUstream
 
 std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem& problem, const Arguments& arguments) {
   std::string reasons;
-  for (const PlanSlot* slot : of.slots_for(state.op, problem)) {
+  for (const PlanSlot* slot : of.slots_for(problem)) {
     const answer::Answer& answer = *slot->answer;
     std::string why = "it is not loaded";
     if (const PlanState* plan = slot->made()) {
@@ -30,12 +30,12 @@ std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem
       why = plan->executable.admits(frame, arguments) != jit::Admission::admitted
                 ? plan->executable.explain(frame, arguments)
                 : "it was refused when it was launched";
-    } else if (auto broken = answer::why_not(state.op, answer, problem, state.device())) {
+    } else if (auto broken = answer.why_not(state.site(), problem)) {
       why = std::move(*broken);
     }
     const bool is_default = answer.origin == Origin::default_;
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ",
-                           is_default ? "default of " + answer.implementation->name : answer::name_of(answer), why);
+                           is_default ? "default of " + answer.implementation->name : answer.name(), why);
   }
   return reasons;
 }
@@ -61,7 +61,7 @@ void check_lengths(const OpState& state, const Arguments& arguments) {
 
 void require_tensors(const OpState& state, const Problem& problem, const Arguments& arguments) {
   const manifest::Op& op = state.op;
-  const auto selected = manifest::make_frame(op, nullptr, problem, state.device());
+  const auto selected = manifest::frame_of(state.site(), problem);
   for (std::size_t i = 0; i < op.tensors.size(); ++i)
     if (arguments.tensors[i] == nullptr && !op.tensors[i].optional && manifest::Op::takes_part(op.tensors[i], selected))
       throw Error(ErrorKind::bad_input,
@@ -73,10 +73,9 @@ const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const 
                                    const Arguments& arguments, CUstream stream) {
   check_lengths(state, arguments);
   if (!plan.executable.is_library()) return plan;
-  const auto answers = plan.of.answers();
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (answers[i].implementation->is_library() || !answers[i].region.contains(state.op, problem)) continue;
-    if (const PlanState* const other = ready(state, plan.of.slot(i), plan.of, stream)) return *other;
+  for (PlanSlot* slot : plan.of.slots_for(problem)) {
+    if (slot->answer->implementation->is_library()) continue;
+    if (const PlanState* const other = ready(state, *slot, plan.of, stream)) return *other;
   }
   return plan;  // the library refuses the launch
 }
@@ -84,10 +83,10 @@ const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const 
 Origin launch_next(OpState& state, const PlanState& refused, const Problem& problem, const Arguments& arguments,
                    CUstream stream) {
   require_tensors(state, problem, arguments);
-  if (state.op.team_axis() >= 0) require_team(state, problem);
+  if (state.op.is_of_team()) require_team(state, problem);
   BucketPlans& of = refused.of;
   bool may_fall_back = false;  // the stream captures, and an answer is not ready
-  for (PlanSlot* slot : of.slots_for(state.op, problem, &refused)) {
+  for (PlanSlot* slot : of.slots_for(problem, &refused)) {
     const answer::Answer& answer = *slot->answer;
     if (arguments.lengths_set != 0 && answer.implementation->is_library()) continue;
     const PlanState* const plan = ready(state, *slot, of, stream);

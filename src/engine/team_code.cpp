@@ -170,8 +170,7 @@ class Sharing {
 
  private:
   [[nodiscard]] Need need_of(const answer::Answer& answer, store::Counters& met) {
-    const auto frame =
-        manifest::make_frame(state_.op, answer.implementation, answer.at, state_.device(), answer.config);
+    const auto frame = answer.frame({state_.op, state_.device()}, answer.at);
     Need need{
         .timed = jit::specialise(state_.op, *answer.implementation, frame, jit::target_arch(state_.device().sm())),
         .here = {}};

@@ -44,7 +44,7 @@ struct Standpoint {
 /// NCCL's version, where this rank has it and some implementation of the op would use it for the problem; else empty.
 std::string nccl_for(const OpState& state, const Problem& problem) {
   const bool is_asked = std::ranges::any_of(state.op.implementations, [&](const manifest::Implementation& each) {
-    return each.is_collective() && !manifest::why_not_eligible(state.op, each, problem, state.device());
+    return each.is_collective() && !manifest::why_not_eligible(state.site(), each, problem);
   });
   return is_asked ? jit::library_identity("nccl") : std::string();
 }
@@ -111,7 +111,7 @@ std::exception_ptr tune_together(OpState& state, team::Member& team, const answe
   std::exception_ptr failure;
   try {
     asked.team = &team;
-    static_cast<void>(tune_once(state.engine, state.op, missed.bucket, asked));
+    static_cast<void>(tune_once(state.engine, state.op, missed.bucket.edge, asked));
   } catch (...) {
     failure = std::current_exception();
   }
@@ -128,8 +128,7 @@ Standpoint standpoint_of(const OpState& state, const team::Member& team, const P
   try {
     require_world(state, team, problem);
     require_sound_team(state.engine);
-    if (const auto why = answer::why_network_serves_not(state.op, problem, state.device()))
-      throw Error(ErrorKind::bad_input, *why);
+    if (const auto why = answer::why_network_serves_not(state.site(), problem)) throw Error(ErrorKind::bad_input, *why);
     const answer::Resolution resolution = state.resolve(problem, false);
     own.key = resolution.key;
     own.decision = decision_of(resolution, retune);
@@ -295,7 +294,7 @@ void require_sound_team(const State& engine) {
 
 team::TeamBinding binding_of(const team::Member& team, const answer::Resolution& resolution,
                              const answer::Answer& answer) {
-  const manifest::Digest digest = manifest::Hasher().field(resolution.key).field(answer::name_of(answer)).finish();
+  const manifest::Digest digest = manifest::Hasher().field(resolution.key).field(answer.name()).finish();
   return team.binding(std::uint32_t{static_cast<std::uint8_t>(digest[0])} << 8 | static_cast<std::uint8_t>(digest[1]));
 }
 

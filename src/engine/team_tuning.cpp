@@ -28,9 +28,9 @@ std::int64_t symmetric_bytes(const manifest::Implementation& implementation, std
 std::int64_t symmetric_bytes(const OpBucket& of, const manifest::DeviceFacts& device) {
   std::int64_t most = 0;
   for (const manifest::Implementation& each : of.op->implementations) {
-    if (manifest::why_not_eligible(*of.op, each, of.bucket, device)) continue;
-    for (const manifest::Config& config : manifest::searched_space(*of.op, each, of.bucket, device))
-      most = std::max(most, symmetric_bytes(each, manifest::make_frame(*of.op, &each, of.bucket, device, config)));
+    if (manifest::why_not_eligible({*of.op, device}, each, of.bucket)) continue;
+    for (const manifest::Config& config : manifest::searched_space({*of.op, device}, each, of.bucket))
+      most = std::max(most, symmetric_bytes(each, manifest::Variant{&each, config}.frame({*of.op, device}, of.bucket)));
   }
   return most;
 }
@@ -55,7 +55,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 void require_no_team(std::span<const OpBucket> buckets) {
   for (const OpBucket& each : buckets)
-    if (each.op->team_axis() >= 0)
+    if (each.op->is_of_team())
       throw Error(ErrorKind::bad_input,
                   fmt::format("{} is tuned by all ranks of a team at once, and this Tuner has none; set Options::team "
                               "on each rank",
@@ -65,8 +65,8 @@ void require_no_team(std::span<const OpBucket> buckets) {
 void require_same_tunes(team::Rendezvous& rendezvous, const TeamTunes& tunes) {
   std::string own = fmt::format("retune {}", text_of(tunes.retune));
   for (const OpBucket& each : tunes.buckets)
-    if (each.op->team_axis() >= 0)
-      own += "\n" + manifest::record_key(*each.op, each.bucket, tunes.device, tunes.regime);
+    if (each.op->is_of_team())
+      own += "\n" + manifest::Bucket({*each.op, tunes.device, tunes.regime}, each.bucket).key();
   const team::Patience patience(rendezvous);  // rank 0 may sort many buckets of other ops first
   std::vector<std::vector<std::string>> all;
   for (const std::string& each : team::gather_texts(rendezvous, own)) all.push_back(lines_of(each));
@@ -94,7 +94,7 @@ void stop_together(State& state, const std::function<bool()>& is_stopped) {
 std::int64_t team_bytes_for(std::span<const OpBucket> buckets, const manifest::DeviceFacts& device) {
   std::int64_t most = 0;
   for (const OpBucket& each : buckets)
-    if (each.op->team_axis() >= 0) most = std::max(most, team::bytes_for_half(symmetric_bytes(each, device)));
+    if (each.op->is_of_team()) most = std::max(most, team::bytes_for_half(symmetric_bytes(each, device)));
   return most;
 }
 

@@ -27,8 +27,8 @@ double tuning_ns(const OpBucket& bucket, State& state, answer::ExpectedTimes& ti
   const manifest::DeviceFacts& facts = state.context.info().facts;
   double candidates = 0;
   for (const manifest::Implementation& each : bucket.op->implementations)
-    if (!manifest::why_not_eligible(*bucket.op, each, bucket.bucket, facts))
-      candidates += static_cast<double>(manifest::searched_space(*bucket.op, each, bucket.bucket, facts).size());
+    if (!manifest::why_not_eligible({*bucket.op, facts}, each, bucket.bucket))
+      candidates += static_cast<double>(manifest::searched_space({*bucket.op, facts}, each, bucket.bucket).size());
   constexpr double compile_ns = 50e6, launches = 300;
   return candidates * (compile_ns + launches * times.of(*bucket.op, bucket.bucket));
 }
@@ -37,7 +37,7 @@ double tuning_ns(const OpBucket& bucket, State& state, answer::ExpectedTimes& ti
 std::vector<std::size_t> indices_of(std::span<const OpBucket> buckets, bool of_team) {
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < buckets.size(); ++i)
-    if ((buckets[i].op->team_axis() >= 0) == of_team) indices.push_back(i);
+    if ((buckets[i].op->is_of_team()) == of_team) indices.push_back(i);
   return indices;
 }
 
@@ -56,7 +56,7 @@ std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState&
 /// Lets an engine that has the bucket ready serve it by its new record.
 void adopt(State& state, std::string_view op, const answer::Resolution& resolution) {
   OpState& own = state.op_state(index_of(state, op));
-  if (own.plans.hot.find(resolution.bucket) != nullptr) adopt(own, resolution);
+  if (own.plans.hot.find(resolution.bucket.edge) != nullptr) adopt(own, resolution);
 }
 
 TunedBucket described(const TuneOutcome& outcome, store::Layers& layers) {
@@ -196,7 +196,7 @@ class Job {
                       .cubins = &device.cubins,
                       .stop_requested = [this] { return is_stopped(); },
                       .on_event = [&](const TuneEvent& event) { tell(device, event, number); }};
-      const bool is_of_team = bucket.op->team_axis() >= 0;
+      const bool is_of_team = bucket.op->is_of_team();
       // An engine's plan of a team's op stays: another one on this rank alone would fail its launches.
       if (device.is_shared && !is_of_team)
         asked.adopt = [&](const answer::Resolution& found) { adopt(state, bucket.op->name, found); };
@@ -220,7 +220,7 @@ class Job {
       if (!tuned_[place] || tuned_[place]->outcome != TunedBucket::Outcome::tuned) continue;
       State& state = *tuner_.first_of_class[place / buckets_.size()]->state;
       const OpBucket& of = buckets_[place % buckets_.size()];
-      const auto key = manifest::record_key(*of.op, of.bucket, state.context.info().facts, state.options.regime);
+      const auto key = manifest::Bucket({*of.op, state.context.info().facts, state.options.regime}, of.bucket).key();
       tuned_[place]->kept = state.layers.keeps(key);
     }
   }

@@ -107,7 +107,7 @@ bool is_enough(const answer::Resolution& resolution, Retune retune) {
 TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
   using Clock = std::chrono::steady_clock;
   const auto stored = [&] {
-    return answer::resolve(op, bucket, state.context.info().facts, state.options.regime, state.layers, false);
+    return answer::resolve({op, state.context.info().facts, state.options.regime}, bucket, state.layers, false);
   };
   const auto stop_if_asked = [&] {
     const auto& own = state.options.stop_requested;
@@ -115,7 +115,7 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
       throw Error(ErrorKind::interrupted, fmt::format("{} {} is not tuned: the tune was asked to stop", op.name,
                                                       manifest::display_text(op, bucket)));
   };
-  if (op.team_axis() >= 0 && asked.team == nullptr)
+  if (op.is_of_team() && asked.team == nullptr)
     throw Error(
         ErrorKind::bad_input,
         fmt::format("{} is tuned by all ranks of a team at once: launch it, or call Engine::prepare or a Tuner with "
@@ -173,7 +173,7 @@ void compile_ahead(State& state, const manifest::Op& op, const Problem& bucket, 
   const cuda::RelaxedCapture relaxed;
   const cuda::Context::Scope scope(state.context);
   const answer::Resolution stored =
-      answer::resolve(op, bucket, state.context.info().facts, state.options.regime, state.layers, false);
+      answer::resolve({op, state.context.info().facts, state.options.regime}, bucket, state.layers, false);
   if (!is_enough(stored, asked.retune)) tune::compile_ahead(state.tune_request(op, bucket), cubins_of(state, asked));
 } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
 }

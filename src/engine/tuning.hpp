@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "answer/cubins.hpp"
 #include "answer/resolver.hpp"
 #include "kiln/tuner.hpp"
 #include "team/member.hpp"

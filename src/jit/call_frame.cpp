@@ -55,7 +55,7 @@ std::vector<manifest::Runtime> runtime_at(const manifest::Op& op, std::span<cons
 }
 
 std::string why_defaults_refused(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
-  const std::vector<std::int64_t> frame = manifest::make_frame(op, nullptr, problem, device);
+  const std::vector<std::int64_t> frame = manifest::frame_of({op, device}, problem);
   const std::vector<manifest::Range> any(frame.size());
   for (const manifest::Runtime& each : runtime_at(op, frame)) {
     std::int64_t value = 0;

@@ -165,7 +165,7 @@ void Executable::load_workspaces(const manifest::Implementation& implementation,
 
 void Executable::load_team(const manifest::Op& op, const manifest::Implementation& implementation,
                            std::span<const std::int64_t> frame, const team::TeamBinding* team) {
-  if (op.team_axis() < 0) return;
+  if (!op.is_of_team()) return;
   if (team == nullptr) refuse_without_team(op_);
   std::vector<std::int64_t> offsets;
   for (std::size_t i = 0; i < workspaces_.size(); ++i)

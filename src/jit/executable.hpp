@@ -17,14 +17,16 @@
 #include "jit/team_arguments.hpp"
 #include "jit/thread_calls.hpp"
 #include "kiln/arguments.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 
 namespace kiln::jit {
 
-/// Returns the specialisation of one config. `frame` comes from manifest::make_frame; sizes that vary in the bucket do not enter.
+/// Returns the specialisation of one config. `frame` is manifest::Variant::frame; sizes that vary in the bucket do not enter.
 Specialisation specialise(const manifest::Op& op, const manifest::Implementation& implementation,
                           std::span<const std::int64_t> frame, std::string arch);
-/// Returns the specialisation of the op's reference. `frame` comes from manifest::make_frame without an implementation.
+Specialisation specialise(const manifest::Site& site, const manifest::Variant& variant, const Problem& at,
+                          std::string arch);
+/// Returns the specialisation of the op's reference. `frame`: manifest::frame_of.
 Specialisation specialise_reference(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch);
 /// Returns the specialisation of the op's [prepare], which must be there. `frame` is the reference's with seed and case behind it.
 Specialisation specialise_prepare(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch);
@@ -39,7 +41,7 @@ enum class Admission : std::uint8_t { admitted, constraint, tensor };
 
 class alignas(64) Executable {
  public:
-  /// Loads the cubin into the current context. `frame`: manifest::make_frame at the largest sizes to be launched in its workspaces, which an
+  /// Loads the cubin into the current context. `frame`: manifest::Variant::frame at the largest sizes to be launched in its workspaces, which an
   /// engine's answer calls `at`. The executable launches problems with the same exact sizes, in this bucket or another. Throws
   /// Error(driver_failed), or Error(bad_manifest) for geometry that cannot be computed and for arguments that the kernels do not take.
   /// `team`, which is read here alone, must be given for a team op; else Error(bad_input). Error(bad_input) also says how many bytes of

@@ -33,12 +33,14 @@ std::vector<manifest::Config> library_candidates(const manifest::Op& op, const m
   return matmul_candidates(op, implementation, frame, at_most);
 }
 
-std::optional<std::string> why_library_refuses(const manifest::Op& op, const manifest::Implementation& implementation,
-                                               std::span<const std::int64_t> frame) {
-  if (!has_current_context()) return std::nullopt;
+std::optional<std::string> why_library_refuses(const manifest::Site& site, const manifest::Variant& variant,
+                                               const Problem& at) {
+  const manifest::Implementation& implementation = *variant.implementation;
+  if (!implementation.is_library() || !has_current_context()) return std::nullopt;
   if (library_identity(implementation.library).empty())
     return fmt::format("the library {} is not here", implementation.library);
-  return implementation.is_collective() ? std::nullopt : why_matmul_refuses(op, implementation, frame);
+  return implementation.is_collective() ? std::nullopt
+                                        : why_matmul_refuses(*site.op, implementation, variant.frame(site, at));
 }
 
 std::unique_ptr<LibraryCall> make_library_call(const manifest::Op& op, const manifest::Implementation& implementation,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "jit/launch_form.hpp"
-#include "manifest/op.hpp"
+#include "manifest/variant.hpp"
 #include "team/binding.hpp"
 
 namespace kiln::jit {
@@ -17,14 +17,15 @@ namespace kiln::jit {
 /// Returns "cublaslt 13.1.0" or "nccl 2.28.9", or an empty string when the library is missing. Opens the library. A record holds for a version.
 std::string library_identity(const std::string& library);
 
-/// Returns the configs that the library proposes for the sizes of `frame` (manifest::make_frame), best first. Empty without the library. NCCL
+/// Returns the configs that the library proposes for the sizes of `frame` (manifest::Variant::frame), best first. Empty without the library. NCCL
 /// alone has one config, which it takes at all sizes; beside kernels, those have configs. Precondition: a context is current.
 std::vector<manifest::Config> library_candidates(const manifest::Op& op, const manifest::Implementation& implementation,
                                                  std::span<const std::int64_t> frame, std::size_t at_most);
 
-/// Returns why the library cannot run the config of `frame` at its sizes, or nothing when it can. Returns nothing without a current context.
-std::optional<std::string> why_library_refuses(const manifest::Op& op, const manifest::Implementation& implementation,
-                                               std::span<const std::int64_t> frame);
+/// Returns why the library cannot run the config at these sizes. Returns nothing when it can, without a current context, and for a variant without a
+/// library.
+std::optional<std::string> why_library_refuses(const manifest::Site& site, const manifest::Variant& variant,
+                                               const Problem& at);
 
 /// A workspace of an implementation, as an executable lays it out.
 struct LoadedWorkspace {

@@ -7,7 +7,7 @@
 #include "cuda/device.hpp"
 #include "jit/library_algorithm.hpp"
 #include "kiln/error.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 
 namespace kiln::jit {
 namespace {

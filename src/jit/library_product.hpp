@@ -40,7 +40,7 @@ class LibraryProduct {
     float alpha = 1;
   };
 
-  /// Folds the expressions over `frame` (manifest::make_frame). Precondition: a context is current. Throws Error(no_cublaslt), or
+  /// Folds the expressions over `frame` (manifest::Variant::frame). Precondition: a context is current. Throws Error(no_cublaslt), or
   /// Error(bad_manifest) for a product that the library lacks and that the manifest's 'requires' must exclude.
   LibraryProduct(const manifest::Op& op, const manifest::Implementation& implementation,
                  std::span<const std::int64_t> frame);

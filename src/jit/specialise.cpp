@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "jit/executable.hpp"
+#include "manifest/kernel_name.hpp"
 
 namespace kiln::jit {
 namespace {
@@ -58,6 +59,11 @@ Specialisation specialise(const manifest::Op& op, const manifest::Implementation
   specialisation.options = implementation.options;
   specialisation.toolkit_headers = implementation.toolkit_headers;
   return specialisation;
+}
+
+Specialisation specialise(const manifest::Site& site, const manifest::Variant& variant, const Problem& at,
+                          std::string arch) {
+  return specialise(*site.op, *variant.implementation, variant.frame(site, at), std::move(arch));
 }
 
 Specialisation specialise_reference(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch) {

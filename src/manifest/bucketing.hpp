@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kiln/problem.hpp"
-#include "manifest/bucket.hpp"
+#include "manifest/bucket_policy.hpp"
 
 namespace kiln::manifest {
 

@@ -50,7 +50,7 @@ bool is_of_class(std::string_view recorded, std::string_view asked) noexcept {
 }
 
 std::string DeviceFacts::device_class_for(const Op& op) const {
-  if (op.team_axis() < 0 || link == TeamLink::none) return device_class();
+  if (!op.is_of_team() || link == TeamLink::none) return device_class();
   return fmt::format("{}/{}", device_class(), to_string(link));
 }
 

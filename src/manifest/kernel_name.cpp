@@ -73,4 +73,23 @@ std::string fill_kernel_name(const KernelName& name, const Symbols& symbols, std
   return result;
 }
 
+std::vector<std::string> name_expressions(const Op& op, std::span<const Pass> passes, const Symbols& symbols,
+                                          std::span<const std::int64_t> frame) {
+  std::vector<std::string> names;
+  for (const Pass& pass : passes) {
+    if (pass.when && !pass.when->evaluate(frame).truth()) {
+      names.emplace_back();
+      continue;
+    }
+    try {
+      const KernelName name = parse_kernel_name(pass.kernel, symbols);
+      names.push_back(fill_kernel_name(name, symbols, frame));
+    } catch (const Error& error) {
+      throw Error(ErrorKind::bad_manifest,
+                  fmt::format("op '{}', pass at line {}: {}", op.name, pass.line, error.what()));
+    }
+  }
+  return names;
+}
+
 }  // namespace kiln::manifest

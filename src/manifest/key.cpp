@@ -60,16 +60,16 @@ Digest Hasher::finish() {
 
 std::string_view to_string(Regime regime) noexcept { return regime == Regime::cold_l2 ? "cold" : "hot"; }
 
-std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& device, Regime regime) {
-  std::string key = fmt::format("{}@{} |", op.name, op.revision);
-  for (std::size_t i = 0; i < op.axes.size(); ++i) {
-    key += fmt::format(" {}={}:{}", op.axes[i].name, policy_of(op, i, bucket).text(), bucket.axes[i]);
+std::string Bucket::key() const {
+  std::string key = fmt::format("{}@{} |", op->name, op->revision);
+  for (std::size_t i = 0; i < op->axes.size(); ++i) {
+    key += fmt::format(" {}={}:{}", op->axes[i].name, policy_of(*op, i, edge).text(), edge.axes[i]);
   }
   key += " |";
-  for (std::size_t i = 0; i < op.selections.size(); ++i) {
-    key += fmt::format(" {}={}", op.selections[i].name, op.selections[i].values[bucket.selections[i]]);
+  for (std::size_t i = 0; i < op->selections.size(); ++i) {
+    key += fmt::format(" {}={}", op->selections[i].name, op->selections[i].values[edge.selections[i]]);
   }
-  return key + fmt::format(" | {} | {}", device.device_class_for(op), to_string(regime));
+  return key + fmt::format(" | {} | {}", device->device_class_for(*op), to_string(regime));
 }
 
 }  // namespace kiln::manifest

@@ -1,4 +1,4 @@
-// Record keys: a canonical text that people can read, and its digest.
+// Digests of keys and of sources.
 #pragma once
 
 #include <array>
@@ -9,8 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "kiln/options.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/site.hpp"
 
 namespace kiln::manifest {
 
@@ -32,11 +31,5 @@ class Hasher {
   };
   State state_ = {};
 };
-
-using kiln::Regime;
-std::string_view to_string(Regime regime) noexcept;  // "cold", "hot"
-
-/// "rms_norm@1 | rows=pow2:512 cols=exact:4096 | dtype=bf16 | sm_90/mp132/... | cold"
-std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& device, Regime regime);
 
 }  // namespace kiln::manifest

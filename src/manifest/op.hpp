@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "kiln/problem.hpp"
-#include "manifest/bucket.hpp"
+#include "manifest/bucket_policy.hpp"
 #include "manifest/expression.hpp"
 #include "manifest/real_expression.hpp"
 #include "manifest/sources.hpp"
@@ -332,6 +332,7 @@ struct Op {
   [[nodiscard]] const Tensor* reported_tensor(std::size_t word) const;
   /// The index of the axis that is the number of ranks, or -1 for an op of one GPU.
   [[nodiscard]] int team_axis() const noexcept;
+  [[nodiscard]] bool is_of_team() const noexcept { return team_axis() >= 0; }
   [[nodiscard]] int first_runtime() const noexcept { return static_cast<int>(axes.size()); }
   [[nodiscard]] int first_static() const noexcept { return first_runtime() + static_cast<int>(runtime.size()); }
   [[nodiscard]] int first_device_fact() const noexcept { return first_static() + static_cast<int>(selections.size()); }

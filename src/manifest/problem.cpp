@@ -87,24 +87,6 @@ const Rule* broken_rule(const Op& op, const Problem& problem) noexcept {
   return found == op.allowed.end() ? nullptr : &*found;
 }
 
-// Goes in the manifest's order, because a default may use earlier run-time values.
-void fill_defaults(const Op& op, const Problem& problem, std::span<std::int64_t> frame) {
-  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
-    const auto refuse = [&](const std::string& text, std::string_view why) {
-      throw Error(ErrorKind::bad_expression,
-                  fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name, text,
-                              op.runtime[i].name, display_text(op, problem), why));
-    };
-    if (const auto& real = op.runtime[i].default_real; real && !real->evaluate(frame))
-      refuse(real->text(), "it is not finite");
-    const auto& expression = op.runtime[i].default_integer;
-    if (!expression) continue;
-    const Value value = expression->evaluate(frame);
-    if (!value.ok()) refuse(expression->text(), to_string(value.status));
-    frame[static_cast<std::size_t>(op.first_runtime()) + i] = value.number;
-  }
-}
-
 }  // namespace
 
 Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zeros) {
@@ -229,7 +211,7 @@ Problem bucket_of(const Op& op, const Problem& problem) noexcept {
 }
 
 bool sizes_may_differ_between_ranks(const Op& op, const Problem& problem) noexcept {
-  if (op.team_axis() < 0) return false;
+  if (!op.is_of_team()) return false;
   const auto ranks = std::ranges::find(op.selections, "ranks", &Selection::name);
   if (ranks == op.selections.end()) return true;
   return ranks->values[problem.selections[static_cast<std::size_t>(ranks - op.selections.begin())]] != "alike";
@@ -244,21 +226,6 @@ Problem low_corner(const Op& op, const Problem& bucket) noexcept {
     corner.axes[i] = past == 0 ? low : std::min(bucket.axes[i], low + (axis.multiple_of - past));
   }
   return corner;
-}
-
-std::vector<std::int64_t> make_frame(const Op& op, const Implementation* implementation, const Problem& problem,
-                                     const DeviceFacts& device, std::span<const std::int64_t> config) {
-  std::vector<std::int64_t> frame(problem.axes.begin(),
-                                  problem.axes.begin() + static_cast<std::ptrdiff_t>(op.axes.size()));
-  frame.resize(static_cast<std::size_t>(op.first_static()));
-  for (std::size_t i = 0; i < op.selections.size(); ++i) frame.push_back(problem.selections[i]);
-  frame.insert(frame.end(), device.values.begin(), device.values.end());
-  if (implementation != nullptr) {
-    frame.insert(frame.end(), config.begin(), config.end());
-    frame.resize(static_cast<std::size_t>(op.first_parameter()) + implementation->parameters.size());
-  }
-  fill_defaults(op, problem, frame);
-  return frame;
 }
 
 }  // namespace kiln::manifest

@@ -1,4 +1,4 @@
-// A problem of an op, its bucket, the frame over which expressions are evaluated, and the search space.
+// A problem of an op, its text, and its bucket's sizes.
 #pragma once
 
 #include <array>
@@ -59,48 +59,5 @@ Problem low_corner(const Op& op, const Problem& bucket) noexcept;
 /// Whether the ranks of a team may launch unlike sizes of one bucket, and so need one config. Not where the op has a choice `ranks` and it is
 /// `alike`, by which the caller promises equal sizes. False for an op of one GPU.
 bool sizes_may_differ_between_ranks(const Op& op, const Problem& problem) noexcept;
-
-/// A frame for `implementation` (or for the op alone when null): axes and selections of the problem, device facts, the
-/// config's parameters; run-time integers take their defaults where they have one and 0 elsewhere, reals are 0.
-std::vector<std::int64_t> make_frame(const Op& op, const Implementation* implementation, const Problem& problem,
-                                     const DeviceFacts& device, std::span<const std::int64_t> config = {});
-
-/// Returns why an implementation cannot serve this problem on this device, or nothing when one of its configs can.
-std::optional<std::string> why_not_eligible(const Op& op, const Implementation& implementation, const Problem& problem,
-                                            const DeviceFacts& device);
-/// Returns the text of the first constraint that a config breaks at this problem, or nothing.
-std::optional<std::string> broken_constraint(const Op& op, const Implementation& implementation, const Problem& problem,
-                                             const DeviceFacts& device, std::span<const std::int64_t> config);
-/// True when the config has one declared value for each parameter. A library's parameters take any value.
-bool is_declared(const Implementation& implementation, std::span<const std::int64_t> config) noexcept;
-
-/// Returns every config that meets [constraints] and [search], in the manifest's order (last parameter fastest). The default and a
-/// record's config may be outside it. Empty for a library, which proposes configs itself (jit/library.hpp). Throws
-/// Error(bad_manifest) after most_search_steps.
-std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
-                                 const DeviceFacts& device);
-/// Returns how many configs meet [constraints], whatever [search] says; nothing when counting takes more than most_search_steps. 0 for a
-/// library.
-std::optional<std::size_t> count_legal(const Op& op, const Implementation& implementation, const Problem& problem,
-                                       const DeviceFacts& device);
-/// Returns one config of the search space for each kernel: of those that differ only in launch-only parameters, the one with their
-/// defaults, or the first when that is not legal.
-std::vector<Config> searched_space(const Op& op, const Implementation& implementation, const Problem& problem,
-                                   const DeviceFacts& device);
-/// Returns the legal configs of the same kernel: `config`, then those that differ from it only in launch-only parameters.
-std::vector<Config> launches_of(const Op& op, const Implementation& implementation, const Problem& problem,
-                                const DeviceFacts& device, const Config& config);
-/// Returns the config with launch-only parameters at their defaults, which is the same for all configs of one kernel.
-Config kernel_config(const Implementation& implementation, Config config);
-/// "threads=256 vector=8"
-std::string to_string(const Implementation& implementation, std::span<const std::int64_t> config);
-/// Parses that form. A record may be older than a parameter, which then has its default: a kernel's config may lack some, but not all. Returns
-/// nothing when a name or a value is not declared, or a library's parameter is missing.
-std::optional<Config> parse_config(const Implementation& implementation, std::string_view text);
-
-/// Returns the name expression of each pass, its placeholders filled with C++ type names, words of choices and integers. A pass whose
-/// `when` is 0 gives an empty string. Throws Error(bad_manifest) when a placeholder depends on a size that the bucket does not fix.
-std::vector<std::string> name_expressions(const Op& op, std::span<const Pass> passes, const Symbols& symbols,
-                                          std::span<const std::int64_t> frame);
 
 }  // namespace kiln::manifest

@@ -136,7 +136,7 @@ void read_alignment(const ManifestReader& reader, const TomlValue& section, cons
 
 void check_symmetric(const ManifestReader& reader, const Op& op, const Workspace& workspace, int line) {
   const std::string found = fmt::format("'symmetric' on workspace '{}'", workspace.name);
-  if (op.team_axis() < 0) reader.fail(line, found, "an axis with team = true in op.toml");
+  if (!op.is_of_team()) reader.fail(line, found, "an axis with team = true in op.toml");
   if (workspace.zeroed)
     reader.fail(line, fmt::format("'zeroed' and {}", found), "one of them: all plans of a team write to its memory");
 }
@@ -166,7 +166,7 @@ bool reads_length(const Implementation& implementation, int axis) {
 
 // An implementation that does not know its team could neither reach the ranks nor end a launch for them.
 void check_team(const ManifestReader& reader, const Op& op, const Implementation& implementation) {
-  if (op.team_axis() < 0) return;
+  if (!op.is_of_team()) return;
   const auto takes_team = [](const Pass& pass) {
     return std::ranges::find(pass.arguments, ArgumentKind::team, &Argument::kind) != pass.arguments.end();
   };

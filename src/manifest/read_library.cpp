@@ -218,7 +218,7 @@ void check_library(const ManifestReader& reader, const TomlValue& library, const
                    const Implementation& implementation) {
   if (implementation.library != "cublaslt" && implementation.library != "nccl")
     reader.fail(library.line, fmt::format("the library {}", quote(implementation.library)), "'cublaslt' or 'nccl'");
-  const bool is_of_team = op.team_axis() >= 0;
+  const bool is_of_team = op.is_of_team();
   if (implementation.is_collective() != is_of_team)
     reader.fail(library.line,
                 fmt::format("the library {} in an op {} team axis", quote(implementation.library),

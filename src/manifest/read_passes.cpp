@@ -287,7 +287,7 @@ Argument read_team_argument(const Scope& scope, const TomlValue& value) {
   reader.check_keys(value, fmt::format("a {} argument", key), {key});
   if (!scope.untimed.empty())
     reader.fail(value.line, fmt::format("'{}' in a pass of {}", key, scope.untimed), "it in implementations alone");
-  if (scope.op.team_axis() < 0)
+  if (!scope.op.is_of_team())
     reader.fail(value.line, fmt::format("a {} argument", key), "an axis with team = true in op.toml");
   Argument argument;
   argument.kind = ArgumentKind::team;

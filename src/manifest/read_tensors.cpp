@@ -70,7 +70,7 @@ void read_per_rank(const ManifestReader& reader, const TomlValue& table, const O
   tensor.per_rank = reader.boolean_or(table, "per_rank", false);
   if (!tensor.per_rank) return;
   const std::string found = fmt::format("'per_rank' on '{}'", tensor.name);
-  if (op.team_axis() < 0) reader.fail(table.line, found, "an axis with team = true in [axes]");
+  if (!op.is_of_team()) reader.fail(table.line, found, "an axis with team = true in [axes]");
   if (tensor.output) reader.fail(table.line, found + ", an output", "it on inputs only");
   if (tensor.fill == Fill::prepared)
     reader.fail(table.line, found + " with fill = \"prepared\"", "another fill: [prepare] knows one rank");

@@ -1,14 +1,12 @@
-// Configs: which are declared, which are legal, and their text form.
+// Which configs of an implementation are legal, and which a tune tries.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 #include "kiln/error.hpp"
-#include "manifest/kernel_name.hpp"
 #include "manifest/limits.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 
 namespace kiln::manifest {
 namespace {
@@ -86,8 +84,10 @@ bool Implementation::exchanges_in_memory() const noexcept {
          });
 }
 
-std::optional<std::string> why_not_eligible(const Op& op, const Implementation& implementation, const Problem& problem,
-                                            const DeviceFacts& device) {
+std::optional<std::string> why_not_eligible(const Site& site, const Implementation& implementation,
+                                            const Problem& problem) {
+  const Op& op = *site.op;
+  const DeviceFacts& device = *site.device;
   const int axis = op.team_axis();
   const std::int64_t ranks = axis < 0 ? 1 : problem.axes[static_cast<std::size_t>(axis)];
   if (device.link == TeamLink::network && implementation.exchanges_in_memory())
@@ -97,12 +97,12 @@ std::optional<std::string> why_not_eligible(const Op& op, const Implementation& 
         "kernels reach the memory of {} ranks at most; give a team of {} TeamOptions::address, and NCCL "
         "serves it",
         most_kernel_ranks, ranks);
-  const auto frame = make_frame(op, &implementation, problem, device, implementation.default_config);
+  const auto frame = default_of(implementation).frame(site, problem);
   if (implementation.requires_ && !implementation.requires_->evaluate(frame).truth()) {
     return fmt::format("it requires {}, and this is {} with {}", implementation.requires_text, device.device_class(),
                        display_text(op, problem));
   }
-  const auto broken = broken_constraint(op, implementation, problem, device, implementation.default_config);
+  const auto broken = default_of(implementation).broken_constraint(site, problem);
   if (!broken) return std::nullopt;  // the usual case, which needs no walk
   if (implementation.is_library() && !implementation.has_kernels())
     return fmt::format("its constraint {} does not hold at {}", *broken, display_text(op, problem));
@@ -113,31 +113,10 @@ std::optional<std::string> why_not_eligible(const Op& op, const Implementation& 
                      *broken);
 }
 
-std::optional<std::string> broken_constraint(const Op& op, const Implementation& implementation, const Problem& problem,
-                                             const DeviceFacts& device, std::span<const std::int64_t> config) {
-  const auto frame = make_frame(op, &implementation, problem, device, config);
-  for (const Expression& constraint : implementation.constraints) {
-    const Value value = constraint.evaluate(frame);
-    if (!value.ok()) return fmt::format("{} ({})", constraint.text(), to_string(value.status));
-    if (value.number == 0) return constraint.text();
-  }
-  return std::nullopt;
-}
-
-bool is_declared(const Implementation& implementation, std::span<const std::int64_t> config) noexcept {
-  const auto& parameters = implementation.parameters;
-  return std::equal(parameters.begin(), parameters.end(), config.begin(), config.end(),
-                    [](const Parameter& parameter, std::int64_t value) {
-                      return parameter.values.empty() ||
-                             std::ranges::find(parameter.values, value) != parameter.values.end();
-                    });
-}
-
-std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
-                                 const DeviceFacts& device) {
+std::vector<Config> search_space(const Site& site, const Implementation& implementation, const Problem& problem) {
   std::vector<Config> configs;
   if (!implementation.has_kernels()) return configs;
-  Walk(op, implementation, make_frame(op, &implementation, problem, device), implementation.search)
+  Walk(*site.op, implementation, Variant{&implementation}.frame(site, problem), implementation.search)
       .run([&](Config config) {
         configs.push_back(std::move(config));
         return true;
@@ -145,11 +124,11 @@ std::vector<Config> search_space(const Op& op, const Implementation& implementat
   return configs;
 }
 
-std::optional<std::size_t> count_legal(const Op& op, const Implementation& implementation, const Problem& problem,
-                                       const DeviceFacts& device) try {
+std::optional<std::size_t> count_legal(const Site& site, const Implementation& implementation,
+                                       const Problem& problem) try {
   std::size_t count = 0;
   if (!implementation.has_kernels()) return count;
-  Walk(op, implementation, make_frame(op, &implementation, problem, device), {}).run([&](const Config&) {
+  Walk(*site.op, implementation, Variant{&implementation}.frame(site, problem), {}).run([&](const Config&) {
     ++count;
     return true;
   });
@@ -158,9 +137,8 @@ std::optional<std::size_t> count_legal(const Op& op, const Implementation& imple
   return std::nullopt;
 }
 
-std::vector<Config> searched_space(const Op& op, const Implementation& implementation, const Problem& problem,
-                                   const DeviceFacts& device) {
-  std::vector<Config> all = search_space(op, implementation, problem, device);
+std::vector<Config> searched_space(const Site& site, const Implementation& implementation, const Problem& problem) {
+  std::vector<Config> all = search_space(site, implementation, problem);
   if (std::ranges::none_of(implementation.parameters, &Parameter::launch_only)) return all;
   std::vector<Config> searched;
   std::map<Config, std::size_t> place_of;  // by kernel
@@ -176,13 +154,13 @@ std::vector<Config> searched_space(const Op& op, const Implementation& implement
   return searched;
 }
 
-std::vector<Config> launches_of(const Op& op, const Implementation& implementation, const Problem& problem,
-                                const DeviceFacts& device, const Config& config) {
+std::vector<Config> launches_of(const Site& site, const Variant& variant, const Problem& problem) {
+  const auto& [implementation, config] = variant;
   std::vector<Config> launches{config};
   for (std::size_t i = 0; i < config.size(); ++i) {
-    if (!implementation.parameters[i].launch_only) continue;
+    if (!implementation->parameters[i].launch_only) continue;
     const std::size_t before = launches.size();
-    for (const std::int64_t value : implementation.parameters[i].values) {
+    for (const std::int64_t value : implementation->parameters[i].values) {
       if (value == config[i]) continue;
       for (std::size_t j = 0; j < before; ++j) {
         launches.push_back(launches[j]);
@@ -192,66 +170,10 @@ std::vector<Config> launches_of(const Op& op, const Implementation& implementati
   }
   launches.erase(std::remove_if(launches.begin() + 1, launches.end(),
                                 [&](const Config& each) {
-                                  return broken_constraint(op, implementation, problem, device, each).has_value();
+                                  return Variant{implementation, each}.broken_constraint(site, problem).has_value();
                                 }),
                  launches.end());
   return launches;
-}
-
-Config kernel_config(const Implementation& implementation, Config config) {
-  for (std::size_t i = 0; i < config.size(); ++i)
-    if (implementation.parameters[i].launch_only) config[i] = implementation.default_config[i];
-  return config;
-}
-
-std::string to_string(const Implementation& implementation, std::span<const std::int64_t> config) {
-  std::string text;
-  for (std::size_t i = 0; i < implementation.parameters.size() && i < config.size(); ++i) {
-    text += fmt::format("{}{}={}", i == 0 ? "" : " ", implementation.parameters[i].name, config[i]);
-  }
-  return text;
-}
-
-std::optional<Config> parse_config(const Implementation& implementation, std::string_view text) {
-  const auto& parameters = implementation.parameters;
-  const bool may_lack = !implementation.is_library() && implementation.default_config.size() == parameters.size();
-  Config config = may_lack ? implementation.default_config : Config(parameters.size());
-  std::vector<bool> given(parameters.size(), false);
-  while (!text.empty()) {
-    const std::string_view part = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), part.size() + 1));
-    if (part.empty()) continue;
-    const std::size_t sign = part.find('=');
-    const auto parameter = std::ranges::find(parameters, part.substr(0, sign), &Parameter::name);
-    const auto index = static_cast<std::size_t>(parameter - parameters.begin());
-    if (sign == std::string_view::npos || parameter == parameters.end() || given[index]) return std::nullopt;
-    given[index] = true;
-    const auto [end, error] = std::from_chars(part.data() + sign + 1, part.data() + part.size(), config[index]);
-    if (error != std::errc{} || end != part.data() + part.size()) return std::nullopt;
-  }
-  const auto lacking = static_cast<std::size_t>(std::ranges::count(given, false));
-  if (lacking > 0 && (!may_lack || lacking == parameters.size())) return std::nullopt;
-  if (!is_declared(implementation, config)) return std::nullopt;
-  return config;
-}
-
-std::vector<std::string> name_expressions(const Op& op, std::span<const Pass> passes, const Symbols& symbols,
-                                          std::span<const std::int64_t> frame) {
-  std::vector<std::string> names;
-  for (const Pass& pass : passes) {
-    if (pass.when && !pass.when->evaluate(frame).truth()) {
-      names.emplace_back();
-      continue;
-    }
-    try {
-      const KernelName name = parse_kernel_name(pass.kernel, symbols);
-      names.push_back(fill_kernel_name(name, symbols, frame));
-    } catch (const Error& error) {
-      throw Error(ErrorKind::bad_manifest,
-                  fmt::format("op '{}', pass at line {}: {}", op.name, pass.line, error.what()));
-    }
-  }
-  return names;
 }
 
 }  // namespace kiln::manifest

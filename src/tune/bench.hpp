@@ -12,7 +12,7 @@
 #include "cuda/device.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/options.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "store/record.hpp"
 #include "team/binding.hpp"
 #include "team/member.hpp"
@@ -22,8 +22,7 @@ namespace kiln::tune {
 
 /// A candidate to verify and time.
 struct Trial {
-  const manifest::Implementation& implementation;
-  std::span<const std::int64_t> config;
+  const manifest::Variant& variant;
   const jit::Cubin& cubin;
   const Problem& at;  // the largest size at which it is legal; its executable is made for it
 };
@@ -73,10 +72,8 @@ class Bench {
 };
 
 struct BenchSettings {
-  const manifest::Op& op;
-  const Problem& bucket;  // upper edges
-  const cuda::DeviceInfo& device;
-  Regime regime = Regime::cold_l2;
+  manifest::Bucket bucket;
+  const cuda::DeviceInfo& device;  // of which bucket.device are facts
   std::string arch;
   const team::TeamBinding* team = nullptr;  // of a team op, for the bench's life
   /// Decides the values of inputs. Absent: the clock does. Equal on all ranks of a team.

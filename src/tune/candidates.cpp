@@ -22,26 +22,26 @@ class CandidateBuilder {
   CandidateBuilder(const CandidatesRequest& request, std::span<const store::Record> neighbours)
       : request_(request),
         libraries_(request.libraries != nullptr ? *request.libraries : here_),
-        prior_(request.op, request.bucket, request.device, request.regime, neighbours) {}
+        prior_(request.bucket, neighbours) {}
 
   Candidates gather() {
-    const answer::Usable baseline = answer::default_for(request_.op, request_.bucket, request_.device);
-    if (baseline.implementation != nullptr) {
-      add(*baseline.implementation, baseline.config);
+    const answer::Usable baseline = answer::default_for(request_.bucket, request_.bucket.edge);
+    if (baseline) {
+      add(baseline);
       result_.has_baseline = true;
     }
-    add_space(request_.bucket);
+    add_space(request_.bucket.edge);
     double best_ns = std::numeric_limits<double>::infinity();
-    for (const Candidate& each : result_.list) best_ns = std::min(best_ns, expected_ns(each, request_.bucket));
+    for (const Candidate& each : result_.list) best_ns = std::min(best_ns, expected_ns(each, request_.bucket.edge));
     const Ends& most = *std::ranges::find_if(
         ends_by_time, [&](const Ends& each) { return !std::isfinite(best_ns) || best_ns <= each.up_to_ns; });
-    result_.sizes = answer::even_sizes(request_.op, request_.bucket, most.even);
+    result_.sizes = answer::even_sizes(*request_.bucket.op, request_.bucket.edge, most.even);
     const std::vector<Problem>& problems = result_.sizes.problems;
     if (problems.size() > 2) add_space(problems[problems.size() / 2]);
     if (problems.size() > 1) add_space(problems.front());
     if (!request_.all) drop_slowest();
     if (result_.sizes.axes.size() == 1 && most.more > 0)
-      result_.sizes = with_ends(request_.bucket, result_.sizes, stairs_of_fastest(most.more));
+      result_.sizes = with_ends(request_.bucket.edge, result_.sizes, stairs_of_fastest(most.more));
     add_library_configs(most.more);
     finish();
     name_proposals();
@@ -49,12 +49,10 @@ class CandidateBuilder {
   }
 
  private:
-  void add(const manifest::Implementation& implementation, const manifest::Config& config) {
-    if (!seen_.emplace(&implementation, config).second) return;
-    Candidate candidate;
-    candidate.implementation = &implementation;
-    candidate.config = config;
-    candidate.correction = prior_.correction(implementation, config);
+  void add(const manifest::Variant& variant) {
+    if (!seen_.insert(variant).second) return;
+    Candidate candidate{variant};
+    candidate.correction = prior_.correction(variant);
     result_.list.push_back(std::move(candidate));
   }
 
@@ -63,17 +61,17 @@ class CandidateBuilder {
   }
 
   [[nodiscard]] answer::AxisSizes only_axis() const {
-    return answer::sizes_of(request_.op, request_.bucket, result_.sizes.axes.front());
+    return answer::sizes_of(*request_.bucket.op, request_.bucket.edge, result_.sizes.axes.front());
   }
 
   /// Adds the configs of all eligible implementations with kernels that [search] allows at this size, in the manifest's order.
   void add_space(const Problem& at) {
-    for (const manifest::Implementation& implementation : request_.op.implementations) {
+    for (const manifest::Implementation& implementation : request_.bucket.op->implementations) {
       if (!implementation.has_kernels() || !may_take_part(implementation) ||
-          manifest::why_not_eligible(request_.op, implementation, at, request_.device))
+          manifest::why_not_eligible(request_.bucket, implementation, at))
         continue;
-      for (const manifest::Config& config : manifest::searched_space(request_.op, implementation, at, request_.device))
-        add(implementation, config);
+      for (manifest::Config& config : manifest::searched_space(request_.bucket, implementation, at))
+        add({&implementation, std::move(config)});
     }
   }
 
@@ -82,30 +80,29 @@ class CandidateBuilder {
   [[nodiscard]] std::vector<Problem> sizes_asked_of_library(std::size_t more) const {
     if (result_.sizes.axes.size() != 1 || (result_.sizes.problems.size() == 1 && more == 0))
       return result_.sizes.problems;
-    return with_ends(request_.bucket, result_.sizes, only_axis().evenly(library_sizes)).problems;
+    return with_ends(request_.bucket.edge, result_.sizes, only_axis().evenly(library_sizes)).problems;
   }
 
   /// Adds the algorithms that libraries propose, and up to `more` ends at sizes where a library's first proposal changes.
   void add_library_configs(std::size_t more) {
-    for (const manifest::Implementation& implementation : request_.op.implementations) {
+    for (const manifest::Implementation& implementation : request_.bucket.op->implementations) {
       if (implementation.has_kernels() || !may_take_part(implementation)) continue;
       const std::size_t begin = firsts_.size();
       for (const Problem& at : sizes_asked_of_library(more)) {
-        if (manifest::why_not_eligible(request_.op, implementation, at, request_.device)) continue;
+        if (manifest::why_not_eligible(request_.bucket, implementation, at)) continue;
         const auto& sizes = result_.sizes.problems;
         const bool is_timed = std::ranges::find(sizes, at) != sizes.end();
-        const auto configs =
-            libraries_.candidates(request_.op, implementation, at, request_.device, is_timed ? library_configs : 1);
+        const auto configs = libraries_.candidates(request_.bucket, implementation, at, is_timed ? library_configs : 1);
         if (configs.empty()) continue;
         // The model does not tell a library's configs apart; the library's order does.
-        firsts_.push_back({at, &implementation, configs.front()});
-        for (const manifest::Config& config : configs) add(implementation, config);
+        firsts_.push_back({{&implementation, configs.front()}, at});
+        for (const manifest::Config& config : configs) add({&implementation, config});
       }
       if (result_.sizes.axes.size() != 1 || more == 0) continue;
       std::vector<std::int64_t> changes;
       for (std::size_t i = begin; i + 1 < firsts_.size(); ++i)
         if (changes_after(i)) changes.push_back(firsts_[i].at.axes[result_.sizes.axes.front()]);
-      result_.sizes = with_ends(request_.bucket, result_.sizes, answer::some_of(changes, more));
+      result_.sizes = with_ends(request_.bucket.edge, result_.sizes, answer::some_of(changes, more));
     }
   }
 
@@ -137,28 +134,24 @@ class CandidateBuilder {
   }
 
   [[nodiscard]] double expected_ns(const Candidate& candidate, const Problem& at) const {
-    return answer::estimate(request_.op, *candidate.implementation, at, request_.device, candidate.config,
-                            request_.regime)
-               .ns *
-           candidate.correction;
+    return answer::estimate(request_.bucket, candidate, at).ns * candidate.correction;
   }
 
   [[nodiscard]] bool is_legal(const Candidate& candidate, const Problem& at) const {
-    if (manifest::why_not_eligible(request_.op, *candidate.implementation, at, request_.device) ||
-        manifest::broken_constraint(request_.op, *candidate.implementation, at, request_.device, candidate.config))
+    if (manifest::why_not_eligible(request_.bucket, *candidate.implementation, at) ||
+        candidate.broken_constraint(request_.bucket, at))
       return false;
-    return !candidate.implementation->is_library() ||
-           !libraries_.why_refused(request_.op, *candidate.implementation, at, request_.device, candidate.config);
+    return !candidate.implementation->is_library() || !libraries_.why_refused(request_.bucket, candidate, at);
   }
 
   /// Returns up to `at_most` further ends, where the stairs of the fastest expected configs end.
   [[nodiscard]] std::vector<std::int64_t> stairs_of_fastest(std::size_t at_most) const {
     const answer::AxisSizes axis = only_axis();
     const std::vector<std::int64_t>& ends = result_.sizes.ends.front();
-    const answer::TimedSizes scanned = with_ends(request_.bucket, result_.sizes, axis.evenly(sizes_scanned));
+    const answer::TimedSizes scanned = with_ends(request_.bucket.edge, result_.sizes, axis.evenly(sizes_scanned));
     std::set<std::size_t> looked_at;
     const auto look_at = [&](std::int64_t size, std::size_t configs) {
-      Problem at = request_.bucket;
+      Problem at = request_.bucket.edge;
       at.axes[result_.sizes.axes.front()] = size;
       std::vector<std::pair<double, std::size_t>> ranked;
       for (std::size_t i = 0; i < result_.list.size(); ++i)
@@ -180,8 +173,7 @@ class CandidateBuilder {
     for (const std::size_t i : looked_at) {
       std::vector<double>& row = ns.emplace_back();
       for (const Problem& at : scanned.problems) {
-        const bool legal = !manifest::broken_constraint(request_.op, *result_.list[i].implementation, at,
-                                                        request_.device, result_.list[i].config);
+        const bool legal = !result_.list[i].broken_constraint(request_.bucket, at);
         row.push_back(legal ? expected_ns(result_.list[i], at) : std::numeric_limits<double>::infinity());
       }
     }
@@ -192,7 +184,7 @@ class CandidateBuilder {
   void finish() {
     Expectations& expectations = result_.expectations;
     const std::vector<Problem>& problems = result_.sizes.problems;
-    expectations.one_serves_all = manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket);
+    expectations.one_serves_all = manifest::sizes_may_differ_between_ranks(*request_.bucket.op, request_.bucket.edge);
     std::vector<Candidate> kept;
     std::map<std::pair<const manifest::Implementation*, std::vector<std::string>>, std::size_t> kernels;
     for (Candidate& candidate : result_.list) {
@@ -204,9 +196,7 @@ class CandidateBuilder {
         if (legal.back()) candidate.at = at;
       }
       if (std::ranges::find(legal, true) == legal.end()) continue;
-      const auto frame =
-          manifest::make_frame(request_.op, candidate.implementation, candidate.at, request_.device, candidate.config);
-      candidate.specialisation = jit::specialise(request_.op, *candidate.implementation, frame, request_.arch);
+      candidate.specialisation = jit::specialise(request_.bucket, candidate, candidate.at, request_.arch);
       expectations.legal.push_back(std::move(legal));
       expectations.expected_ns.push_back(std::move(expected));
       expectations.position.push_back(position_of(candidate));
@@ -221,20 +211,20 @@ class CandidateBuilder {
       kept.push_back(std::move(candidate));
     }
     result_.list = std::move(kept);
-    const auto try_first = [&](const manifest::Implementation* implementation, const manifest::Config& config) {
+    const auto try_first = [&](const manifest::Variant& first) {
+      const manifest::Implementation& implementation = *first.implementation;
       for (std::size_t i = 0; i < result_.list.size(); ++i)
-        if (result_.list[i].implementation == implementation &&
-            manifest::kernel_config(*implementation, result_.list[i].config) == config)
+        if (result_.list[i].implementation == &implementation &&
+            manifest::kernel_config(implementation, result_.list[i].config) == first.config)
           expectations.tried_first.push_back(i);
     };
-    for (const answer::Winner& each : prior_.transferred(transferred_winners))
-      try_first(each.implementation, each.config);
+    for (const manifest::Variant& each : prior_.transferred(transferred_winners)) try_first(each);
     // The search times nothing at sizes that were only asked of a library.
-    std::set<std::pair<const manifest::Implementation*, manifest::Config>> firsts;
+    std::set<manifest::Variant> firsts;
     for (const LibraryFirst& each : firsts_)
-      if (std::ranges::find(problems, each.at) != problems.end()) firsts.emplace(each.implementation, each.config);
+      if (std::ranges::find(problems, each.at) != problems.end()) firsts.insert(each);
     for (const auto& [implementation, config] : firsts)
-      try_first(implementation, manifest::kernel_config(*implementation, config));
+      try_first({implementation, manifest::kernel_config(*implementation, config)});
     try_with_libraries_first();
   }
 
@@ -260,14 +250,13 @@ class CandidateBuilder {
     if (result_.sizes.axes.size() != 1) return;
     for (std::size_t first = 0; first < firsts_.size(); ++first)
       for (std::size_t i = 0; i < result_.list.size() && changes_after(first); ++i)
-        if (result_.list[i].implementation == firsts_[first].implementation &&
-            result_.list[i].config == firsts_[first].config)
+        if (result_.list[i] == firsts_[first])
           result_.proposals.push_back({firsts_[first].at.axes[result_.sizes.axes.front()], i});
     std::ranges::sort(result_.proposals, {}, &FirstProposal::last_size);
   }
 
   [[nodiscard]] std::vector<std::int64_t> position_of(const Candidate& candidate) const {
-    std::vector<std::int64_t> position{candidate.implementation - request_.op.implementations.data()};
+    std::vector<std::int64_t> position{candidate.implementation - request_.bucket.op->implementations.data()};
     for (std::size_t i = 0; i < candidate.config.size(); ++i) {
       const auto& values = candidate.implementation->parameters[i].values;
       if (values.empty())
@@ -280,10 +269,8 @@ class CandidateBuilder {
   }
 
   /// What a library proposes first at a size where it was asked.
-  struct LibraryFirst {
+  struct LibraryFirst : manifest::Variant {
     Problem at;
-    const manifest::Implementation* implementation = nullptr;
-    manifest::Config config;
   };
 
   const CandidatesRequest& request_;
@@ -292,7 +279,7 @@ class CandidateBuilder {
   answer::Prior prior_;
   Candidates result_;
   std::vector<LibraryFirst> firsts_;  // by library, then size
-  std::set<std::pair<const manifest::Implementation*, manifest::Config>> seen_;
+  std::set<manifest::Variant> seen_;
 };
 
 }  // namespace

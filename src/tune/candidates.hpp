@@ -6,7 +6,7 @@
 
 #include "answer/timed_sizes.hpp"
 #include "jit/specialisation.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "store/layers.hpp"
 #include "tune/bench.hpp"
 #include "tune/machine.hpp"
@@ -15,9 +15,7 @@
 namespace kiln::tune {
 
 /// A candidate, and what became of it.
-struct Candidate {
-  const manifest::Implementation* implementation = nullptr;
-  manifest::Config config;
+struct Candidate : manifest::Variant {
   Problem at;  // the largest size at which it is legal; its executable is made for it
   jit::Specialisation specialisation;
   double correction = 1;  // factor on the model's estimates, from measurements near this bucket
@@ -40,10 +38,7 @@ struct Candidates {
 };
 
 struct CandidatesRequest {
-  const manifest::Op& op;
-  const Problem& bucket;
-  const manifest::DeviceFacts& device;
-  Regime regime = Regime::cold_l2;
+  manifest::Bucket bucket;
   std::string arch;
   bool all = false;                // false: without candidates that the model expects to be much slower than others
   bool has_communicator = false;   // of the team: without one, NCCL takes no part

@@ -35,7 +35,7 @@ class Conclusion {
       std::erase_if(without, [&](const Compared& compared) { return is_library(compared.candidate); });
       own.push_back(relative_times_at(size, without));
     }
-    const bool is_one = manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket);
+    const bool is_one = manifest::sizes_may_differ_between_ranks(*request_.bucket.op, request_.bucket.edge);
     answer::Assignment fastest = is_one ? one_for_all(true) : answer::choose_configs(all);
     if (std::ranges::none_of(fastest, [](const auto& each) { return each.has_value(); })) throw_nothing_right();
     answer::Assignment without_library;
@@ -71,9 +71,7 @@ class Conclusion {
     std::vector<std::vector<double>> ns(candidates_.size(), std::vector<double>(sizes_.problems.size()));
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
       const Candidate& of = candidates_[i];
-      const auto is_legal = [&](const Problem& problem) {
-        return !manifest::broken_constraint(request_.op, *of.implementation, problem, request_.device.facts, of.config);
-      };
+      const auto is_legal = [&](const Problem& problem) { return !of.broken_constraint(request_.bucket, problem); };
       if ((!with_library && is_library(i)) || of.admission.verdict != store::Verdict::ok ||
           !std::ranges::all_of(sizes_.problems, is_legal))
         continue;
@@ -86,8 +84,8 @@ class Conclusion {
   [[noreturn]] void throw_nothing_right() const {
     const Candidate& first = candidates_.front();
     throw Error(ErrorKind::not_tuned,
-                fmt::format("{} {}: no candidate of {} came out right; the first, {} {}: {}", request_.op.name,
-                            manifest::display_text(request_.op, request_.bucket), outcome_.brought_in,
+                fmt::format("{} {}: no candidate of {} came out right; the first, {} {}: {}", request_.bucket.op->name,
+                            manifest::display_text(*request_.bucket.op, request_.bucket.edge), outcome_.brought_in,
                             first.implementation->name, manifest::to_string(*first.implementation, first.config),
                             first.admission.reason));
   }
@@ -96,8 +94,7 @@ class Conclusion {
   [[nodiscard]] Footprint footprint_of(std::size_t size, std::size_t candidate) const {
     if (is_library(candidate)) return {std::numeric_limits<double>::infinity(), std::numeric_limits<int>::max()};
     const Candidate& of = candidates_[candidate];
-    const answer::Estimate expected = answer::estimate(request_.op, *of.implementation, sizes_.problems[size],
-                                                       request_.device.facts, of.config, request_.regime);
+    const answer::Estimate expected = answer::estimate(request_.bucket, of, sizes_.problems[size]);
     return {expected.read_bytes, of.admission.registers};
   }
 
@@ -143,10 +140,9 @@ class Conclusion {
     const Candidate& of = candidates_[candidate];
     Launched best;
     best.config = of.config;
-    const auto launches =
-        manifest::launches_of(request_.op, *of.implementation, of.at, request_.device.facts, of.config);
+    const auto launches = manifest::launches_of(request_.bucket, of, of.at);
     // Otherwise launches are equal, or their difference is small against their time.
-    if (launches.size() < 2 || request_.device.facts.sm() < manifest::first_programmatic_sm ||
+    if (launches.size() < 2 || request_.bucket.device->sm() < manifest::first_programmatic_sm ||
         cost_at(candidate, size).median_ns > longest_chained_ns)
       return best;
     const answer::KeyedCubin cubin = outcome_.machine.compiled(of.specialisation);
@@ -185,14 +181,15 @@ class Conclusion {
   }
 
   void add_choices(TuneResult& result, store::Role role, const answer::Assignment& assignment) {
-    for (const answer::Interval& each : answer::intervals(request_.op, request_.bucket, sizes_, assignment)) {
+    for (const answer::Interval& each :
+         answer::intervals(*request_.bucket.op, request_.bucket.edge, sizes_, assignment)) {
       const Candidate& of = candidates_[each.candidate];
       const Launched& launched = launched_.at(each.candidate);
       const answer::KeyedCubin cubin = outcome_.machine.compiled(of.specialisation);
       const Cost cost = times(cost_at(each.candidate, each.size), launched.gain);
       store::Choice choice;
       choice.role = role;
-      choice.sizes = manifest::to_string(request_.op, each.region);
+      choice.sizes = manifest::to_string(*request_.bucket.op, each.region);
       choice.implementation = of.implementation->name;
       choice.config = manifest::to_string(*of.implementation, launched.config);
       choice.cost_ns = cost.median_ns;
@@ -215,7 +212,7 @@ class Conclusion {
     store::Candidate row;
     row.implementation = of.implementation->name;
     row.config = manifest::to_string(*of.implementation, config);
-    row.sizes = manifest::open_sizes(request_.op, request_.bucket);
+    row.sizes = manifest::open_sizes(*request_.bucket.op, request_.bucket.edge);
     row.verdict = admission.verdict;
     row.reason = admission.reason;
     row.registers = admission.registers;
@@ -237,7 +234,7 @@ class Conclusion {
       for (std::size_t size = 0; size < sizes_.problems.size(); ++size) {
         const Cost& cost = cost_of(i, size);
         if (cost.failed()) continue;
-        row.sizes = manifest::open_sizes(request_.op, sizes_.problems[size]);
+        row.sizes = manifest::open_sizes(*request_.bucket.op, sizes_.problems[size]);
         row.cost_ns = cost.median_ns;
         row.low_ns = cost.low_ns;
         row.high_ns = cost.high_ns;
@@ -252,12 +249,12 @@ class Conclusion {
 
   [[nodiscard]] store::Record record_of() const {
     store::Record record;
-    record.key = request_.key;
-    record.op = request_.op.name;
-    record.revision = request_.op.revision;
-    record.device_class = request_.device.facts.device_class_for(request_.op);
-    record.regime = manifest::to_string(request_.regime);
-    record.bucket = manifest::to_string(request_.op, request_.bucket);
+    record.key = request_.bucket.key();
+    record.op = request_.bucket.op->name;
+    record.revision = request_.bucket.op->revision;
+    record.device_class = request_.bucket.device->device_class_for(*request_.bucket.op);
+    record.regime = manifest::to_string(request_.bucket.regime);
+    record.bucket = manifest::to_string(*request_.bucket.op, request_.bucket.edge);
     const Cost& baseline = cost_of(0, sizes_.problems.size() - 1);
     record.baseline_ns = outcome_.candidates.has_baseline && !baseline.failed() ? baseline.median_ns : 0;
     const std::string sizes =

@@ -251,12 +251,12 @@ class Parting {
  private:
   [[nodiscard]] const std::vector<std::int64_t>& ends() const { return measured_.sizes.ends.front(); }
   [[nodiscard]] Problem at_size(std::int64_t size) const {
-    Problem at = request_.bucket;
+    Problem at = request_.bucket.edge;
     at.axes[axis_] = size;
     return at;
   }
   [[nodiscard]] SearchedAxis searched() const {
-    return {answer::sizes_of(request_.op, request_.bucket, axis_),
+    return {answer::sizes_of(*request_.bucket.op, request_.bucket.edge, axis_),
             ends(),
             measured_.comparisons,
             measured_.costs,
@@ -267,9 +267,8 @@ class Parting {
   [[nodiscard]] double estimate_at(std::size_t candidate, std::int64_t size) const {
     const Candidate& of = tune_.candidates.list[candidate];
     const Problem at = at_size(size);
-    if (manifest::broken_constraint(request_.op, *of.implementation, at, request_.device.facts, of.config))
-      return std::numeric_limits<double>::infinity();
-    return answer::estimate(request_.op, *of.implementation, at, request_.device.facts, of.config, request_.regime).ns;
+    if (of.broken_constraint(request_.bucket, at)) return std::numeric_limits<double>::infinity();
+    return answer::estimate(request_.bucket, of, at).ns;
   }
 
   PartingSizes compared_inside() {
@@ -343,7 +342,7 @@ class Parting {
       remove_rejected(comparison);
       if (comparison.empty()) continue;
       const auto place = std::ranges::lower_bound(ends(), size) - ends().begin();
-      measured_.sizes = with_ends(request_.bucket, measured_.sizes, {&size, 1});
+      measured_.sizes = with_ends(request_.bucket.edge, measured_.sizes, {&size, 1});
       for (std::vector<Cost>& costs : measured_.costs) costs.insert(costs.begin() + place, Cost());
       for (const Compared& each : comparison) {
         std::vector<double> sorted = each.samples_ns;

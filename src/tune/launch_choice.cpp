@@ -14,7 +14,8 @@ LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t s
   std::vector<Point> points;  // of the launches with a right result
   for (const manifest::Config& config : launches) {
     const std::size_t number = first_number + choice.trials.size();
-    choice.trials.push_back({config, bench.admit(number, {kernel.implementation, config, kernel.cubin, kernel.at})});
+    const manifest::Variant variant{&kernel.implementation, config};
+    choice.trials.push_back({config, bench.admit(number, {variant, kernel.cubin, kernel.at})});
     if (choice.trials.back().admission.verdict == store::Verdict::ok) points.push_back({number, size});
   }
   std::vector<TimedCandidate> timed_candidates(launches.size());

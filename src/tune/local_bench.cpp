@@ -26,25 +26,25 @@ class LocalBench final : public Bench {
  public:
   LocalBench(const BenchSettings& settings, answer::Cubins& cubins)
       : settings_(settings),
-        stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins),
+        stopwatch_(*settings.bucket.device, settings.bucket.regime, settings.arch, cubins),
         barrier_(settings.member == nullptr ? nullptr
                                             : std::make_unique<TeamBarrier>(*settings.member, settings.arch, cubins)) {
     if (barrier_) stopwatch_.before_each([this](CUstream stream) { barrier_->enqueue(stream); });
-    const Problem low = manifest::low_corner(settings.op, settings.bucket);
-    const std::vector<std::size_t> cases = cases_timed_last(settings.op);
+    const Problem low = manifest::low_corner(*settings.bucket.op, settings.bucket.edge);
+    const std::vector<std::size_t> cases = cases_timed_last(*settings.bucket.op);
     std::size_t next = 0;  // lengths on the device and corners take the cases in turn
     Placement on_device;
     on_device.bound = low;
-    for (const Problem& lengths : answer::shorter_lengths(settings.op, low)) {
+    for (const Problem& lengths : answer::shorter_lengths(*settings.bucket.op, low)) {
       on_device.prepare_case = cases[next++ % cases.size()];
       add_case(lengths, cubins, on_device);
     }
-    for (const Problem& corner : answer::corners(settings.op, settings.bucket))
+    for (const Problem& corner : answer::corners(*settings.bucket.op, settings.bucket.edge))
       add_case(corner, cubins, prepared_by(cases[next++ % cases.size()]));
     // Inputs that are not timed are verified where tensors are small.
     for (const std::size_t each : cases)
-      if (each != cases.back() || !(low == settings.bucket)) add_case(low, cubins, prepared_by(each));
-    add_case(settings.bucket, cubins, prepared_by(cases.back()));
+      if (each != cases.back() || !(low == settings.bucket.edge)) add_case(low, cubins, prepared_by(each));
+    add_case(settings.bucket.edge, cubins, prepared_by(cases.back()));
     prepared_ns_ = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begun_).count();
   }
 
@@ -52,11 +52,9 @@ class LocalBench final : public Bench {
 
   Admission admit(std::size_t candidate, const Trial& trial) override {
     Admission admission;
-    const std::string name =
-        fmt::format("{} {}", trial.implementation.name, manifest::to_string(trial.implementation, trial.config));
+    const std::string name = trial.variant.name();
     try {
-      const auto frame =
-          manifest::make_frame(settings_.op, &trial.implementation, trial.at, settings_.device.facts, trial.config);
+      const auto frame = trial.variant.frame(settings_.bucket, trial.at);
       auto live = load_on_all_ranks([&] { return std::make_unique<Live>(load(candidate, trial, frame)); });
       const jit::Resources resources = live->executable.resources();
       admission.registers = resources.registers;
@@ -101,9 +99,10 @@ class LocalBench final : public Bench {
 
   [[nodiscard]] jit::Executable load(std::size_t candidate, const Trial& trial,
                                      std::span<const std::int64_t> frame) const {
-    if (settings_.member == nullptr) return {settings_.op, trial.implementation, frame, trial.cubin, settings_.team};
+    if (settings_.member == nullptr)
+      return {*settings_.bucket.op, *trial.variant.implementation, frame, trial.cubin, settings_.team};
     const team::TeamBinding binding = settings_.member->trial_binding(static_cast<std::uint32_t>(candidate));
-    return {settings_.op, trial.implementation, frame, trial.cubin, &binding};
+    return {*settings_.bucket.op, *trial.variant.implementation, frame, trial.cubin, &binding};
   }
 
   /// Collective, of a team. Throws the error of this rank, or that of the first rank that has one: a kernel that waits for a rank which cannot
@@ -160,12 +159,12 @@ class LocalBench final : public Bench {
   /// cases.
   template <class Measure>
   std::vector<Samples> take(std::span<const Point> points, const Measure& measure) {
-    if (!settings_.op.prepare) return take_prepared(points, measure);
+    if (!settings_.bucket.op->prepare) return take_prepared(points, measure);
     std::map<std::size_t, std::vector<std::size_t>> by_size;  // places in `points`
     for (std::size_t i = 0; i < points.size(); ++i) by_size[points[i].size].push_back(i);
     std::vector<Samples> result(points.size());
     for (const auto& [size, places] : by_size)
-      for (const std::size_t prepare_case : settings_.op.prepare->timed) {
+      for (const std::size_t prepare_case : settings_.bucket.op->prepare->timed) {
         std::vector<Point> now;
         for (const std::size_t place : places)
           if (result[place].failure.empty()) now.push_back(points[place]);
@@ -186,7 +185,7 @@ class LocalBench final : public Bench {
       all.ns.clear();
       return;
     }
-    const auto share = 1.0 / static_cast<double>(settings_.op.prepare->timed.size());
+    const auto share = 1.0 / static_cast<double>(settings_.bucket.op->prepare->timed.size());
     all.ns.resize(some.ns.size(), 0.0);
     for (std::size_t i = 0; i < some.ns.size(); ++i)  // a negative time must not vanish in a sum
       all.ns[i] += is_time(some.ns[i]) ? share * some.ns[i] : std::numeric_limits<double>::quiet_NaN();
@@ -224,7 +223,7 @@ class LocalBench final : public Bench {
 
   void add_case(const Problem& problem, answer::Cubins& cubins, Placement placement) {
     if (settings_.team != nullptr) placement.rank = settings_.team->rank;
-    cases_.emplace_back(settings_.op, problem, settings_.device.facts, settings_.arch, cubins, seed_++,
+    cases_.emplace_back(*settings_.bucket.op, problem, *settings_.bucket.device, settings_.arch, cubins, seed_++,
                         stream_.handle(), placement);
   }
 
@@ -240,15 +239,15 @@ class LocalBench final : public Bench {
       const Check check = each.verify(live.executable, live.workspace, stream_.handle());
       if (check.right || !right) continue;
       admission.verdict = store::Verdict::wrong_result;
-      admission.reason = fmt::format(
-          "at {}{}{}: {}", manifest::display_text(settings_.op, each.problem()),
-          inputs_text(settings_.op, each.prepare_case()),
-          each.launched() == each.problem()
-              ? ""
-              : fmt::format(" on the device, launched for {}", manifest::display_text(settings_.op, each.launched())),
-          check.reason);
+      admission.reason = fmt::format("at {}{}{}: {}", manifest::display_text(*settings_.bucket.op, each.problem()),
+                                     inputs_text(*settings_.bucket.op, each.prepare_case()),
+                                     each.launched() == each.problem()
+                                         ? ""
+                                         : fmt::format(" on the device, launched for {}",
+                                                       manifest::display_text(*settings_.bucket.op, each.launched())),
+                                     check.reason);
       right = false;
-      if (settings_.op.team_axis() < 0) break;  // the other ranks of a team launch every case
+      if (!settings_.bucket.op->is_of_team()) break;  // the other ranks of a team launch every case
     }
     return right;
   }
@@ -259,8 +258,8 @@ class LocalBench final : public Bench {
     if (error.kind() == ErrorKind::bad_manifest || error.kind() == ErrorKind::bad_input) return error.what();
     if (error.kind() != ErrorKind::driver_failed) throw error;
     if (context_lives()) return error.what();
-    throw Error(ErrorKind::driver_failed,
-                fmt::format("candidate {} of {} broke the device context: {}", who, settings_.op.name, error.what()));
+    throw Error(ErrorKind::driver_failed, fmt::format("candidate {} of {} broke the device context: {}", who,
+                                                      settings_.bucket.op->name, error.what()));
   }
 
   [[nodiscard]] bool context_lives() const {

@@ -2,7 +2,7 @@
 
 #include "answer/neighbours.hpp"
 #include "jit/library.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "tune/team_bench.hpp"
 
 namespace kiln::tune {
@@ -13,8 +13,7 @@ class ThisMachine final : public Machine {
   ThisMachine(const TuneRequest& request, answer::Cubins& cubins) : request_(request), cubins_(cubins) {}
 
   std::vector<store::Record> near_records(std::size_t at_most) override {
-    return answer::neighbours(cubins_.layers(), request_.op, request_.bucket, request_.device.facts, request_.regime,
-                              at_most);
+    return answer::neighbours(cubins_.layers(), request_.bucket, at_most);
   }
   Libraries& libraries() override { return libraries_; }
   std::size_t compiles_at_once() override { return cubins_.compiles_at_once(); }
@@ -23,7 +22,7 @@ class ThisMachine final : public Machine {
     return cubins_.get(specialisation);
   }
   std::unique_ptr<Bench> bench() override {
-    BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
+    BenchSettings settings{request_.bucket, request_.device, request_.arch};
     settings.member = request_.team;
     if (request_.team != nullptr) return team_bench(settings, cubins_);
     return request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
@@ -37,16 +36,15 @@ class ThisMachine final : public Machine {
 
 }  // namespace
 
-std::vector<manifest::Config> Libraries::candidates(const manifest::Op& op,
+std::vector<manifest::Config> Libraries::candidates(const manifest::Site& site,
                                                     const manifest::Implementation& implementation, const Problem& at,
-                                                    const manifest::DeviceFacts& device, std::size_t at_most) {
-  return jit::library_candidates(op, implementation, manifest::make_frame(op, &implementation, at, device), at_most);
+                                                    std::size_t at_most) {
+  return jit::library_candidates(*site.op, implementation, manifest::Variant{&implementation}.frame(site, at), at_most);
 }
 
-std::optional<std::string> Libraries::why_refused(const manifest::Op& op,
-                                                  const manifest::Implementation& implementation, const Problem& at,
-                                                  const manifest::DeviceFacts& device, const manifest::Config& config) {
-  return jit::why_library_refuses(op, implementation, manifest::make_frame(op, &implementation, at, device, config));
+std::optional<std::string> Libraries::why_refused(const manifest::Site& site, const manifest::Variant& variant,
+                                                  const Problem& at) {
+  return jit::why_library_refuses(site, variant, at);
 }
 
 std::unique_ptr<Machine> this_machine(const TuneRequest& request, answer::Cubins& cubins) {

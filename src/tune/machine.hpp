@@ -19,15 +19,12 @@ class Libraries {
  public:
   virtual ~Libraries() = default;
   /// As jit::library_candidates(), at the sizes `at`.
-  [[nodiscard]] virtual std::vector<manifest::Config> candidates(const manifest::Op& op,
+  [[nodiscard]] virtual std::vector<manifest::Config> candidates(const manifest::Site& site,
                                                                  const manifest::Implementation& implementation,
-                                                                 const Problem& at, const manifest::DeviceFacts& device,
-                                                                 std::size_t at_most);
+                                                                 const Problem& at, std::size_t at_most);
   /// As jit::why_library_refuses(), at the sizes `at`.
-  [[nodiscard]] virtual std::optional<std::string> why_refused(const manifest::Op& op,
-                                                               const manifest::Implementation& implementation,
-                                                               const Problem& at, const manifest::DeviceFacts& device,
-                                                               const manifest::Config& config);
+  [[nodiscard]] virtual std::optional<std::string> why_refused(const manifest::Site& site,
+                                                               const manifest::Variant& variant, const Problem& at);
 };
 
 class Machine {

@@ -46,7 +46,7 @@ Preparation::Preparation(const manifest::Op& op, std::span<const std::int64_t> f
 
 void Preparation::run(const Problem& problem, const Arguments& arguments, std::uint64_t seed, std::size_t prepare_case,
                       CUstream stream) const {
-  const auto frame = with_case(manifest::make_frame(op_, nullptr, problem, device_), seed, prepare_case);
+  const auto frame = with_case(manifest::frame_of({op_, device_}, problem), seed, prepare_case);
   const jit::Executable executable(op_, op_.prepare.value().passes, frame, modules_.at(prepare_case));
   jit::CallFrame call;
   if (!executable.fill(call, problem, arguments))

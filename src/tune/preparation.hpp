@@ -16,7 +16,7 @@ namespace kiln::tune {
 
 class Preparation {
  public:
-  /// Returns the specialisation of each case. `frame` comes from manifest::make_frame without an implementation. The op must have [prepare].
+  /// Returns the specialisation of each case. `frame` comes from manifest::frame_of. The op must have [prepare].
   static std::vector<jit::Specialisation> specialisations(const manifest::Op& op, std::span<const std::int64_t> frame,
                                                           const std::string& arch);
   /// Loads the kernels, for all problems with the selections and exact axes of `frame`. Throws as Cubins::get_and_keep() does.

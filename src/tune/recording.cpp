@@ -27,8 +27,7 @@ class Recording::Sampled final : public Bench {
   Admission admit(std::size_t candidate, const Trial& trial) override {
     Admission admission = bench_->admit(candidate, trial);
     recording_.admitted(trial, admission);
-    candidates_.insert_or_assign(
-        candidate, Candidate{&trial.implementation, manifest::Config(trial.config.begin(), trial.config.end())});
+    candidates_.insert_or_assign(candidate, trial.variant);
     return admission;
   }
   std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
@@ -43,19 +42,14 @@ class Recording::Sampled final : public Bench {
   [[nodiscard]] double prepared_ns() const override { return bench_->prepared_ns(); }
 
  private:
-  struct Candidate {
-    const manifest::Implementation* implementation = nullptr;
-    manifest::Config config;
-  };
-
   std::vector<Samples> kept(std::span<const Point> points, std::vector<Samples> samples, bool chain) {
-    const manifest::Op& op = recording_.request_.op;
+    const manifest::Op& op = *recording_.request_.bucket.op;
     for (std::size_t i = 0; i < points.size(); ++i) {
-      const auto& [implementation, config] = candidates_.at(points[i].candidate);
+      const manifest::Variant& variant = candidates_.at(points[i].candidate);
       const Problem& at = sizes_[points[i].size];
-      recording_.sampled(point_name(op, *implementation, config, at) + (chain ? " chain" : ""),
-                         {{"implementation", implementation->name},
-                          {"config", manifest::to_string(*implementation, config)},
+      recording_.sampled(point_name(op, variant, at) + (chain ? " chain" : ""),
+                         {{"implementation", variant.implementation->name},
+                          {"config", manifest::to_string(*variant.implementation, variant.config)},
                           {"at", manifest::to_string(op, at)},
                           {"chain", chain}},
                          samples[i]);
@@ -66,7 +60,7 @@ class Recording::Sampled final : public Bench {
   Recording& recording_;
   std::unique_ptr<Bench> bench_;
   std::vector<Problem> sizes_;
-  std::map<std::size_t, Candidate> candidates_;
+  std::map<std::size_t, manifest::Variant> candidates_;
 };
 
 /// Libraries whose answers are kept.
@@ -74,26 +68,24 @@ class Recording::Proposed final : public Libraries {
  public:
   explicit Proposed(Recording& recording) : recording_(recording) {}
 
-  std::vector<manifest::Config> candidates(const manifest::Op& op, const manifest::Implementation& implementation,
-                                           const Problem& at, const manifest::DeviceFacts& device,
-                                           std::size_t at_most) override {
-    auto configs = recording_.machine_.libraries().candidates(op, implementation, at, device, at_most);
+  std::vector<manifest::Config> candidates(const manifest::Site& site, const manifest::Implementation& implementation,
+                                           const Problem& at, std::size_t at_most) override {
+    auto configs = recording_.machine_.libraries().candidates(site, implementation, at, at_most);
     SampleJson texts = SampleJson::array();
     for (const manifest::Config& each : configs) texts.push_back(manifest::to_string(implementation, each));
     recording_.line_["proposals"].push_back({{"implementation", implementation.name},
-                                             {"at", manifest::to_string(op, at)},
+                                             {"at", manifest::to_string(*site.op, at)},
                                              {"most", at_most},
                                              {"configs", std::move(texts)}});
     return configs;
   }
-  std::optional<std::string> why_refused(const manifest::Op& op, const manifest::Implementation& implementation,
-                                         const Problem& at, const manifest::DeviceFacts& device,
-                                         const manifest::Config& config) override {
-    auto why = recording_.machine_.libraries().why_refused(op, implementation, at, device, config);
+  std::optional<std::string> why_refused(const manifest::Site& site, const manifest::Variant& variant,
+                                         const Problem& at) override {
+    auto why = recording_.machine_.libraries().why_refused(site, variant, at);
     if (why)
-      recording_.line_["refusals"].push_back({{"implementation", implementation.name},
-                                              {"at", manifest::to_string(op, at)},
-                                              {"config", manifest::to_string(implementation, config)},
+      recording_.line_["refusals"].push_back({{"implementation", variant.implementation->name},
+                                              {"at", manifest::to_string(*site.op, at)},
+                                              {"config", manifest::to_string(*variant.implementation, variant.config)},
                                               {"why", *why}});
     return why;
   }
@@ -102,10 +94,8 @@ class Recording::Proposed final : public Libraries {
   Recording& recording_;
 };
 
-std::string point_name(const manifest::Op& op, const manifest::Implementation& implementation,
-                       std::span<const std::int64_t> config, const Problem& at) {
-  return fmt::format("{} {} | {}", implementation.name, manifest::to_string(implementation, config),
-                     manifest::to_string(op, at));
+std::string point_name(const manifest::Op& op, const manifest::Variant& variant, const Problem& at) {
+  return fmt::format("{} | {}", variant.name(), manifest::to_string(op, at));
 }
 
 SampleJson to_samples_json(const store::Record& record) {
@@ -122,14 +112,14 @@ Recording::Recording(const TuneRequest& request, Machine& machine)
     : request_(request),
       machine_(machine),
       libraries_(std::make_unique<Proposed>(*this)),
-      line_{{"op", request.op.name},
-            {"bucket", manifest::to_string(request.op, request.bucket)},
-            {"key", request.key},
-            {"device_class", request.device.facts.device_class()},
+      line_{{"op", request.bucket.op->name},
+            {"bucket", manifest::to_string(*request.bucket.op, request.bucket.edge)},
+            {"key", request.bucket.key()},
+            {"device_class", request.bucket.device->device_class()},
             {"device", request.device.name},
             {"driver", request.device.driver_version},
             {"arch", request.arch},
-            {"regime", manifest::to_string(request.regime)},
+            {"regime", manifest::to_string(request.bucket.regime)},
             {"strategy", to_string(request.search.strategy)},
             {"trials", request.search.trials},
             {"seed", request.search.seed},
@@ -164,9 +154,9 @@ std::unique_ptr<Bench> Recording::bench() { return std::make_unique<Sampled>(*th
 void Recording::note_time_limit() { line_["out_of_time"] = true; }
 
 void Recording::admitted(const Trial& trial, const Admission& admission) {
-  line_["admissions"].push_back({{"implementation", trial.implementation.name},
-                                 {"config", manifest::to_string(trial.implementation, trial.config)},
-                                 {"at", manifest::to_string(request_.op, trial.at)},
+  line_["admissions"].push_back({{"implementation", trial.variant.implementation->name},
+                                 {"config", manifest::to_string(*trial.variant.implementation, trial.variant.config)},
+                                 {"at", manifest::to_string(*request_.bucket.op, trial.at)},
                                  {"verdict", to_string(admission.verdict)},
                                  {"reason", admission.reason},
                                  {"registers", admission.registers},

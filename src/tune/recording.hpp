@@ -23,8 +23,7 @@ namespace kiln::tune {
 using SampleJson = nlohmann::ordered_json;
 
 /// Names a candidate at sizes, in a record and where it is looked up.
-std::string point_name(const manifest::Op& op, const manifest::Implementation& implementation,
-                       std::span<const std::int64_t> config, const Problem& at);
+std::string point_name(const manifest::Op& op, const manifest::Variant& variant, const Problem& at);
 
 SampleJson to_samples_json(const store::Record& record);  // the array "choices"
 

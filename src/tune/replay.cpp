@@ -79,8 +79,7 @@ class ReplayedBench final : public Bench {
 
   void set_sizes(std::vector<Problem> sizes) override { sizes_ = std::move(sizes); }
   Admission admit(std::size_t candidate, const Trial& trial) override {
-    names_[candidate] =
-        fmt::format("{} {} | ", trial.implementation.name, manifest::to_string(trial.implementation, trial.config));
+    names_[candidate] = trial.variant.name() + " | ";
     return answers_.admission(names_[candidate] + manifest::to_string(op_, trial.at));
   }
   std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
@@ -136,10 +135,9 @@ class ReplayedLibraries final : public Libraries {
   }
 
   /// A library's first proposals do not depend on how many are asked for.
-  std::vector<manifest::Config> candidates(const manifest::Op& op, const manifest::Implementation& implementation,
-                                           const Problem& at, const manifest::DeviceFacts&,
-                                           std::size_t at_most) override {
-    const std::string name = proposal_name(implementation.name, manifest::to_string(op, at));
+  std::vector<manifest::Config> candidates(const manifest::Site& site, const manifest::Implementation& implementation,
+                                           const Problem& at, std::size_t at_most) override {
+    const std::string name = proposal_name(implementation.name, manifest::to_string(*site.op, at));
     const auto found = proposals_.find(name);
     if (found == proposals_.end() || found->second->at("most").get<std::size_t>() < at_most) throw NotMeasured(name);
     std::vector<manifest::Config> configs;
@@ -150,10 +148,9 @@ class ReplayedLibraries final : public Libraries {
     }
     return configs;
   }
-  std::optional<std::string> why_refused(const manifest::Op& op, const manifest::Implementation& implementation,
-                                         const Problem& at, const manifest::DeviceFacts&,
-                                         const manifest::Config& config) override {
-    const auto found = refusals_.find(point_name(op, implementation, config, at));
+  std::optional<std::string> why_refused(const manifest::Site& site, const manifest::Variant& variant,
+                                         const Problem& at) override {
+    const auto found = refusals_.find(point_name(*site.op, variant, at));
     return found == refusals_.end() ? std::nullopt : std::optional(found->second);
   }
 
@@ -213,14 +210,12 @@ Replayed searched(const SampleJson& line, const manifest::Op& op) {
   if (line.at("out_of_time").get<bool>())
     return {Replayed::Outcome::not_measured, "its time limit ended the search, which depends on a clock"};
   const cuda::DeviceInfo device = device_of(line);
-  TuneRequest request{.op = op,
-                      .bucket = *bucket,
-                      .key = line.at("key").get<std::string>(),
+  const auto regime = line.at("regime") == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
+  TuneRequest request{.bucket = {{op, device.facts, regime}, *bucket},
                       .device = device,
                       .arch = line.at("arch").get<std::string>(),
                       .stop_requested = {},
                       .on_event = {}};
-  request.regime = line.at("regime") == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
   request.search.strategy =
       line.at("strategy") == to_string(Strategy::exhaustive) ? Strategy::exhaustive : Strategy::racing;
   request.search.trials = line.at("trials").get<std::int64_t>();

@@ -6,19 +6,16 @@
 
 #include "cuda/device.hpp"
 #include "kiln/options.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/site.hpp"
 #include "team/member.hpp"
 #include "tune/worker.hpp"
 
 namespace kiln::tune {
 
 struct TuneRequest {
-  const manifest::Op& op;
-  Problem bucket;   // upper edges
-  std::string key;  // manifest::record_key
-  const cuda::DeviceInfo& device;
-  Regime regime = Regime::cold_l2;
-  std::string arch;  // "sm_90a"
+  manifest::Bucket bucket;
+  const cuda::DeviceInfo& device;  // of which bucket.device are facts
+  std::string arch;                // "sm_90a"
   SearchSettings search{};
   Worker* worker = nullptr;  // null: candidates run in the current context
   /// For an op of a team: candidates run on all ranks, the others within serve_team_trials(). No worker is used.

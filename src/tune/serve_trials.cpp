@@ -14,8 +14,12 @@ struct Bucket {
       : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
     layers.put_all({}, begin.cubins);
     if (team != nullptr) binding = team->trial_binding(0);
-    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch,
-                         team != nullptr ? &binding : nullptr, begin.seed, team},
+    bench = local_bench({{{begin.op, context.info().facts, begin.regime}, begin.bucket},
+                         context.info(),
+                         begin.arch,
+                         team != nullptr ? &binding : nullptr,
+                         begin.seed,
+                         team},
                         cubins);
   }
 
@@ -66,8 +70,7 @@ nlohmann::json TrialService::answer(const nlohmann::json& message) {
   }
   if (message.contains("admit")) {
     const OwnedTrial trial = trial_from_json(bucket.begin.op, bucket.begin.bucket, message);
-    return to_json(
-        bucket.bench->admit(message.at("admit"), {*trial.implementation, trial.config, trial.cubin, trial.at}));
+    return to_json(bucket.bench->admit(message.at("admit"), {trial.variant, trial.cubin, trial.at}));
   }
   if (message.contains("drop")) {
     bucket.bench->drop(message.at("drop"));

@@ -9,8 +9,8 @@
 #include "kiln/error.hpp"
 #include "process/message.hpp"
 #include "team/exchange.hpp"
-#include "tune/deploy.hpp"
 #include "tune/serve_trials.hpp"
+#include "tune/verification_code.hpp"
 #include "tune/worker_messages.hpp"
 
 namespace kiln::tune {
@@ -44,8 +44,7 @@ class TeamBench final : public Bench {
   TeamBench(const BenchSettings& settings, answer::Cubins& cubins)
       : team_(*settings.member), patience_(team_.rendezvous()), service_(team_, settings.device.ordinal) {
     std::vector<store::CubinRow> rows;
-    for (const jit::Specialisation& needed :
-         verification(settings.op, settings.bucket, settings.device.facts, settings.arch))
+    for (const jit::Specialisation& needed : verification(settings.bucket, settings.arch))
       rows.push_back(answer::to_row(needed, cubins.get(needed)));
     Json begin = to_json(settings, rows);
     begin["seed"] = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());

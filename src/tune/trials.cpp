@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "kiln/error.hpp"
-#include "tune/deploy.hpp"
+#include "tune/verification_code.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -22,9 +22,7 @@ Trials::Trials(const TuneRequest& request, Machine& machine, std::function<void(
     : request_(request), machine_(machine), check_stop_(std::move(check_stop)), preparing_(begin_bench()) {}
 
 std::future<std::unique_ptr<Bench>> Trials::begin_bench() const {
-  for (const jit::Specialisation& needed :
-       verification(request_.op, request_.bucket, request_.device.facts, request_.arch))
-    machine_.prefetch(needed);
+  for (const jit::Specialisation& needed : verification(request_.bucket, request_.arch)) machine_.prefetch(needed);
   const auto begin = [this] { return machine_.bench(); };
   // With both, deferred where the system refuses a thread.
   const auto in_thread = std::launch::async | std::launch::deferred;
@@ -61,7 +59,7 @@ Admission Trials::bring_in(std::size_t candidate, const Candidate& of) {
   check_stop_();
   Admission admission;
   if (const auto cubin = compile(of, admission))
-    paced([&] { admission = bench_->admit(candidate, {*of.implementation, of.config, cubin->cubin, of.at}); });
+    paced([&] { admission = bench_->admit(candidate, {of, cubin->cubin, of.at}); });
   if (admission.verdict == store::Verdict::ok) loaded_.insert(candidate);
   return admission;
 }

@@ -10,14 +10,15 @@
 #include <set>
 #include <utility>
 
+#include "answer/machine_code.hpp"
 #include "answer/serving.hpp"
 #include "kiln/error.hpp"
 #include "tune/conclusion.hpp"
-#include "tune/deploy.hpp"
 #include "tune/intervals.hpp"
 #include "tune/recording.hpp"
 #include "tune/tolerances.hpp"
 #include "tune/trials.hpp"
+#include "tune/verification_code.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -27,9 +28,7 @@ Candidates candidates_for(const TuneRequest& request, Machine& machine) {
   std::vector<store::Record> near;
   if (!exhaustive) near = machine.near_records(neighbours_asked);
   const bool has_communicator = request.team != nullptr && request.team->nccl() != nullptr;
-  return candidates_of({request.op, request.bucket, request.device.facts, request.regime, request.arch, exhaustive,
-                        has_communicator, &machine.libraries()},
-                       near);
+  return candidates_of({request.bucket, request.arch, exhaustive, has_communicator, &machine.libraries()}, near);
 }
 
 std::unique_ptr<Search> search_for(const TuneRequest& request, const Candidates& candidates, Machine& machine) {
@@ -46,15 +45,15 @@ class Session {
   Session(const TuneRequest& request, Machine& machine)
       : request_(request),
         machine_(machine),
-        bucket_text_(manifest::to_string(request.op, request.bucket)),
+        bucket_text_(manifest::to_string(*request.bucket.op, request.bucket.edge)),
         trials_(request, machine, [this] { check_stop(); }),
         candidates_(candidates_for(request, machine)) {
     if (candidates_.list.empty()) {
-      const std::string rules = answer::rules_broken(request.op, request.bucket, request.device.facts);
+      const std::string rules = answer::rules_broken(request.bucket, request.bucket.edge);
       throw Error(ErrorKind::not_tuned,
-                  fmt::format("{}: no implementation has a legal config for {} on {}{}{}", request.op.name,
-                              manifest::display_text(request.op, request.bucket), request.device.facts.device_class(),
-                              rules.empty() ? "" : ": ", rules));
+                  fmt::format("{}: no implementation has a legal config for {} on {}{}{}", request.bucket.op->name,
+                              manifest::display_text(*request.bucket.op, request.bucket.edge),
+                              request.bucket.device->device_class(), rules.empty() ? "" : ": ", rules));
     }
     search_ = search_for(request, candidates_, machine);
   }
@@ -77,7 +76,7 @@ class Session {
     }
     announce_settled({});
     Measured measured = measured_by_search();
-    if (!manifest::sizes_may_differ_between_ranks(request_.op, request_.bucket))
+    if (!manifest::sizes_may_differ_between_ranks(*request_.bucket.op, request_.bucket.edge))
       part_intervals(
           {request_, candidates_, trials_, !is_out_of_time(), [this](std::size_t candidate) { return hold(candidate); },
            [this](std::size_t candidate, const std::string& failure) { reject_failed(candidate, failure); }},
@@ -101,10 +100,11 @@ class Session {
 
   void check_stop() const {
     if (request_.stop_requested && request_.stop_requested())
-      throw Error(ErrorKind::interrupted,
-                  fmt::format("tuning {} {} was interrupted after {} of {} candidates; finished buckets are kept",
-                              request_.op.name, manifest::display_text(request_.op, request_.bucket), announced_,
-                              candidates_.list.size()));
+      throw Error(
+          ErrorKind::interrupted,
+          fmt::format("tuning {} {} was interrupted after {} of {} candidates; finished buckets are kept",
+                      request_.bucket.op->name, manifest::display_text(*request_.bucket.op, request_.bucket.edge),
+                      announced_, candidates_.list.size()));
   }
 
   [[nodiscard]] bool is_out_of_time() const {
@@ -201,7 +201,7 @@ class Session {
   [[nodiscard]] TuneEvent event_of(TuneEvent::Kind kind) const {
     TuneEvent event;
     event.kind = kind;
-    event.op = request_.op.name;
+    event.op = request_.bucket.op->name;
     event.bucket = bucket_text_;
     event.done = announced_;
     event.total = static_cast<std::int64_t>(candidates_.list.size());
@@ -272,8 +272,8 @@ TuneResult tune_bucket(const TuneRequest& request, Machine& machine) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
     throw Error(ErrorKind::out_of_memory,
-                fmt::format("tuning {} {}: {}", request.op.name, manifest::display_text(request.op, request.bucket),
-                            error.what()));
+                fmt::format("tuning {} {}: {}", request.bucket.op->name,
+                            manifest::display_text(*request.bucket.op, request.bucket.edge), error.what()));
   }
 }
 
@@ -289,7 +289,7 @@ TuneResult tune_bucket(const TuneRequest& request, answer::Cubins& cubins) {
 }
 
 void compile_ahead(const TuneRequest& request, answer::Cubins& cubins) {
-  for (const jit::Specialisation& needed : verification(request.op, request.bucket, request.device.facts, request.arch))
+  for (const jit::Specialisation& needed : verification(request.bucket, request.arch))
     cubins.prefetch(needed, jit::Urgency::ahead);
   const std::unique_ptr<Machine> here = this_machine(request, cubins);
   const Candidates candidates = candidates_for(request, *here);
@@ -305,7 +305,7 @@ void publish(const TuneRequest& request, const TuneResult& result, answer::Cubin
     if (labels.insert(each.specialisation.label).second)
       rows.push_back(answer::to_row(each.specialisation, each.cubin));
   for (const jit::Specialisation& needed :
-       deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record))
+       answer::code_needed(answer::resolve_with(request.bucket, &result.record), request.arch))
     if (labels.insert(needed.label).second) add_row(rows, needed, cubins);
   cubins.layers().put_all({&result.record, 1}, rows);
 }

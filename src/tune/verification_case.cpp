@@ -245,7 +245,7 @@ Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace
   return result;
 }
 
-bool VerificationCase::launches_all() const { return state_->tensors.op.team_axis() >= 0; }
+bool VerificationCase::launches_all() const { return state_->tensors.op.is_of_team(); }
 
 bool VerificationCase::can_repeat() const {
   const auto frame = state_->tensors.frame();

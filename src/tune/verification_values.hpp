@@ -11,7 +11,7 @@
 
 namespace kiln::tune {
 
-/// Returns manifest::make_frame without an implementation, its run-time integers replaced by those that a verification gives. An integer with
+/// Returns manifest::frame_of, its run-time integers replaced by those that a verification gives. An integer with
 /// neither `verify` nor a default is 1. Those of `given` have its values, and defaults that depend on them follow. A team's rank that is
 /// not given is 0.
 std::vector<std::int64_t> verification_frame(const manifest::Op& op, const Problem& problem,

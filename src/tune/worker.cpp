@@ -9,7 +9,7 @@
 #include "kiln/error.hpp"
 #include "process/child.hpp"
 #include "process/message.hpp"
-#include "tune/deploy.hpp"
+#include "tune/verification_code.hpp"
 #include "tune/worker_messages.hpp"
 
 namespace kiln::tune {
@@ -41,7 +41,7 @@ struct Worker::State {
 class RemoteBench final : public Bench {
  public:
   RemoteBench(Worker::State& worker, const BenchSettings& settings, const std::vector<store::CubinRow>& cubins)
-      : worker_(worker), op_(settings.op.name), begin_(to_json(settings, cubins)) {
+      : worker_(worker), op_(settings.bucket.op->name), begin_(to_json(settings, cubins)) {
     worker_.has_bucket = false;
     begin();
   }
@@ -221,8 +221,7 @@ Worker::~Worker() = default;
 
 std::unique_ptr<Bench> Worker::bench(const BenchSettings& settings, answer::Cubins& cubins) {
   std::vector<store::CubinRow> rows;
-  for (const jit::Specialisation& needed :
-       verification(settings.op, settings.bucket, settings.device.facts, settings.arch))
+  for (const jit::Specialisation& needed : verification(settings.bucket, settings.arch))
     rows.push_back(answer::to_row(needed, cubins.get(needed)));
   return std::make_unique<RemoteBench>(*state_, settings, rows);
 }

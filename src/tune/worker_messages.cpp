@@ -57,15 +57,15 @@ store::CubinRow cubin_from_json(const Json& json) {
 }
 
 Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins) {
-  std::vector<manifest::SourceFile> files = settings.op.manifests;
-  files.insert(files.end(), settings.op.files.begin(), settings.op.files.end());
-  Json json{{"op", settings.op.name},
-            {"folder", settings.op.folder},
+  std::vector<manifest::SourceFile> files = settings.bucket.op->manifests;
+  files.insert(files.end(), settings.bucket.op->files.begin(), settings.bucket.op->files.end());
+  Json json{{"op", settings.bucket.op->name},
+            {"folder", settings.bucket.op->folder},
             {"files", process::to_json(files)},
-            {"axes", settings.bucket.axes},
-            {"selections", settings.bucket.selections},
+            {"axes", settings.bucket.edge.axes},
+            {"selections", settings.bucket.edge.selections},
             {"device", settings.device.ordinal},
-            {"hot_l2", settings.regime == Regime::hot_l2},
+            {"hot_l2", settings.bucket.regime == Regime::hot_l2},
             {"arch", settings.arch},
             {"cubins", Json::array()}};
   for (const store::CubinRow& row : cubins) json["cubins"].push_back(to_json(row));
@@ -100,8 +100,8 @@ std::vector<Problem> sizes_from_json(const Problem& bucket, const Json& json) {
 
 Json to_json(std::size_t candidate, const Trial& trial) {
   return {{"admit", candidate},
-          {"implementation", trial.implementation.name},
-          {"config", std::vector<std::int64_t>(trial.config.begin(), trial.config.end())},
+          {"implementation", trial.variant.implementation->name},
+          {"config", trial.variant.config},
           {"axes", trial.at.axes},
           {"image", process::to_json(std::span<const std::byte>(trial.cubin.image))},
           {"lowered", trial.cubin.lowered_names}};
@@ -109,10 +109,10 @@ Json to_json(std::size_t candidate, const Trial& trial) {
 
 OwnedTrial trial_from_json(const manifest::Op& op, const Problem& bucket, const Json& json) {
   OwnedTrial trial;
-  trial.implementation = op.find(json.at("implementation").get<std::string>());
-  if (trial.implementation == nullptr)
+  trial.variant.implementation = op.find(json.at("implementation").get<std::string>());
+  if (!trial.variant)
     throw Error(ErrorKind::bad_input, "the worker was asked for an implementation that the op does not have");
-  trial.config = json.at("config").get<manifest::Config>();
+  trial.variant.config = json.at("config").get<manifest::Config>();
   trial.at = bucket;
   json.at("axes").get_to(trial.at.axes);
   trial.cubin.image = process::bytes_from_json(json.at("image"));

@@ -34,8 +34,7 @@ std::vector<Problem> sizes_from_json(const Problem& bucket, const nlohmann::json
 nlohmann::json to_json(std::size_t candidate, const Trial& trial);
 /// A Trial that owns its values.
 struct OwnedTrial {
-  const manifest::Implementation* implementation = nullptr;
-  manifest::Config config;
+  manifest::Variant variant;
   jit::Cubin cubin;
   Problem at;
 };

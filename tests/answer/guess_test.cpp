@@ -26,15 +26,13 @@ Problem gemm_of(const std::string& sizes) {
                                      "scaling=none accumulate=no");
 }
 
-double expected(const Problem& at, const Winner& of) {
-  return estimate(gemm(), *of.implementation, at, h200(), of.config).ns;
-}
+double expected(const Problem& at, const manifest::Variant& of) { return estimate({gemm(), h200()}, of, at).ns; }
 
 }  // namespace
 
 TEST_CASE("guesses cover a bucket, each near the fastest that is expected at the upper end of its sizes") {
   const Problem bucket = gemm_of("m=1024 n=4096 k=4096");
-  const auto guesses = guesses_for(gemm(), bucket, h200(), Regime::cold_l2);
+  const auto guesses = guesses_for({{gemm(), h200(), Regime::cold_l2}, bucket});
   REQUIRE(guesses.size() > 1);
   std::int64_t next = 513;
   std::set<manifest::Config> configs;
@@ -42,8 +40,8 @@ TEST_CASE("guesses cover a bucket, each near the fastest that is expected at the
     const Problem& at = each.region.high;
     CHECK(each.region.low.axes[0] == next);
     next = at.axes[0] + 1;
-    CHECK_FALSE(manifest::broken_constraint(gemm(), *each.of.implementation, at, h200(), each.of.config).has_value());
-    CHECK(expected(at, each.of) < 1.2 * fastest_expected(gemm(), at, at, h200(), Regime::cold_l2).ns);
+    CHECK_FALSE(each.of.broken_constraint({gemm(), h200()}, at).has_value());
+    CHECK(expected(at, each.of) < 1.2 * fastest_expected({gemm(), h200(), Regime::cold_l2}, at, at).ns);
     configs.insert(each.of.config);
   }
   CHECK(next == 1025);
@@ -52,9 +50,9 @@ TEST_CASE("guesses cover a bucket, each near the fastest that is expected at the
 
 TEST_CASE("a winner serves the sizes at which the model expects it to be about as fast, and no others") {
   const Problem bucket = gemm_of("m=1024 n=4096 k=4096");
-  const Guess last = guesses_for(gemm(), bucket, h200(), Regime::cold_l2).back();
+  const Guess last = guesses_for({{gemm(), h200(), Regime::cold_l2}, bucket}).back();
   // A config that the model does not tell apart, and one with tiles that are far too small.
-  Winner sibling = last.of, small = last.of;
+  manifest::Variant sibling = last.of, small = last.of;
   for (std::size_t i = 0; i < sibling.config.size(); ++i) {
     const std::string& name = sibling.implementation->parameters[i].name;
     if (name == "group") sibling.config[i] = sibling.config[i] == 8 ? 4 : 8;
@@ -62,7 +60,7 @@ TEST_CASE("a winner serves the sizes at which the model expects it to be about a
   }
   REQUIRE(expected(bucket, sibling) == expected(bucket, last.of));
   REQUIRE(expected(bucket, small) > 1.3 * expected(bucket, last.of));
-  const auto guesses = guesses_for(gemm(), bucket, h200(), Regime::cold_l2, std::vector{sibling, small});
+  const auto guesses = guesses_for({{gemm(), h200(), Regime::cold_l2}, bucket}, std::vector{sibling, small});
   CHECK(guesses.back().of == sibling);
   CHECK(guesses.back().has_won);
   for (const Guess& each : guesses) CHECK_FALSE(each.of == small);

@@ -64,7 +64,7 @@ Estimate at(const manifest::Op& op, std::int64_t rows, std::int64_t cols, const 
   Problem problem;
   problem.axes[0] = rows;
   problem.axes[1] = cols;
-  return estimate(op, op.implementations.front(), problem, device, config, regime);
+  return estimate({op, device, regime}, manifest::Variant{&op.implementations.front(), config}, problem);
 }
 
 }  // namespace
@@ -207,8 +207,8 @@ TEST_CASE("every config of the built-in ops at a model's sizes has an estimate")
       Problem problem;
       for (std::size_t i = 0; i < op.axes.size(); ++i) problem.axes[i] = i == 0 ? rows : 4096;
       for (const manifest::Implementation& implementation : op.implementations) {
-        for (const manifest::Config& config : manifest::search_space(op, implementation, problem, h200())) {
-          const Estimate made = estimate(op, implementation, problem, h200(), config);
+        for (const manifest::Config& config : manifest::search_space({op, h200()}, implementation, problem)) {
+          const Estimate made = estimate({op, h200()}, manifest::Variant{&implementation, config}, problem);
           CAPTURE(op.name + "/" + implementation.name + " " + manifest::to_string(implementation, config));
           REQUIRE(std::isfinite(made.ns));
           REQUIRE(made.ns > 1000);
@@ -231,8 +231,8 @@ std::string best_of_gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
   double best_ns = std::numeric_limits<double>::infinity();
   for (const manifest::Implementation& implementation : op.implementations) {
     if (implementation.is_library()) continue;
-    for (const manifest::Config& config : manifest::search_space(op, implementation, problem, h200())) {
-      const double ns = estimate(op, implementation, problem, h200(), config).ns;
+    for (const manifest::Config& config : manifest::search_space({op, h200()}, implementation, problem)) {
+      const double ns = estimate({op, h200()}, manifest::Variant{&implementation, config}, problem).ns;
       if (ns >= best_ns) continue;
       best_ns = ns;
       best = implementation.name + " " + manifest::to_string(implementation, config);

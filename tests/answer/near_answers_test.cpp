@@ -14,7 +14,7 @@ namespace {
 
 double modelled(const manifest::Op& op, const Problem& bucket, const manifest::Config& config,
                 const manifest::DeviceFacts& device = h200()) {
-  return answer::estimate(op, op.implementations.front(), bucket, device, config).ns;
+  return answer::estimate({op, device}, manifest::Variant{&op.implementations.front(), config}, bucket).ns;
 }
 
 /// rows_op() with a parameter of the launch alone, as `pdl` of the built-in ops: 1 is not legal before sm_90.
@@ -60,7 +60,7 @@ TEST_CASE("what serves near buckets is preferred to what the model alone expects
   const manifest::Op op = rows_op();
   const double best_ns = modelled(op, bucket, best.config);
   std::string close, slow;
-  for (const manifest::Config& config : manifest::search_space(op, op.implementations.front(), bucket, h200())) {
+  for (const manifest::Config& config : manifest::search_space({op, h200()}, op.implementations.front(), bucket)) {
     const double behind = modelled(op, bucket, config) / best_ns;
     if (config != best.config && config[1] < 8 && behind < 1.07)
       close = manifest::to_string(op.implementations.front(), config);
@@ -177,10 +177,12 @@ TEST_CASE("where no record is near, what the model expects to be fastest stands 
   CHECK(guess.origin == Origin::model);
   CHECK(guess.cost_ns == 0);
   const manifest::Implementation& fast = *guess.implementation;
-  CHECK_FALSE(manifest::broken_constraint(shelf.op, fast, sized(63, 4096), h200(), guess.config).has_value());
-  CHECK_FALSE(manifest::broken_constraint(shelf.op, fast, sized(64, 4096), h200(), guess.config).has_value());
+  CHECK_FALSE(
+      manifest::Variant{&fast, guess.config}.broken_constraint({shelf.op, h200()}, sized(63, 4096)).has_value());
+  CHECK_FALSE(
+      manifest::Variant{&fast, guess.config}.broken_constraint({shelf.op, h200()}, sized(64, 4096)).has_value());
   double best = std::numeric_limits<double>::infinity();
-  for (const manifest::Config& config : manifest::search_space(shelf.op, fast, sized(64, 4096), h200()))
+  for (const manifest::Config& config : manifest::search_space({shelf.op, h200()}, fast, sized(64, 4096)))
     if (config[1] < 8) best = std::min(best, modelled(shelf.op, sized(64, 4096), config));
   CHECK(modelled(shelf.op, sized(64, 4096), guess.config) == best);
   CHECK(best < 0.9 * modelled(shelf.op, sized(64, 4096), fast.default_config));

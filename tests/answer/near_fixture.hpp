@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,12 @@ inline constexpr const char* h200_class = "sm_90/mp132/l2_62914560/smem_232448/b
 inline constexpr const char* h100_class = "sm_90/mp132/l2_52428800/smem_232448/bus_5120";
 inline constexpr const char* a100_class = "sm_80/mp108/l2_41943040/smem_166912/bus_5120";
 
-inline manifest::DeviceFacts device_of(const std::string& device_class) {
-  return *manifest::DeviceFacts::from_device_class(device_class);
+/// They live as long as the tests: buckets refer to them.
+inline const manifest::DeviceFacts& device_of(const std::string& device_class) {
+  static std::map<std::string, manifest::DeviceFacts> known;
+  return known.try_emplace(device_class, *manifest::DeviceFacts::from_device_class(device_class)).first->second;
 }
-inline manifest::DeviceFacts h200() { return device_of(h200_class); }
+inline const manifest::DeviceFacts& h200() { return device_of(h200_class); }
 
 /// An op over rows x cols. `threads` (32 to 1024) times `vector` (1 to 8) is at most the row's length. A vector of 8 needs even rows.
 inline manifest::Op rows_op(bool with_model = true) {
@@ -85,7 +88,7 @@ inline Problem sized(std::int64_t rows, std::int64_t cols) {
 inline store::Record record_of(const manifest::Op& op, const Problem& bucket, const std::string& config, double cost_ns,
                                const std::string& device_class = h200_class) {
   store::Record record;
-  record.key = manifest::record_key(op, bucket, device_of(device_class), Regime::cold_l2);
+  record.key = manifest::Bucket({op, device_of(device_class), Regime::cold_l2}, bucket).key();
   record.op = op.name;
   record.revision = op.revision;
   record.device_class = device_class;

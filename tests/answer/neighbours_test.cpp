@@ -45,7 +45,7 @@ TEST_CASE("neighbours are the nearest of this device, then those of similar ones
   put(256, h200_class);
   const auto order = [&](std::size_t at_most) {
     std::vector<std::string> found;
-    for (const store::Record& each : neighbours(layers, op, sized(64, 4096), h200(), Regime::cold_l2, at_most)) {
+    for (const store::Record& each : neighbours(layers, {{op, h200(), Regime::cold_l2}, sized(64, 4096)}, at_most)) {
       CHECK(each.candidates.size() == 2);
       found.push_back(each.bucket.substr(0, each.bucket.find(' ')) + " " + each.device_class.substr(0, 11));
     }
@@ -69,5 +69,5 @@ TEST_CASE("records of another regime, revision, type, or of axes that are no mor
   typed.selections[0] = 1;
   layers.put_all(std::vector{hot, revised, renamed, record_of(op, typed, "threads=256 vector=4", 1000)}, {});
   CHECK(layers.records("rows").size() == 4);
-  CHECK(near_records(layers, op, sized(64, 4096), h200(), Regime::cold_l2).empty());
+  CHECK(near_records(layers, {{op, h200(), Regime::cold_l2}, sized(64, 4096)}).empty());
 }

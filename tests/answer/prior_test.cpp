@@ -26,7 +26,7 @@ store::Record tuned(const manifest::Op& op, const Problem& bucket, const CostSur
                     const std::string& device_class = h200_class) {
   const manifest::Implementation& fast = op.implementations.front();
   store::Record record = record_of(op, bucket, "", std::numeric_limits<double>::infinity(), device_class);
-  for (const manifest::Config& config : manifest::search_space(op, fast, bucket, device_of(device_class))) {
+  for (const manifest::Config& config : manifest::search_space({op, device_of(device_class)}, fast, bucket)) {
     record.candidates.push_back(
         candidate_of(bucket.axes[0], manifest::to_string(fast, config), surface(bucket, config)));
     store::Choice& choice = record.choices.front();
@@ -38,21 +38,21 @@ store::Record tuned(const manifest::Op& op, const Problem& bucket, const CostSur
 }
 
 Prior prior_of(const manifest::Op& op, const Problem& bucket, const std::vector<store::Record>& neighbours) {
-  return {op, bucket, h200(), Regime::cold_l2, neighbours};
+  return {{{op, h200()}, bucket}, neighbours};
 }
 
 double modelled_ns(const manifest::Op& op, const Problem& bucket, const manifest::Config& config) {
-  return estimate(op, op.implementations.front(), bucket, h200(), config).ns;
+  return estimate({op, h200()}, manifest::Variant{&op.implementations.front(), config}, bucket).ns;
 }
 
 double expected(const Prior& prior, const manifest::Op& op, const Problem& bucket, const manifest::Config& config) {
-  return modelled_ns(op, bucket, config) * prior.correction(op.implementations.front(), config);
+  return modelled_ns(op, bucket, config) * prior.correction({&op.implementations.front(), config});
 }
 
 // Returns the time of the config that is expected to be fastest over that of the fastest.
 double regret(const manifest::Op& op, const Problem& bucket, const Prior& prior, const CostSurface& surface) {
   const manifest::Implementation& fast = op.implementations.front();
-  const auto space = manifest::search_space(op, fast, bucket, h200());
+  const auto space = manifest::search_space({op, h200()}, fast, bucket);
   const auto expects = [&](const manifest::Config& config) { return expected(prior, op, bucket, config); };
   const auto taken = [&](const manifest::Config& config) { return surface(bucket, config); };
   return taken(*std::ranges::min_element(space, {}, expects)) / taken(*std::ranges::min_element(space, {}, taken));
@@ -63,7 +63,7 @@ double regret(const manifest::Op& op, const Problem& bucket, const Prior& prior,
 TEST_CASE("without neighbours the expectation is the model's") {
   const manifest::Op op = rows_op();
   const Prior prior = prior_of(op, sized(64, 4096), {});
-  CHECK(prior.correction(op.implementations.front(), manifest::Config{128, 4}) == 1);
+  CHECK(prior.correction({&op.implementations.front(), {128, 4}}) == 1);
   CHECK(prior.transferred(4).empty());
 }
 
@@ -73,7 +73,8 @@ TEST_CASE("what was measured in this very bucket is expected again") {
     return 5000.0 + static_cast<double>(config[0] % 7) * 400 + static_cast<double>(config[1]) * 90;
   };
   const Prior prior = prior_of(op, sized(64, 4096), {tuned(op, sized(64, 4096), surface)});
-  for (const manifest::Config& config : manifest::search_space(op, op.implementations.front(), sized(64, 4096), h200()))
+  for (const manifest::Config& config :
+       manifest::search_space({op, h200()}, op.implementations.front(), sized(64, 4096)))
     CHECK(expected(prior, op, sized(64, 4096), config) ==
           doctest::Approx(surface(sized(64, 4096), config)).epsilon(0.1));
 }
@@ -113,7 +114,7 @@ TEST_CASE("the nearer of two neighbours that disagree is believed") {
   };
   const manifest::Implementation& fast = op.implementations.front();
   const auto prefers_wide = [&](const Prior& prior) {
-    return prior.correction(fast, manifest::Config{1024, 1}) < prior.correction(fast, manifest::Config{32, 1});
+    return prior.correction({&fast, {1024, 1}}) < prior.correction({&fast, {32, 1}});
   };
   CHECK(prefers_wide(
       prior_of(op, sized(64, 4096), {tuned(op, sized(128, 4096), wide), tuned(op, sized(1024, 4096), narrow)})));
@@ -132,7 +133,7 @@ TEST_CASE("a config that was not measured is judged by those like it") {
   });
   std::erase_if(record.candidates, [](const store::Candidate& each) { return each.config == "threads=1024 vector=2"; });
   const Prior prior = prior_of(op, sized(64, 4096), {record});
-  CHECK(prior.correction(op.implementations.front(), manifest::Config{1024, 2}) > 2);
+  CHECK(prior.correction({&op.implementations.front(), {1024, 2}}) > 2);
 }
 
 TEST_CASE("candidates that failed teach nothing, nor do records of another revision, regime or type") {
@@ -149,7 +150,7 @@ TEST_CASE("candidates that failed teach nothing, nor do records of another revis
   other_type.selections[0] = 1;
   const store::Record typed = record_of(op, other_type, "threads=128 vector=4", 100 * plain);
   const Prior prior = prior_of(op, sized(64, 4096), {failed, revised, hot, typed});
-  CHECK(prior.correction(op.implementations.front(), manifest::Config{128, 4}) == 1);
+  CHECK(prior.correction({&op.implementations.front(), {128, 4}}) == 1);
 }
 
 TEST_CASE("winners of neighbours are transferred once each, in their order, when they are legal here") {
@@ -178,8 +179,8 @@ TEST_CASE("samples at several lengths of a bucket teach as much as the mean of t
                         candidate_of(64, "threads=32 vector=1", modelled_ns(op, sized(64, 4096), {32, 1}))};
   one.candidates = {at(64, 4), several.candidates[2]};
   const manifest::Implementation& fast = op.implementations.front();
-  CHECK(prior_of(op, sized(64, 4096), {several}).correction(fast, manifest::Config{128, 4}) ==
-        doctest::Approx(prior_of(op, sized(64, 4096), {one}).correction(fast, manifest::Config{128, 4})));
+  CHECK(prior_of(op, sized(64, 4096), {several}).correction({&fast, {128, 4}}) ==
+        doctest::Approx(prior_of(op, sized(64, 4096), {one}).correction({&fast, {128, 4}})));
 }
 
 TEST_CASE("of a record of several configs all are transferred, that of the upper edge first") {

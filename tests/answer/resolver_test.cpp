@@ -1,5 +1,6 @@
 // Which choice of a record serves which size, and what serves where that one cannot.
 #include "answer/resolver.hpp"
+#include "answer/machine_code.hpp"
 
 #include "answer/shelf.hpp"
 #include "answer/stale.hpp"
@@ -77,11 +78,11 @@ TEST_CASE("the order of the answers is the record's choices, its kernels beyond 
   CHECK(found.answers[2].is_beyond);
   CHECK(found.answers[3].config == manifest::Config{64, 1});
   CHECK(found.answers[4].origin == Origin::default_);
-  const auto picked = picked_by_size(shelf.op, found);
+  const auto picked = found.picked_by_size();
   REQUIRE(picked.size() == 2);
   CHECK(picked[0] == &found.answers[0]);
   CHECK(picked[1] == &found.answers[1]);
-  CHECK(specialisations_of(shelf.op, found, h200(), "sm_90a").size() == 3);
+  CHECK(code_needed(found, "sm_90a").size() == 3);
 }
 
 TEST_CASE("a size that breaks a choice's constraint goes to another choice of the record, else to a default") {
@@ -160,7 +161,7 @@ TEST_CASE("behind a library's choice stand those that need none, for lengths on 
   Shelf shelf = vendor_shelf();
   shelf.put(tall, with_library("vendor"));
   const Resolution found = shelf.at(tall);
-  const Answer* own = serving_without_library(shelf.op, found, sized(650, 4096), h200());
+  const Answer* own = found.first_own(sized(650, 4096)).serves;
   CHECK(shelf.serves(sized(650, 4096)).implementation->name == "vendor");
   REQUIRE(own != nullptr);
   CHECK(own->config == manifest::Config{128, 2});

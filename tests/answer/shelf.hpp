@@ -40,7 +40,8 @@ inline store::Choice choice_of(const manifest::Op& op, const Problem& bucket, co
   if (declared == nullptr) return choice;
   if (declared->is_library()) choice.compiler = jit::library_identity(declared->library);  // this very version
   const auto config = manifest::parse_config(*declared, chosen.config);
-  if (config && !chosen.stale) choice.source_digest = present_source(op, *declared, bucket, device, *config);
+  if (config && !chosen.stale)
+    choice.source_digest = present_source({op, device}, manifest::Variant{declared, *config}, bucket);
   return choice;
 }
 
@@ -65,22 +66,22 @@ class Shelf {
     layers.put_all(std::vector{record_with(op, bucket, choices, device_of(device_class))}, {});
   }
   [[nodiscard]] std::string key_of(const Problem& bucket) const {
-    return manifest::record_key(op, bucket, h200(), Regime::cold_l2);
+    return manifest::Bucket({op, h200(), Regime::cold_l2}, bucket).key();
   }
   Resolution at(const Problem& problem, bool fallbacks = true, const manifest::DeviceFacts& device = h200()) {
-    return resolve(op, problem, device, Regime::cold_l2, layers, fallbacks);
+    return resolve({op, device, Regime::cold_l2}, problem, layers, fallbacks);
   }
   /// The answer that serves the problem.
   Answer serves(const Problem& problem, const manifest::DeviceFacts& device = h200()) {
     const Resolution resolution = at(problem, true, device);
-    const Answer* answer = serving(op, resolution, problem, device);
+    const Answer* answer = resolution.first(problem).serves;
     REQUIRE(answer != nullptr);
     return *answer;
   }
   Explanation explained(const Problem& problem, const manifest::DeviceFacts& device = h200()) {
     jit::CompilePool pool(1);
     answer::Cubins cubins(layers, pool);
-    return explain(op, problem, device, Regime::cold_l2, "sm_90a", layers, cubins);
+    return explain({op, device, Regime::cold_l2}, problem, "sm_90a", layers, cubins);
   }
 
   manifest::Op op;

@@ -11,7 +11,7 @@
 #include "jit/parameters.hpp"
 #include "kiln/error.hpp"
 #include "manifest/catalogue.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 
 using namespace kiln;
 using namespace kiln::jit;
@@ -111,10 +111,10 @@ struct Served {
 std::optional<Served> served(const manifest::Op& op, const manifest::Implementation& implementation,
                              const Problem& problem) {
   for (const Target& target : targets) {
-    if (manifest::why_not_eligible(op, implementation, problem, target.facts)) continue;
-    if (!manifest::broken_constraint(op, implementation, problem, target.facts, implementation.default_config))
+    if (manifest::why_not_eligible({op, target.facts}, implementation, problem)) continue;
+    if (!manifest::default_of(implementation).broken_constraint({op, target.facts}, problem))
       return Served{&target, implementation.default_config};
-    const auto configs = manifest::search_space(op, implementation, problem, target.facts);
+    const auto configs = manifest::search_space({op, target.facts}, implementation, problem);
     if (!configs.empty()) return Served{&target, configs.front()};
   }
   return std::nullopt;
@@ -127,7 +127,7 @@ void check_implementation(const manifest::Op& op, const manifest::Implementation
   CHECK_FALSE(problems.empty());
   for (const Problem& problem : problems) {
     const Served at = served(op, implementation, problem).value();
-    const auto frame = manifest::make_frame(op, &implementation, problem, at.target->facts, at.config);
+    const auto frame = manifest::Variant{&implementation, at.config}.frame({op, at.target->facts}, problem);
     CAPTURE(at.target->arch);
     CAPTURE(manifest::display_text(op, problem));
     check(op, &implementation, implementation.passes, jit::specialise(op, implementation, frame, at.target->arch),
@@ -139,7 +139,7 @@ void check_implementation(const manifest::Op& op, const manifest::Implementation
 void check_verification(const manifest::Op& op) {
   const Target& target = targets.front();
   for (const Problem& problem : covering(op, [](const Problem&) { return true; })) {
-    auto frame = manifest::make_frame(op, nullptr, problem, target.facts);
+    auto frame = manifest::frame_of({op, target.facts}, problem);
     CAPTURE(op.name);
     CAPTURE(manifest::display_text(op, problem));
     check(op, nullptr, op.reference, specialise_reference(op, frame, target.arch), frame);

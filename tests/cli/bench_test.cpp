@@ -31,7 +31,7 @@ struct Gemm {
   const manifest::Op& op = find_op(ops, "gemm");
   manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(h200_device_class).value();
   [[nodiscard]] Problem problem(std::vector<std::string> words) const { return parse_problem(op, words); }
-  [[nodiscard]] Contender mma(const std::string& config) const {
+  [[nodiscard]] manifest::Variant mma(const std::string& config) const {
     const manifest::Implementation* found = op.find("mma");
     return {found, manifest::parse_config(*found, config).value()};
   }
@@ -99,47 +99,47 @@ TEST_CASE("of two timed in turns one is slower when it is in nearly every turn, 
 TEST_CASE("a split count of one that leaves most multiprocessors idle is seen, with configs of more blocks") {
   const Gemm gemm;
   const Problem problem = gemm.problem({"m=16", "n=256", "k=16384"});
-  const Contender clamped = gemm.mma("tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8 pdl=0");
-  const auto idle = idle_launch(gemm.op, clamped, problem, gemm.device);
+  const manifest::Variant clamped = gemm.mma("tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8 pdl=0");
+  const auto idle = idle_launch({gemm.op, gemm.device}, clamped, problem);
   REQUIRE(idle.has_value());
   CHECK(idle->blocks == 8);
   REQUIRE_FALSE(idle->wider.empty());
-  const Contender& first = idle->wider.front();  // differs in the splits alone
+  const manifest::Variant& first = idle->wider.front();  // differs in the splits alone
   CHECK(first.name() == "mma tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=8 group=8 pdl=0");
-  CHECK(blocks_of(gemm.op, first, problem, gemm.device) == 64);
+  CHECK(blocks_of({gemm.op, gemm.device}, first, problem) == 64);
 }
 
 TEST_CASE("a launch that fills the device, has nothing wider or next to no work is not called idle") {
   const Gemm gemm;
-  const Contender clamped = gemm.mma("tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8 pdl=0");
-  CHECK_FALSE(idle_launch(gemm.op, clamped, gemm.problem({"m=16", "n=8192", "k=4096"}), gemm.device));  // 256 blocks
-  CHECK_FALSE(idle_launch(gemm.op, clamped, gemm.problem({"m=1", "n=32", "k=64"}), gemm.device));
+  const manifest::Variant clamped = gemm.mma("tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8 pdl=0");
+  CHECK_FALSE(idle_launch({gemm.op, gemm.device}, clamped, gemm.problem({"m=16", "n=8192", "k=4096"})));  // 256 blocks
+  CHECK_FALSE(idle_launch({gemm.op, gemm.device}, clamped, gemm.problem({"m=1", "n=32", "k=64"})));
   const manifest::Op one = kiln::testing::sample_op();  // its grid is its rows, whatever the config
-  const Contender plain{one.find("plain"), {64}};
+  const manifest::Variant plain{one.find("plain"), {64}};
   CHECK_FALSE(
-      idle_launch(one, plain, parse_problem(one, std::vector<std::string>{"rows=4", "cols=1024"}), gemm.device));
+      idle_launch({one, gemm.device}, plain, parse_problem(one, std::vector<std::string>{"rows=4", "cols=1024"})));
 }
 
 TEST_CASE("a persistent grid does not hide that few of its blocks get work") {
   const Gemm gemm;
   const manifest::Op op = persistent_op();
-  const Contender large{op.find("persistent"), {1024}};
+  const manifest::Variant large{op.find("persistent"), {1024}};
   const Problem problem = parse_problem(op, std::vector<std::string>{"rows=4096", "cols=1024"});
-  const auto idle = idle_launch(op, large, problem, gemm.device);
+  const auto idle = idle_launch({op, gemm.device}, large, problem);
   REQUIRE(idle.has_value());
   CHECK(idle->blocks == 4);
-  CHECK(blocks_of(op, idle->wider.front(), problem, gemm.device) == 132);  // of 4,096 pieces
+  CHECK(blocks_of({op, gemm.device}, idle->wider.front(), problem) == 132);  // of 4,096 pieces
 }
 
 TEST_CASE("many blocks that add up a sequence's few parts do not hide that its keys are read by few") {
   const Gemm gemm;
   const manifest::Op& op = find_op(gemm.ops, "attention_decode");
   const manifest::Implementation* const mma = op.find("mma");
-  const Contender frozen{
+  const manifest::Variant frozen{
       mma, manifest::parse_config(*mma, "tile_n=32 key_warps=4 stages=3 resident=1 splits=16 pdl=0").value()};
   const Problem problem = parse_problem(op, std::vector<std::string>{"batch=1", "keys=131072", "queries=1", "heads=8",
                                                                      "key_heads=1", "head_dim=128", "value_dim=128"});
-  const auto idle = idle_launch(op, frozen, problem, gemm.device);  // its second pass has 128 blocks
+  const auto idle = idle_launch({op, gemm.device}, frozen, problem);  // its second pass has 128 blocks
   REQUIRE(idle.has_value());
   CHECK(idle->blocks == 16);
   CHECK(idle->wider.front().name() == "mma tile_n=32 key_warps=4 stages=3 resident=1 splits=128 pdl=0");

@@ -73,9 +73,9 @@ TEST_CASE("--stale leaves code of the present sources that no record asks for, a
   const manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(h200).value();
   std::vector<jit::Specialisation> all;
   for (const manifest::Implementation& each : op.implementations) {
-    if (manifest::why_not_eligible(op, each, bucket, device)) continue;
-    for (const manifest::Config& config : manifest::search_space(op, each, bucket, device))
-      all.push_back(jit::specialise(op, each, manifest::make_frame(op, &each, bucket, device, config), "sm_90a"));
+    if (manifest::why_not_eligible({op, device}, each, bucket)) continue;
+    for (const manifest::Config& config : manifest::search_space({op, device}, each, bucket))
+      all.push_back(jit::specialise(op, each, manifest::Variant{&each, config}.frame({op, device}, bucket), "sm_90a"));
   }
   REQUIRE(all.size() > 2);
   {

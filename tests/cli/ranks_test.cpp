@@ -40,7 +40,7 @@ TEST_CASE("the team's memory is what the largest bucket needs") {
   // Two ranks' parts of the largest scattered product, 8192 rows of 4096 bf16 each, in whole tiles of 192 columns.
   CHECK(engine::team_bytes_for(buckets, device) == team::bytes_for_half(std::int64_t{2} * 8192 * (22 * 192) * 2));
   std::vector<OpBucket> others = buckets;
-  std::erase_if(others, [](const OpBucket& each) { return each.op->team_axis() >= 0; });
+  std::erase_if(others, [](const OpBucket& each) { return each.op->is_of_team(); });
   REQUIRE_FALSE(others.empty());
   CHECK(engine::team_bytes_for(others, device) == 0);
 }

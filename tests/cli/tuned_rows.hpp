@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "answer/cubins.hpp"
+#include "answer/machine_code.hpp"
 #include "answer/serving.hpp"
 #include "cli/problem_set.hpp"
 #include "jit/executable.hpp"
 #include "manifest/key.hpp"
 #include "manifest/region.hpp"
 #include "store/file.hpp"
-#include "tune/deploy.hpp"
+#include "tune/verification_code.hpp"
 
 namespace kiln::testing {
 
@@ -46,11 +47,11 @@ inline TunedRows tuned(const std::vector<std::string>& words, const char* device
   const manifest::Op& op = rms_norm();
   const Problem bucket = manifest::bucket_of(op, cli::parse_problem(op, words));
   const manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(device_class).value();
-  const answer::Usable winner = answer::default_for(op, bucket, device);
-  const auto frame = manifest::make_frame(op, winner.implementation, bucket, device, winner.config);
+  const answer::Usable winner = answer::default_for({op, device}, bucket);
+  const auto frame = winner.frame({op, device}, bucket);
   TunedRows rows;
   store::Record& record = rows.record;
-  record.key = manifest::record_key(op, bucket, device, Regime::cold_l2);
+  record.key = manifest::Bucket({op, device, Regime::cold_l2}, bucket).key();
   record.op = op.name;
   record.revision = op.revision;
   record.device_class = device_class;
@@ -68,8 +69,8 @@ inline TunedRows tuned(const std::vector<std::string>& words, const char* device
   choice.samples = 40;
   choice.source_digest = manifest::to_hex(jit::source_digest(jit::specialise(op, *winner.implementation, frame, {})));
   choice.compiler = "nvrtc 13.0";
-  rows.cubins = cubins_for(tune::deployed(op, bucket, device, "sm_90a", &record));
-  for (store::CubinRow& each : cubins_for(tune::verification(op, bucket, device, "sm_90a")))
+  rows.cubins = cubins_for(answer::code_needed(answer::resolve_with({{op, device}, bucket}, &record), "sm_90a"));
+  for (store::CubinRow& each : cubins_for(tune::verification({{op, device}, bucket}, "sm_90a")))
     rows.cubins.push_back(std::move(each));
   return rows;
 }
@@ -90,8 +91,9 @@ inline TunedRows stored_over_text(TunedRows rows, const std::string& more = {}) 
   const manifest::Op& op = rms_norm();
   const Problem bucket = manifest::parse_bucket(op, rows.record.bucket).value();
   const auto device = manifest::DeviceFacts::from_device_class(rows.record.device_class).value();
-  auto code = tune::deployed(op, bucket, device, "sm_90a", &rows.record);
-  for (jit::Specialisation& each : tune::verification(op, bucket, device, "sm_90a")) code.push_back(std::move(each));
+  auto code = answer::code_needed(answer::resolve_with({{op, device}, bucket}, &rows.record), "sm_90a");
+  for (jit::Specialisation& each : tune::verification({{op, device}, bucket}, "sm_90a"))
+    code.push_back(std::move(each));
   std::vector<manifest::SourceFile> files = op.files.files();
   for (manifest::SourceFile& file : files) file.text = file.text.str() + more;
   for (std::size_t i = 0; i < code.size(); ++i) {

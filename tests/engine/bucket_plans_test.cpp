@@ -38,12 +38,12 @@ TEST_CASE("answers of one config share a slot, whose answer is that of the large
 TEST_CASE("the slots for a size are those of the answers that hold it, in order and each once") {
   Plans of;
   BucketPlans plans(of.shelf.at(plans_bucket));
-  const auto low = plans.slots_for(of.shelf.op, sized(520, 4096));
+  const auto low = plans.slots_for(sized(520, 4096));
   REQUIRE(low.size() == 5);
   CHECK(low.front() == &plans.slot(0));
   CHECK(low.back()->answer->origin == Origin::default_);
-  CHECK(plans.slots_for(of.shelf.op, sized(650, 4096)).front() == &plans.slot(1));
-  CHECK(plans.slots_for(of.shelf.op, sized(750, 4096)).front() == &plans.slot(0));
+  CHECK(plans.slots_for(sized(650, 4096)).front() == &plans.slot(1));
+  CHECK(plans.slots_for(sized(750, 4096)).front() == &plans.slot(0));
 }
 
 TEST_CASE("the answer that serves is the first that is legal there, and may be made") {
@@ -51,20 +51,18 @@ TEST_CASE("the answer that serves is the first that is legal there, and may be m
   of.shelf.put(plans_bucket, std::vector<Chosen>{{"rows=513..600", "threads=256 vector=8", 3000},  // even rows only
                                                  {"rows=601..1024", "threads=128 vector=4", 4000}});
   BucketPlans plans(of.shelf.at(plans_bucket));
-  const auto at = [&](std::int64_t rows, std::size_t from = 0) {
-    return plans.served(of.shelf.op, h200(), sized(rows, 4096), false, from);
-  };
+  const auto at = [&](std::int64_t rows, std::size_t from = 0) { return plans.first(sized(rows, 4096), false, from); };
   CHECK(at(600).index == 0);
-  CHECK(at(600).refused.empty());
+  CHECK(at(600).passed_over.empty());
   CHECK(at(650).index == 1);
   const auto odd = at(599);
-  CHECK(odd.first == &plans.answers().front());
-  CHECK(odd.refused.starts_with("breaks the constraint"));
+  CHECK(odd.passed_over.front().answer == &plans.answers().front());
+  CHECK(odd.passed_over.front().why_not.starts_with("breaks the constraint"));
   REQUIRE(odd.index < plans.answers().size());
   CHECK(plans.answers()[odd.index].config == manifest::Config{128, 4});  // beyond its sizes
   CHECK(at(599, plans.answers().size()).index == plans.answers().size());
   plans.slot(0).settled = true;  // it cannot be made
-  CHECK(at(600).first != &plans.answers().front());
+  CHECK(at(600).serves != &plans.answers().front());
 }
 
 TEST_CASE("what failed for a moment is due again after twice as long each time, up to the longest pause") {

@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "kiln/error.hpp"
+#include "manifest/kernel_name.hpp"
 #include "manifest/key.hpp"
 #include "manifest/op.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "support.hpp"
 
 namespace kiln::fuzz {
@@ -53,7 +54,7 @@ void check_bucket(const manifest::Op& op, const manifest::Problem& problem) {
   }
   require(bucket_of(op, bucket).axes == bucket.axes, "an upper edge is of its own bucket");
   require(bucket_of(op, corner).axes == bucket.axes, "a low corner is of its own bucket");
-  require(!record_key(op, bucket, device(), manifest::Regime::cold_l2).empty(), "a bucket has a key");
+  require(!Bucket({op, device(), manifest::Regime::cold_l2}, bucket).key().empty(), "a bucket has a key");
 }
 
 void check_text(const manifest::Op& op, const manifest::Problem& problem) {
@@ -99,17 +100,18 @@ void check_space(const manifest::Op& op, const manifest::Implementation& impleme
   require(raw <= 16'000'000, "a search space is bounded");
   constexpr std::size_t worth_walking = 4096;  // an input may cost no seconds
   if (raw > worth_walking) return;
-  const auto reason = why_not_eligible(op, implementation, problem, device());
+  const auto reason = why_not_eligible({op, device()}, implementation, problem);
   manifest::Implementation unsearched = implementation;
   unsearched.search.clear();
-  const auto legal = search_space(op, unsearched, problem, device());
+  const auto legal = search_space({op, device()}, unsearched, problem);
   require(legal.size() <= raw, "a search space holds each config once");
   if (!reason) require(!legal.empty(), "an eligible implementation has a config");
-  for (const manifest::Config& config : search_space(op, implementation, problem, device()))
-    require(!broken_constraint(op, implementation, problem, device(), config), "what is worth trying is legal");
+  for (const manifest::Config& config : search_space({op, device()}, implementation, problem))
+    require(!Variant{&implementation, config}.broken_constraint({op, device()}, problem),
+            "what is worth trying is legal");
   for (const manifest::Config& config : legal) {
     require(is_declared(implementation, config), "a legal config is declared");
-    require(!broken_constraint(op, implementation, problem, device(), config), "and breaks no constraint");
+    require(!Variant{&implementation, config}.broken_constraint({op, device()}, problem), "and breaks no constraint");
     require(parse_config(implementation, to_string(implementation, config)) == config, "and reads back from its text");
   }
 }
@@ -117,7 +119,7 @@ void check_space(const manifest::Op& op, const manifest::Implementation& impleme
 void check_at(const manifest::Op& op, const manifest::Problem& problem) try {
   check_bucket(op, problem);
   check_text(op, problem);
-  const auto frame = make_frame(op, nullptr, problem, device());
+  const auto frame = frame_of({op, device()}, problem);
   for (const manifest::Tensor& tensor : op.tensors) {
     for (const auto* sizes : {&tensor.shape, &tensor.strides})
       for (const manifest::Expression& each : *sizes) check_specialised(op, each, frame);
@@ -132,7 +134,7 @@ void check_at(const manifest::Op& op, const manifest::Problem& problem) try {
   for (const manifest::Implementation& each : op.implementations) {
     require(is_declared(each, each.default_config), "a default is declared");
     check_space(op, each, problem);
-    check_passes(op, each.passes, each.symbols, make_frame(op, &each, problem, device(), each.default_config));
+    check_passes(op, each.passes, each.symbols, default_of(each).frame({op, device()}, problem));
   }
 } catch (const Error& error) {
   require(error.kind() == ErrorKind::bad_expression, "only a run-time value's default may have no value here",

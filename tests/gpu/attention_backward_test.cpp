@@ -26,7 +26,7 @@ std::vector<Bits> gradients(Fixture& fixture, const manifest::Op& op, const tune
   for (const char* name : {"dq", "dk", "dv", "dsink"}) {
     const TensorId id = tensor_named(op, name);
     const manifest::Tensor& tensor = op.tensors[id.index];
-    const auto frame = manifest::make_frame(op, nullptr, of.problem(), fixture.facts());
+    const auto frame = manifest::frame_of({op, fixture.facts()}, of.problem());
     const tune::TensorExtent extent = tune::extent_of(op, tensor, frame);
     all.push_back(
         read_bits(fixture, of.arguments().tensors[id.index], extent.elements * manifest::size_of(extent.type)));

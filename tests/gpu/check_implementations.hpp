@@ -25,8 +25,8 @@ inline std::vector<manifest::Config> outside_search(const manifest::Op& op,
     manifest::Config config;
     for (const manifest::Parameter& each : implementation.parameters)
       config.push_back(each.values[generator() % each.values.size()]);
-    if (manifest::broken_constraint(op, implementation, bucket, device, config)) continue;
-    const auto frame = manifest::make_frame(op, &implementation, bucket, device, config);
+    if (manifest::Variant{&implementation, config}.broken_constraint({op, device}, bucket)) continue;
+    const auto frame = manifest::Variant{&implementation, config}.frame({op, device}, bucket);
     const auto holds = [&](const manifest::Expression& each) { return each.evaluate(frame).truth(); };
     if (!std::ranges::all_of(implementation.search, holds)) found.push_back(std::move(config));
   }
@@ -55,24 +55,21 @@ inline tune::Placement placed(const manifest::Op& op,
   return placement;
 }
 
-struct Candidate {
-  const manifest::Implementation* implementation;
-  manifest::Config config;
-};
+using Candidate = manifest::Variant;
 
 /// Every compile is begun before the first is waited for.
 inline std::vector<Candidate> candidates(Fixture& fixture, const manifest::Op& op, const Problem& bucket,
                                          std::mt19937& generator) {
   std::vector<Candidate> result;
   for (const manifest::Implementation& implementation : op.implementations) {
-    if (implementation.is_library() || manifest::why_not_eligible(op, implementation, bucket, fixture.facts()))
+    if (implementation.is_library() || manifest::why_not_eligible({op, fixture.facts()}, implementation, bucket))
       continue;
     std::vector<manifest::Config> tried =
-        sample(implementation, manifest::search_space(op, implementation, bucket, fixture.facts()), generator);
+        sample(implementation, manifest::search_space({op, fixture.facts()}, implementation, bucket), generator);
     for (manifest::Config& config : outside_search(op, implementation, bucket, fixture.facts(), generator))
       tried.push_back(std::move(config));
     for (manifest::Config& config : tried) {
-      const auto frame = manifest::make_frame(op, &implementation, bucket, fixture.facts(), config);
+      const auto frame = manifest::Variant{&implementation, config}.frame({op, fixture.facts()}, bucket);
       if (jit::broken_fixed_constraint(op, implementation, frame)) continue;
       fixture.cubins.prefetch(jit::specialise(op, implementation, frame, fixture.arch()));
       result.push_back({&implementation, std::move(config)});

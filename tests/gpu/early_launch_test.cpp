@@ -1,6 +1,6 @@
 // Launches that may begin before their predecessor ends, with kernels that wait for it and kernels that do not.
 #include "gpu/fixture.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 
 namespace kiln::gpu_tests {
 
@@ -21,7 +21,7 @@ TEST_CASE("an early launch that does not wait for its inputs or its length is fo
       if (on_device) placement.bound = bound;
       tune::VerificationCase verified(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, 7,
                                       fixture.stream.handle(), placement);
-      for (const manifest::Config& config : manifest::search_space(op, doubled, bound, fixture.facts())) {
+      for (const manifest::Config& config : manifest::search_space({op, fixture.facts()}, doubled, bound)) {
         const bool waits = config[0] != 0, peeks = config[1] != 0, early = config[2] != 0;
         const jit::Executable executable = fixture.load(op, doubled, bound, config);
         const tune::Check check = verified.verify(executable, fixture.stream.handle());

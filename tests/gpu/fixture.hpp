@@ -57,7 +57,7 @@ struct Fixture {
   }
   [[nodiscard]] jit::Executable load(const manifest::Op& described, const manifest::Implementation& implementation,
                                      const Problem& bucket, const manifest::Config& config) {
-    const auto frame = manifest::make_frame(described, &implementation, bucket, facts(), config);
+    const auto frame = manifest::Variant{&implementation, config}.frame({described, facts()}, bucket);
     return {described, implementation, frame,
             cubins.get(jit::specialise(described, implementation, frame, arch())).cubin};
   }

@@ -15,7 +15,7 @@ constexpr float product_scale = 0.75F;
 /// What y holds after one launch into poison, or nothing where the config is not for these sizes.
 Bits run_into_poison(Fixture& fixture, const manifest::Op& op, tune::VerificationCase& on,
                      const jit::Executable& executable) {
-  const auto frame = manifest::make_frame(op, nullptr, on.problem(), fixture.facts());
+  const auto frame = manifest::frame_of({op, fixture.facts()}, on.problem());
   const TensorId y = tensor_named(op, "y");
   const tune::TensorExtent extent = tune::extent_of(op, op.tensors[y.index], frame);
   on.poison(fixture.stream.handle());

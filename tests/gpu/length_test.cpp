@@ -82,7 +82,7 @@ class BoundedCall {
   };
 
   std::vector<std::int64_t> frame_of(const Problem& problem, const manifest::DeviceFacts& facts) const {
-    return manifest::make_frame(described_, nullptr, problem, facts);
+    return manifest::frame_of({described_, facts}, problem);
   }
 
   void add(const manifest::Tensor& tensor) {

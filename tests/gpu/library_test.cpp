@@ -35,7 +35,7 @@ TEST_CASE("what cuBLASLt proposes is made again from its config, and is right at
       for (const char* activation : {"none", "relu"})
         for (const char* m : {"16", "256", "2048"}) {
           const Problem bucket = gemm(fixture, m, dtype, layout, activation);
-          const auto frame = manifest::make_frame(op, &library, bucket, fixture.facts());
+          const auto frame = manifest::Variant{&library}.frame({op, fixture.facts()}, bucket);
           const jit::LibraryProduct product(op, library, frame);
           const auto algorithms = jit::propose(product, op, library, frame, proposed);
           const std::string what = manifest::to_string(op, bucket);
@@ -89,7 +89,7 @@ TEST_CASE(
                                                       {"dtype", dtype},
                                                       {"layout", layout},
                                                       {"activation", activation}});
-          const auto frame = manifest::make_frame(op, &library, bucket, fixture.facts());
+          const auto frame = manifest::Variant{&library}.frame({op, fixture.facts()}, bucket);
           const auto configs = jit::library_candidates(op, library, frame, 4);
           const std::string what = manifest::to_string(op, bucket);
           CHECK_MESSAGE(!configs.empty(), what);
@@ -116,7 +116,7 @@ TEST_CASE("a capture holds the first launch of an algorithm of cuBLASLt's, in ev
   const manifest::Op& op = fixture.op("gemm");
   const manifest::Implementation& library = *op.find("cublaslt");
   const Problem bucket = gemm(fixture, "512", "bf16", "nt", "relu");
-  const auto frame = manifest::make_frame(op, &library, bucket, fixture.facts());
+  const auto frame = manifest::Variant{&library}.frame({op, fixture.facts()}, bucket);
   tune::VerificationCase verified(op, bucket, fixture.facts(), fixture.arch(), fixture.cubins, 9,
                                   fixture.stream.handle());
   const CUstream stream = fixture.stream.handle();
@@ -139,7 +139,7 @@ TEST_CASE("the algorithm of a tuned bucket gives the same bits each time") {
   const manifest::Op& op = fixture.op("gemm");
   const manifest::Implementation& library = *op.find("cublaslt");
   const Problem bucket = gemm(fixture, "64", "bf16", "nt", "none");
-  const auto frame = manifest::make_frame(op, &library, bucket, fixture.facts());
+  const auto frame = manifest::Variant{&library}.frame({op, fixture.facts()}, bucket);
   tune::VerificationCase verified(op, bucket, fixture.facts(), fixture.arch(), fixture.cubins, 9,
                                   fixture.stream.handle());
   const std::size_t y = 3;

@@ -85,9 +85,9 @@ inline std::vector<Candidate> one_of_each_kind(const Fixture& fixture, const man
                                                std::size_t most, std::mt19937& generator) {
   std::vector<Candidate> chosen;
   for (const manifest::Implementation& implementation : op.implementations) {
-    if (implementation.is_library() || manifest::why_not_eligible(op, implementation, bucket, fixture.facts()))
+    if (implementation.is_library() || manifest::why_not_eligible({op, fixture.facts()}, implementation, bucket))
       continue;
-    std::vector<manifest::Config> space = manifest::searched_space(op, implementation, bucket, fixture.facts());
+    std::vector<manifest::Config> space = manifest::searched_space({op, fixture.facts()}, implementation, bucket);
     std::shuffle(space.begin(), space.end(), generator);
     std::map<std::vector<std::int64_t>, manifest::Config> kinds;
     for (const manifest::Config& config : space)
@@ -101,7 +101,7 @@ inline std::vector<Candidate> one_of_each_kind(const Fixture& fixture, const man
 inline void prefetch(Fixture& fixture, const manifest::Op& op, const Problem& bucket,
                      std::vector<Candidate>& candidates) {
   std::erase_if(candidates, [&](const Candidate& each) {
-    const auto frame = manifest::make_frame(op, each.implementation, bucket, fixture.facts(), each.config);
+    const auto frame = each.frame({op, fixture.facts()}, bucket);
     if (jit::broken_fixed_constraint(op, *each.implementation, frame)) return true;
     fixture.cubins.prefetch(jit::specialise(op, *each.implementation, frame, fixture.arch()));
     return false;

@@ -29,7 +29,7 @@ std::vector<std::int64_t> frame_of(const manifest::Op& op, int world, const mani
   const std::array settings = {manifest::Setting{"rows", "5"}, manifest::Setting{"cols", "8"},
                                manifest::Setting{"world", ranks}, manifest::Setting{"dtype", "f32"},
                                manifest::Setting{"ranks", "alike"}};
-  return manifest::make_frame(op, op.find("nccl"), manifest::make_problem(op, settings), facts);
+  return manifest::Variant{op.find("nccl")}.frame({op, facts}, manifest::make_problem(op, settings));
 }
 
 /// Element i of what a rank gives, an integer.

@@ -98,7 +98,7 @@ std::string outcome(team::State& state, const manifest::Op& op, const Sizes& siz
   const cuda::Context::Scope scope(*state.context);
   const manifest::Implementation& nccl = *op.find("nccl_mma");
   const Problem problem = problem_of(op);
-  const auto frame = manifest::make_frame(op, &nccl, problem, state.context->info().facts, nccl.default_config);
+  const auto frame = manifest::default_of(nccl).frame({op, state.context->info().facts}, problem);
   const Cubin cubin = compile(specialise(op, nccl, frame, default_arch(state.context->info().facts.sm())));
   const team::TeamBinding binding = member.binding(1);
   const Executable executable(op, nccl, frame, cubin, &binding);
@@ -213,7 +213,7 @@ std::string refusals_of(const char* blocks, bool is_cooperative) {
   nccl.passes.front().grid[0] = manifest::Expression::parse(blocks, axes);
   nccl.passes.front().cooperative = is_cooperative;
   const Problem problem = problem_of(op, 1);
-  const auto frame = manifest::make_frame(op, &nccl, problem, context.info().facts, nccl.default_config);
+  const auto frame = manifest::default_of(nccl).frame({op, context.info().facts}, problem);
   const Cubin cubin = compile(specialise(op, nccl, frame, default_arch(context.info().facts.sm())));
   const team::NcclCommunicator communicator(team::NcclCommunicator::unique_id(), 0, 1, context,
                                             {kiln::test::ample, [] { return false; }});
@@ -254,7 +254,7 @@ TEST_CASE("a product with NCCL is refused where its workspace is too small for t
     manifest::Implementation& nccl =
         *std::ranges::find(op.implementations, std::string("nccl_mma"), &manifest::Implementation::name);
     nccl.workspaces.front().bytes = manifest::Expression::constant(rows * n * 2 - 2);
-    const auto frame = manifest::make_frame(op, &nccl, problem_of(op, 1), context.info().facts, nccl.default_config);
+    const auto frame = manifest::default_of(nccl).frame({op, context.info().facts}, problem_of(op, 1));
     const Cubin cubin = compile(specialise(op, nccl, frame, default_arch(context.info().facts.sm())));
     const team::NcclCommunicator communicator(team::NcclCommunicator::unique_id(), 0, 1, context,
                                               {kiln::test::ample, [] { return false; }});
@@ -281,7 +281,7 @@ TEST_CASE(
   const auto facts = *manifest::DeviceFacts::from_device_class("sm_90/mp132/l2_62914560/smem_232448/bus_6016");
   const auto specialised = [&](const manifest::Op& of) {
     const manifest::Implementation& nccl = *of.find("nccl_mma");
-    return specialise(of, nccl, manifest::make_frame(of, &nccl, problem_of(of), facts, nccl.default_config), "");
+    return specialise(of, nccl, manifest::default_of(nccl).frame({of, facts}, problem_of(of)), "");
   };
   manifest::Op collective = op, kernel = op;
   for (manifest::Implementation& each : collective.implementations)

@@ -52,8 +52,7 @@ manifest::Digest digest_of(const manifest::Op& op) {
   const std::array settings = {manifest::Setting{"m", "64"}, manifest::Setting{"n", "64"},
                                manifest::Setting{"k", "64"}};
   const auto facts = *manifest::DeviceFacts::from_device_class("sm_90/mp132/l2_62914560/smem_232448/bus_6016");
-  const auto frame =
-      manifest::make_frame(op, &library, manifest::make_problem(op, settings), facts, library.default_config);
+  const auto frame = manifest::default_of(library).frame({op, facts}, manifest::make_problem(op, settings));
   return source_digest(specialise(op, library, frame, ""));
 }
 
@@ -92,9 +91,9 @@ class BatchedCall {
     const Problem bucket = manifest::bucket_of(op, problem_);
     const manifest::DeviceFacts facts = context_.info().facts;
     for (const manifest::Config& each :
-         library_candidates(op, library, manifest::make_frame(op, &library, bucket, facts), 8))
+         library_candidates(op, library, manifest::Variant{&library}.frame({op, facts}, bucket), 8))
       if (each.front() == algorithm)
-        executable_.emplace(op, library, manifest::make_frame(op, &library, bucket, facts, each), Cubin{});
+        executable_.emplace(op, library, manifest::Variant{&library, each}.frame({op, facts}, bucket), Cubin{});
     REQUIRE(executable_);
     workspace_.emplace(std::max<std::int64_t>(executable_->workspace_bytes(), 256));
   }

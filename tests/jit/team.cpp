@@ -101,7 +101,7 @@ struct Setup {
     problem.axes = {512, 4};
   }
   [[nodiscard]] std::vector<std::int64_t> frame(const manifest::Implementation* implementation) const {
-    return manifest::make_frame(op, implementation, problem, context.info().facts);
+    return manifest::Variant{implementation}.frame({op, context.info().facts}, problem);
   }
   [[nodiscard]] Executable executable(const team::TeamBinding* binding) const {
     const manifest::Implementation& push = op.implementations.front();

@@ -1,4 +1,4 @@
-#include "manifest/bucket.hpp"
+#include "manifest/bucket_policy.hpp"
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 
+#include "manifest/kernel_name.hpp"
 #include "manifest/key.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "manifest_fixture.hpp"
 
 using namespace kiln;
@@ -55,12 +56,12 @@ void check_geometry(const Pass& pass, std::span<const std::int64_t> frame) {
 
 // Every 29th config and the last: a search space may hold tens of thousands.
 std::size_t check_configs(const Op& op, const Implementation& implementation, const Problem& problem) {
-  const auto configs = search_space(op, implementation, problem, testing::h200());
+  const auto configs = search_space({op, testing::h200()}, implementation, problem);
   for (std::size_t at = 0; at < configs.size(); at += std::clamp<std::size_t>(configs.size() - 1 - at, 1, 29)) {
     const Config& config = configs[at];
     CAPTURE(op.name + "/" + implementation.name + " " + to_string(implementation, config) + " at " +
             to_string(op, problem));
-    const auto frame = make_frame(op, &implementation, problem, testing::h200(), config);
+    const auto frame = Variant{&implementation, config}.frame({op, testing::h200()}, problem);
     const auto names = name_expressions(op, implementation.passes, implementation.symbols, frame);
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (!names[i].empty()) check_geometry(implementation.passes[i], frame);
@@ -78,7 +79,7 @@ TEST_CASE("every built-in op loads and has an implementation for each usual prob
     for (const Problem& problem : usual_problems(op)) {
       const Problem bucket = bucket_of(op, problem);
       const bool served = std::ranges::any_of(op.implementations, [&](const Implementation& each) {
-        return !each.is_library() && !why_not_eligible(op, each, bucket, testing::h200());
+        return !each.is_library() && !why_not_eligible({op, testing::h200()}, each, bucket);
       });
       CHECK_MESSAGE(served, op.name << " " << to_string(op, problem));
     }
@@ -92,7 +93,7 @@ TEST_CASE(
       if (implementation.is_library()) continue;
       std::size_t legal = 0;
       for (const Problem& problem : usual_problems(op)) {
-        if (why_not_eligible(op, implementation, problem, testing::h200())) continue;
+        if (why_not_eligible({op, testing::h200()}, implementation, problem)) continue;
         legal += check_configs(op, implementation, problem);
       }
       CHECK_MESSAGE(legal > 0, op.name << "/" << implementation.name << " has no legal config for any usual problem");
@@ -111,11 +112,10 @@ TEST_CASE("what launches early on a Hopper is legal on an A100 as the same kerne
       Config early = each.default_config;
       early[static_cast<std::size_t>(pdl - each.parameters.begin())] = 1;
       for (const Problem& problem : usual_problems(op)) {
-        if (why_not_eligible(op, each, problem, a100) ||
-            broken_constraint(op, each, problem, a100, each.default_config))
+        if (why_not_eligible({op, a100}, each, problem) || default_of(each).broken_constraint({op, a100}, problem))
           continue;
-        CHECK(broken_constraint(op, each, problem, a100, early) == "pdl == 0 || sm >= 90");
-        CHECK_FALSE(broken_constraint(op, each, problem, a100, kernel_config(each, early)));
+        CHECK(Variant{&each, early}.broken_constraint({op, a100}, problem) == "pdl == 0 || sm >= 90");
+        CHECK_FALSE(Variant{&each, kernel_config(each, early)}.broken_constraint({op, a100}, problem));
         ++legal;
       }
     }
@@ -127,8 +127,8 @@ TEST_CASE("a default of each built-in op is legal for each usual problem, on an 
     for (const Problem& problem : usual_problems(op))
       for (const DeviceFacts& device : {testing::h200(), a100}) {
         const bool legal = std::ranges::any_of(op.implementations, [&](const Implementation& each) {
-          return !each.is_library() && !why_not_eligible(op, each, problem, device) &&
-                 !broken_constraint(op, each, problem, device, each.default_config);
+          return !each.is_library() && !why_not_eligible({op, device}, each, problem) &&
+                 !default_of(each).broken_constraint({op, device}, problem);
         });
         CHECK_MESSAGE(legal, op.name << " " << to_string(op, problem) << " on " << device.device_class());
       }
@@ -144,7 +144,7 @@ TEST_CASE("a scale of x's own costs no second reading of what L2 keeps of x") {
   const Op& op = *std::ranges::find(ops, "quantise", &Op::name);
   const auto bytes = [&](const char* rows, const char* scaling) {
     const std::vector<Setting> settings = {{"rows", rows}, {"cols", "4096"}, {"dtype", "bf16"}, {"scaling", scaling}};
-    return op.cost_bytes.evaluate(make_frame(op, nullptr, make_problem(op, settings), testing::h200())).number;
+    return op.cost_bytes.evaluate(frame_of({op, testing::h200()}, make_problem(op, settings))).number;
   };
   CHECK(bytes("16", "dynamic") == bytes("16", "tensor"));
   CHECK(bytes("16", "tensor") == std::int64_t{3} * 16 * 4096);
@@ -184,7 +184,7 @@ TEST_CASE("the display text leaves defaults out, and nothing else") {
   CHECK(gemm({{"dtype", "e4m3"}, {"out", "e4m3"}}) == "m=512 n=4096 k=4096 dtype=e4m3 out=e4m3");
   CHECK(gemm({{"layout", "nn"}, {"residual", "add"}}) == "m=512 n=4096 k=4096 dtype=bf16 layout=nn residual=add");
   const Op& op = *std::ranges::find(ops, "gemm", &Op::name);
-  const auto why = why_not_eligible(op, *op.find("wgmma"), make_problem(op, sizes), a100);
+  const auto why = why_not_eligible({op, a100}, *op.find("wgmma"), make_problem(op, sizes));
   CHECK(why.value_or("").ends_with("with m=512 n=4096 k=4096 dtype=bf16"));  // as messages have it
   CHECK(shown("softmax", {{"rows", "8"}, {"cols", "4096"}, {"mask", "none"}}) == "rows=8 cols=4096 dtype=bf16");
 }

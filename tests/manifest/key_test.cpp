@@ -31,9 +31,9 @@ TEST_CASE("a record key is canonical text that a person can read") {
   bucket.axes = {512, 4096};
   bucket.selections = {1, 0};
   CHECK(
-      record_key(op, bucket, testing::h200(), Regime::cold_l2) ==
+      Bucket({op, testing::h200(), Regime::cold_l2}, bucket).key() ==
       "scale@3 | rows=pow2:512 cols=exact:4096 | dtype=f32 mode=plain | sm_90/mp132/l2_62914560/smem_232448/bus_6144 | cold");
-  CHECK(record_key(op, bucket, testing::h200(), Regime::hot_l2).ends_with("| hot"));
+  CHECK(Bucket({op, testing::h200(), Regime::hot_l2}, bucket).key().ends_with("| hot"));
 }
 
 TEST_CASE("fields are hashed with their lengths, so no two lists of fields agree") {

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "kiln/error.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "manifest_fixture.hpp"
 
 using namespace kiln;
@@ -77,7 +77,7 @@ TEST_CASE("an implementation of a library has the library's parameters, any valu
   Problem problem;
   problem.axes = {64, 128, 256};
   problem.selections = {0, 1};
-  const auto frame = make_frame(op, &vendor, problem, testing::h200());
+  const auto frame = Variant{&vendor}.frame({op, testing::h200()}, problem);
   CHECK(vendor.matmul.transpose_b.evaluate(frame).number == 1);
   CHECK(vendor.matmul.transpose_a.evaluate(frame).number == 0);
   CHECK(vendor.matmul.workspace.evaluate(frame).number == 1024);
@@ -94,13 +94,13 @@ TEST_CASE("a library is eligible where its conditions hold, and its space is its
   const Implementation& vendor = op.implementations.front();
   Problem problem;
   problem.axes = {64, 128, 256};
-  CHECK(!why_not_eligible(op, vendor, problem, testing::h200()));
-  CHECK(search_space(op, vendor, problem, testing::h200()).empty());
+  CHECK(!why_not_eligible({op, testing::h200()}, vendor, problem));
+  CHECK(search_space({op, testing::h200()}, vendor, problem).empty());
   problem.axes[0] = 4;
-  CHECK(why_not_eligible(op, vendor, problem, testing::h200())->find("m % 8 == 0") != std::string::npos);
+  CHECK(why_not_eligible({op, testing::h200()}, vendor, problem)->find("m % 8 == 0") != std::string::npos);
   DeviceFacts old = testing::h200();
   old.values[0] = 75;
-  CHECK(why_not_eligible(op, vendor, problem, old)->find("requires sm >= 80") != std::string::npos);
+  CHECK(why_not_eligible({op, old}, vendor, problem)->find("requires sm >= 80") != std::string::npos);
 }
 
 TEST_CASE("matrices of rank 3 are a batch of products, all of the same number") {

@@ -146,7 +146,7 @@ TEST_CASE("a tensor with a condition takes part under the types and choices that
   const Op op = folder.parse();
   const auto takes_part = [&](std::size_t tensor, const char* mode, const char* dtype) {
     const std::vector<Setting> settings = {{"rows", "1"}, {"cols", "8"}, {"mode", mode}, {"dtype", dtype}};
-    const auto frame = make_frame(op, nullptr, make_problem(op, settings), testing::h200());
+    const auto frame = frame_of({op, testing::h200()}, make_problem(op, settings));
     return Op::takes_part(op.tensors[tensor], frame);
   };
   CHECK(takes_part(2, "saturate", "bf16"));
@@ -202,7 +202,7 @@ TEST_CASE("an output's own tolerance counts in place of its type's, under the ch
   const Op op = folder.parse();
   const auto relative_of = [&](std::size_t tensor, const char* mode) {
     const std::array<Setting, 4> settings = {{{"rows", "4"}, {"cols", "8"}, {"dtype", "f32"}, {"mode", mode}}};
-    const auto frame = make_frame(op, nullptr, make_problem(op, settings), testing::h200());
+    const auto frame = frame_of({op, testing::h200()}, make_problem(op, settings));
     return op.tolerance_of(op.tensors[tensor], frame).relative;
   };
   CHECK(relative_of(1, "plain") == 0.25);

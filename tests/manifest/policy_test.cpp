@@ -39,7 +39,7 @@ TEST_CASE("an axis's bucket policy is the first whose 'when' holds, and keys, bu
   const Op op = by_mode();
   CHECK(policy_text(op.axes[1]) == "pow2 when mode == \"saturate\", else exact");
   const auto key = [&](std::uint8_t mode) {
-    return record_key(op, bucket_of(op, sized(500, 3000, mode)), testing::h200(), Regime::cold_l2);
+    return Bucket({op, testing::h200(), Regime::cold_l2}, bucket_of(op, sized(500, 3000, mode))).key();
   };
   CHECK(key(plain).starts_with("scale@3 | rows=pow2:512 cols=exact:3000 | dtype=bf16 mode=plain |"));
   CHECK(key(saturate).starts_with("scale@3 | rows=pow2:512 cols=pow2:4096 | dtype=bf16 mode=saturate |"));
@@ -57,8 +57,8 @@ TEST_CASE("an axis's bucket policy is the first whose 'when' holds, and keys, bu
 TEST_CASE("keys of types and choices for which an axis is exact are those of an axis that always is") {
   const Op always = testing::scale_folder().parse(), op = by_mode();
   const Problem bucket = sized(512, 3000, plain);
-  CHECK(record_key(op, bucket, testing::h200(), Regime::hot_l2) ==
-        record_key(always, bucket, testing::h200(), Regime::hot_l2));
+  CHECK(Bucket({op, testing::h200(), Regime::hot_l2}, bucket).key() ==
+        Bucket({always, testing::h200(), Regime::hot_l2}, bucket).key());
 }
 
 TEST_CASE("a range of sizes names the buckets that each choice has in it") {

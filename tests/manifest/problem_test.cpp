@@ -1,4 +1,4 @@
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
@@ -105,7 +105,9 @@ TEST_CASE("problems of one bucket have one key, and another bucket has another")
     };
     const Problem a = bucket_of(op, draw());
     const Problem b = bucket_of(op, draw());
-    const auto key = [&](const Problem& bucket) { return record_key(op, bucket, testing::h200(), Regime::cold_l2); };
+    const auto key = [&](const Problem& bucket) {
+      return Bucket({op, testing::h200(), Regime::cold_l2}, bucket).key();
+    };
     RC_ASSERT((key(a) == key(b)) == (a == b));
   }));
 }
@@ -113,10 +115,10 @@ TEST_CASE("problems of one bucket have one key, and another bucket has another")
 TEST_CASE("a frame holds the problem, run-time defaults, device facts and the config, in this order") {
   const Op op = scale();
   const Implementation& fast = op.implementations.at(0);
-  const auto frame = make_frame(op, &fast, problem(5, 64, 1), testing::h200(), fast.default_config);
+  const auto frame = default_of(fast).frame({op, testing::h200()}, problem(5, 64, 1));
   CHECK(frame == std::vector<std::int64_t>{5, 64, 0, 64, 1, 0, 90, 132, 232448, 233472, 65536, 2048, 62914560, 256, 4});
   CHECK(static_cast<int>(frame.size()) == fast.symbols.size());
-  CHECK(make_frame(op, nullptr, problem(5, 64), testing::h200()).size() == 13);
+  CHECK(frame_of({op, testing::h200()}, problem(5, 64)).size() == 13);
   CHECK(op.dtype_of(op.tensors[0], frame) == DType::f32);
 }
 
@@ -155,6 +157,6 @@ TEST_CASE("a default that overflows is an error, not a number") {
   testing::Folder folder = testing::scale_folder();
   folder.op = testing::replaced(folder.op, "default = \"cols\"", "default = \"cols * 9223372036854775807\"");
   const Op op = folder.parse();
-  CHECK_THROWS_WITH_AS(make_frame(op, nullptr, problem(5, 64), testing::h200()),
-                       doctest::Contains("overflow of 64 bits"), Error);
+  CHECK_THROWS_WITH_AS(frame_of({op, testing::h200()}, problem(5, 64)), doctest::Contains("overflow of 64 bits"),
+                       Error);
 }

@@ -72,7 +72,7 @@ TEST_CASE("a real default that has no value at a problem is an error there, not 
   CHECK(op.runtime[0].verify_real->evaluate({}) == 0.5);
   const auto frame_at = [&](const char* cols) {
     const std::array<Setting, 2> settings = {{{"rows", "8"}, {"cols", cols}}};
-    return make_frame(op, nullptr, make_problem(op, settings), testing::h200());
+    return frame_of({op, testing::h200()}, make_problem(op, settings));
   };
   CHECK_NOTHROW(frame_at("128"));
   CHECK_THROWS_WITH_AS(frame_at("64"), doctest::Contains("the default '1 / (cols - 64)' of 'factor' has no value at"),

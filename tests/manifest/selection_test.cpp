@@ -96,7 +96,7 @@ TEST_CASE("an output is read where types and choices say so, and under a toleran
   const auto frame = [&](std::vector<Setting> settings) {
     settings.push_back({"rows", "4"});
     settings.push_back({"cols", "8"});
-    return make_frame(op, nullptr, make_problem(op, settings), testing::h200());
+    return frame_of({op, testing::h200()}, make_problem(op, settings));
   };
   CHECK(Op::is_initialised(op.tensors[1], frame({{"sum", "yes"}})));
   CHECK_FALSE(Op::is_initialised(op.tensors[1], frame({{"sum", "no"}})));

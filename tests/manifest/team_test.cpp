@@ -5,7 +5,7 @@
 
 #include "manifest/key.hpp"
 #include "manifest/op.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "manifest_fixture.hpp"
 
 using namespace kiln;
@@ -85,7 +85,7 @@ TEST_CASE("an axis is the number of ranks, each of which is a bucket of its own"
   const Problem bucket = bucket_of(op, problem);
   CHECK(bucket.axes[0] == 512);
   CHECK(bucket.axes[2] == 3);
-  CHECK(record_key(op, bucket, testing::h200(), Regime::cold_l2).find(" world=exact:3 ") != std::string::npos);
+  CHECK(Bucket({op, testing::h200(), Regime::cold_l2}, bucket).key().find(" world=exact:3 ") != std::string::npos);
   CHECK(testing::scale_folder().parse().team_axis() == -1);
 }
 
@@ -116,12 +116,12 @@ TEST_CASE("a team of more than 8 ranks is served by NCCL alone, where they met a
   Problem problem;
   for (const std::int64_t world : {8, 9, 64}) {
     problem.axes = {512, 64, world};
-    CHECK(why_not_eligible(op, kernels, problem, one_host).has_value() == (world > 8));
-    CHECK(why_not_eligible(op, nccl, problem, one_host).has_value() == (world > 8));
-    CHECK(why_not_eligible(op, kernels, problem, network).has_value());
-    CHECK_FALSE(why_not_eligible(op, nccl, problem, network).has_value());
+    CHECK(why_not_eligible({op, one_host}, kernels, problem).has_value() == (world > 8));
+    CHECK(why_not_eligible({op, one_host}, nccl, problem).has_value() == (world > 8));
+    CHECK(why_not_eligible({op, network}, kernels, problem).has_value());
+    CHECK_FALSE(why_not_eligible({op, network}, nccl, problem).has_value());
   }
-  CHECK(why_not_eligible(op, nccl, problem, one_host)->find("give a team of 64 TeamOptions::address") !=
+  CHECK(why_not_eligible({op, one_host}, nccl, problem)->find("give a team of 64 TeamOptions::address") !=
         std::string::npos);
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("a record of a team's op is of one kind of link, and other ops' record
   const auto key = [&](TeamLink link) {
     DeviceFacts device = testing::h200();
     device.link = link;
-    return record_key(op, bucket, device, Regime::cold_l2);
+    return Bucket({op, device, Regime::cold_l2}, bucket).key();
   };
   CHECK(key(TeamLink::nvlink) != key(TeamLink::pcie));
   CHECK(key(TeamLink::pcie).find("/pcie | ") != std::string::npos);

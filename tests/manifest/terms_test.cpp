@@ -2,8 +2,9 @@
 #include <doctest/doctest.h>
 
 #include "kiln/error.hpp"
+#include "manifest/kernel_name.hpp"
 #include "manifest/key.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "manifest_fixture.hpp"
 
 using namespace kiln;
@@ -24,7 +25,7 @@ testing::Folder with_terms(const std::string& lines,
 /// What the one implementation makes of a config: its kernel's name, then every number that a launch or an estimate takes.
 std::pair<std::string, std::vector<std::int64_t>> meaning(const Op& op, const Problem& problem, const Config& config) {
   const Implementation& implementation = op.implementations.at(0);
-  const auto frame = make_frame(op, &implementation, problem, testing::h200(), config);
+  const auto frame = Variant{&implementation, config}.frame({op, testing::h200()}, problem);
   std::vector<std::int64_t> numbers;
   const auto add = [&](const Expression& each) { numbers.push_back(each.evaluate(frame).number); };
   for (const Expression& each : implementation.constraints) add(each);

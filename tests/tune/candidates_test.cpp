@@ -26,7 +26,7 @@ Candidates candidates(const manifest::Op& op, const char* ranks, bool has_commun
                                manifest::Setting{"k", "4096"},     manifest::Setting{"world", "2"},
                                manifest::Setting{"dtype", "bf16"}, manifest::Setting{"ranks", ranks}};
   const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
-  return candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, has_communicator}, {});
+  return candidates_of({{{op, h100}, bucket}, "sm_90a", false, has_communicator}, {});
 }
 
 std::set<std::string> implementations(const Candidates& of) {
@@ -85,7 +85,7 @@ TEST_CASE("gemm_reduce_scatter's fused kernel is tried by clusters of two where 
                                  manifest::Setting{"k", "4096"}, manifest::Setting{"world", "2"},
                                  manifest::Setting{"dtype", "bf16"}};
     const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
-    const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
+    const Candidates found = candidates_of({{{op, h100}, bucket}, "sm_90a", false, false}, {});
     std::map<std::string, double> fastest;  // expected ns
     for (std::size_t i = 0; i < found.list.size(); ++i) {
       const Candidate& each = found.list[i];
@@ -114,7 +114,7 @@ TEST_CASE("a bucket of few sizes gets one where a tile's stair ends that is fast
                                manifest::Setting{"k", "8192"}, manifest::Setting{"world", "2"},
                                manifest::Setting{"dtype", "bf16"}};
   const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
-  const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
+  const Candidates found = candidates_of({{{op, h100}, bucket}, "sm_90a", false, false}, {});
   REQUIRE(found.sizes.ends.size() == 1);
   CHECK(found.sizes.ends.front().size() <= 9);
   CHECK(std::ranges::count(found.sizes.ends.front(), 2 * 208) == 1);  // tiles of 208 rows, fewer than four of 128
@@ -127,7 +127,7 @@ TEST_CASE("all_reduce by two exchanges has few candidates, where two ranks have 
     const std::array settings = {manifest::Setting{"rows", rows}, manifest::Setting{"cols", "8192"},
                                  manifest::Setting{"world", world}, manifest::Setting{"dtype", "bf16"}};
     const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
-    const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
+    const Candidates found = candidates_of({{{op, h100}, bucket}, "sm_90a", false, false}, {});
     return std::ranges::count(found.list, "twoshot", [](const Candidate& each) { return each.implementation->name; });
   };
   CHECK(count("8", "4") == 0);  // 128 KiB
@@ -153,7 +153,7 @@ TEST_CASE(
                                  manifest::Setting{"k", "4096"}, manifest::Setting{"world", world},
                                  manifest::Setting{"dtype", "bf16"}};
     const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
-    const Candidates found = candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, false}, {});
+    const Candidates found = candidates_of({{{op, h100}, bucket}, "sm_90a", false, false}, {});
     std::set<std::pair<std::string, std::int64_t>> tried;
     for (const Candidate& each : found.list) {
       const auto& all = each.implementation->parameters;

@@ -31,9 +31,7 @@ struct Stairs : testing::OpFixture {
   /// the next takes samples at inner sizes.
   store::Record tune(const SearchSettings& search = {}, const std::function<void(int piece)>& before_work = {}) {
     const Problem bucket = problem({{"rows", "64"}, {"cols", "64"}, {"dtype", "f32"}});
-    TuneRequest request{.op = op,
-                        .bucket = bucket,
-                        .key = manifest::record_key(op, bucket, facts(), Regime::cold_l2),
+    TuneRequest request{.bucket = {{op, context.info().facts}, bucket},
                         .device = context.info(),
                         .arch = arch(),
                         .stop_requested = {},

@@ -22,7 +22,7 @@ class KnownBench final : public Bench {
 
   void set_sizes(std::vector<Problem>) override {}
   Admission admit(std::size_t candidate, const Trial& trial) override {
-    configs[candidate] = manifest::Config(trial.config.begin(), trial.config.end());
+    configs[candidate] = trial.variant.config;
     Admission admission;
     admission.verdict = wrong.contains(candidate) ? store::Verdict::wrong_result : store::Verdict::ok;
     admission.reason = wrong.contains(candidate) ? "too early" : "";

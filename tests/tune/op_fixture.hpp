@@ -29,11 +29,11 @@ struct OpFixture {
     return manifest::make_problem(op, settings);
   }
   jit::Cubin cubin(const Problem& bucket, const manifest::Config& config) {
-    const auto frame = manifest::make_frame(op, &implementation, bucket, facts(), config);
+    const auto frame = manifest::Variant{&implementation, config}.frame({op, facts()}, bucket);
     return cubins.get(jit::specialise(op, implementation, frame, arch())).cubin;
   }
   jit::Executable load(const Problem& bucket, const manifest::Config& config) {
-    const auto frame = manifest::make_frame(op, &implementation, bucket, facts(), config);
+    const auto frame = manifest::Variant{&implementation, config}.frame({op, facts()}, bucket);
     return {op, implementation, frame, cubin(bucket, config)};
   }
   VerificationCase case_of(const Problem& problem, const Placement& placement = {}) {

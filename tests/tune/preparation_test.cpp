@@ -8,8 +8,8 @@
 
 #include "kiln/error.hpp"
 #include "tune/bench.hpp"
-#include "tune/deploy.hpp"
 #include "tune/op_fixture.hpp"
+#include "tune/verification_code.hpp"
 
 using namespace kiln;
 using namespace kiln::tune;
@@ -31,11 +31,11 @@ struct PreparedSums : testing::OpFixture {
     return case_of(problem, placement);
   }
   std::unique_ptr<Bench> bench(const Problem& bucket) {
-    return local_bench({op, bucket, context.info(), Regime::cold_l2, arch()}, cubins);
+    return local_bench({{{op, context.info().facts}, bucket}, context.info(), arch()}, cubins);
   }
   Admission admit(Bench& bench, const Problem& bucket) {
-    const manifest::Config config = {128, 0};
-    return bench.admit(0, {implementation, config, cubin(bucket, config), bucket});
+    const manifest::Variant variant{&implementation, {128, 0}};
+    return bench.admit(0, {variant, cubin(bucket, variant.config), bucket});
   }
 };
 
@@ -188,7 +188,7 @@ TEST_CASE("a launch that may begin early and reads prepared inputs before it wai
 TEST_CASE("a worker is given the machine code of [prepare], and no output may lie where a prepared input does") {
   PreparedSums fixture;
   const Problem bucket = fixture.problem(128, 8);
-  const auto needed = verification(fixture.op, bucket, fixture.facts(), fixture.arch());
+  const auto needed = verification({{fixture.op, fixture.facts()}, bucket}, fixture.arch());
   CHECK(std::ranges::count(needed, "segment_sum/prepare", &jit::Specialisation::label) == 4);
   Placement in_place;
   in_place.in_place = {TensorId{2}, TensorId{1}};

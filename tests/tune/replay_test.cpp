@@ -21,10 +21,7 @@ struct RecordedTunes : testing::OpFixture {
 
   TuneResult tune(const std::string& rows) {
     const Problem bucket = problem({{"rows", rows}, {"cols", "64"}, {"dtype", "f32"}});
-    const std::string key = manifest::record_key(op, bucket, facts(), Regime::cold_l2);
-    TuneRequest request{.op = op,
-                        .bucket = bucket,
-                        .key = key,
+    TuneRequest request{.bucket = {{op, context.info().facts}, bucket},
                         .device = context.info(),
                         .arch = arch(),
                         .stop_requested = {},

@@ -43,13 +43,11 @@ std::int64_t present_choices(store::File& file, EditedOps& ops) {
     if (records++ % 5 != 0) continue;
     const manifest::Op& op = ops.named(record.op);
     const auto device = manifest::DeviceFacts::from_device_class(record.device_class).value();
-    const auto servings = servings_of(op, manifest::parse_bucket(op, record.bucket).value(), device, record);
+    const auto servings = servings_of({{op, device}, manifest::parse_bucket(op, record.bucket).value()}, record);
     for (const auto* role : {&servings.fastest, &servings.without_library})
-      for (const Serving& each : *role) {
-        const manifest::Implementation& implementation = *each.usable.implementation;
-        const auto frame = manifest::make_frame(op, &implementation, each.at(), device, each.usable.config);
-        present += jit::is_present_source(jit::specialise(op, implementation, frame, {}), each.choice.source_digest);
-      }
+      for (const Serving& each : *role)
+        present +=
+            jit::is_present_source(jit::specialise({op, device}, each, each.at(), {}), each.choice.source_digest);
   }
   return present;
 }

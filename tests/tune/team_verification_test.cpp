@@ -41,7 +41,7 @@ struct GatheredRows : testing::OpFixture {
   jit::Executable loaded(std::int32_t rank) {
     const Problem at = problem();
     const team::TeamBinding team = binding(rank);
-    return {op, implementation, manifest::make_frame(op, &implementation, at, facts()), cubin(at, {}), &team};
+    return {op, implementation, manifest::Variant{&implementation}.frame({op, facts()}, at), cubin(at, {}), &team};
   }
   /// The rows of a case's x, without padding.
   [[nodiscard]] std::vector<float> rows_of(const VerificationCase& of) const {
@@ -144,12 +144,12 @@ TEST_CASE("a bench of a team op verifies every case by the seed that it is given
   const jit::Cubin cubin = fixture.cubin(bucket, {});
   std::vector<std::int64_t> launches;
   const auto reason_by = [&](std::uint64_t seed) {
-    BenchSettings settings{fixture.op, bucket, info, Regime::cold_l2, fixture.arch(), &binding, seed};
+    BenchSettings settings{{{fixture.op, info.facts}, bucket}, info, fixture.arch(), &binding, seed};
     const auto bench = local_bench(settings, fixture.cubins);
     bench->set_sizes({bucket});
     const std::int64_t before = query("launches gathered_rows");
-    const manifest::Config config;
-    const Admission admission = bench->admit(1, {fixture.implementation, config, cubin, bucket});
+    const manifest::Variant variant{&fixture.implementation};
+    const Admission admission = bench->admit(1, {variant, cubin, bucket});
     launches.push_back(query("launches gathered_rows") - before);
     CHECK(admission.verdict == store::Verdict::wrong_result);  // nobody has pushed
     return admission.reason;

@@ -127,7 +127,7 @@ TEST_CASE("an output that may be absent is verified with it and without it") {
   CHECK(verified.arguments().tensors[2] != nullptr);  // given again
 
   const manifest::Implementation& careless = *fixture.op.find("careless");
-  const auto frame = manifest::make_frame(fixture.op, &careless, problem, fixture.facts());
+  const auto frame = manifest::Variant{&careless}.frame({fixture.op, fixture.facts()}, problem);
   const jit::Cubin cubin = fixture.cubins.get(jit::specialise(fixture.op, careless, frame, fixture.arch())).cubin;
   const Check wrong = verified.verify(jit::Executable(fixture.op, careless, frame, cubin), fixture.stream.handle());
   CHECK_FALSE(wrong.right);
@@ -185,15 +185,15 @@ TEST_CASE("an output that takes an input's place is verified with the input's va
 TEST_CASE("of launches that take turns, the one that fails is blamed, and the others are timed") {
   Fixture fixture("early_scale");
   const Problem bucket = fixture.problem(64);
-  const auto bench =
-      local_bench({fixture.op, bucket, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
+  const auto bench = local_bench(
+      {{{fixture.op, fixture.context.info().facts}, bucket}, fixture.context.info(), fixture.arch()}, fixture.cubins);
   bench->set_sizes({bucket});
   const std::array<Point, 2> points = {Point{7, 0}, Point{8, 0}};
   const std::array<manifest::Config, 2> configs = {{{64, 0}, {128, 0}}};
   for (std::size_t i = 0; i < points.size(); ++i) {
     const jit::Cubin cubin = fixture.cubin(bucket, configs[i]);
-    REQUIRE(bench->admit(points[i].candidate, {fixture.implementation, configs[i], cubin, bucket}).verdict ==
-            store::Verdict::ok);
+    REQUIRE(bench->admit(points[i].candidate, {manifest::Variant{&fixture.implementation, configs[i]}, cubin, bucket})
+                .verdict == store::Verdict::ok);
   }
   for (const bool chains : {false, true}) {
     CAPTURE(chains);
@@ -215,11 +215,12 @@ TEST_CASE("candidates are timed at each length of a bucket where they are legal"
   Problem inside = fixture.problem(53);
   inside.axes[1] = 63;  // not a multiple of a vector of 4
   const std::array<manifest::Config, 2> configs = {{{128, 4}, {128, 1}}};
-  const auto bench =
-      local_bench({fixture.op, bucket, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
+  const auto bench = local_bench(
+      {{{fixture.op, fixture.context.info().facts}, bucket}, fixture.context.info(), fixture.arch()}, fixture.cubins);
   bench->set_sizes({inside, bucket});
   const auto admit = [&](std::size_t number, const manifest::Config& config) {
-    return bench->admit(number, {fixture.implementation, config, fixture.cubin(bucket, config), bucket});
+    return bench->admit(number,
+                        {manifest::Variant{&fixture.implementation, config}, fixture.cubin(bucket, config), bucket});
   };
   REQUIRE(admit(3, configs[0]).verdict == store::Verdict::ok);
   REQUIRE(admit(5, configs[1]).verdict == store::Verdict::ok);
@@ -238,17 +239,17 @@ TEST_CASE(
     "a candidate that is legal at neither an end nor a corner of the bucket is not taken, for nothing verifies it") {
   Fixture fixture("scale");
   Problem bucket = fixture.problem(64);
-  const auto bench =
-      local_bench({fixture.op, bucket, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
+  const auto bench = local_bench(
+      {{{fixture.op, fixture.context.info().facts}, bucket}, fixture.context.info(), fixture.arch()}, fixture.cubins);
   bench->set_sizes({bucket});
   const manifest::Config config = {128, 4};
   const jit::Cubin cubin = fixture.cubin(bucket, config);
   Problem odd = bucket;
   odd.axes[1] = 63;
-  const auto other =
-      local_bench({fixture.op, odd, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
+  const auto other = local_bench(
+      {{{fixture.op, fixture.context.info().facts}, odd}, fixture.context.info(), fixture.arch()}, fixture.cubins);
   other->set_sizes({odd});
-  const Admission admission = other->admit(1, {fixture.implementation, config, cubin, bucket});
+  const Admission admission = other->admit(1, {manifest::Variant{&fixture.implementation, config}, cubin, bucket});
   CHECK(admission.verdict == store::Verdict::launch_failed);
   CHECK(admission.reason.find("where candidates are verified: the bucket's ends and corners") != std::string::npos);
 }

@@ -17,20 +17,17 @@ constexpr std::int64_t least_rounds = 11, most_rounds = 41;
 class Contest {
  public:
   Contest(engine::State& state, const manifest::Op& op, const Problem& problem, Regime regime)
-      : state_(state), op_(op), problem_(problem) {
-    const tune::BenchSettings settings{op, problem_, state.context.info(), regime, state.arch()};
+      : state_(state), bucket_({op, state.context.info().facts, regime}, problem) {
+    const tune::BenchSettings settings{bucket_, state.context.info(), state.arch()};
     bench_ = state.worker ? state.worker->bench(settings, state.cubins) : tune::local_bench(settings, state.cubins);
-    bench_->set_sizes({problem_});
+    bench_->set_sizes({bucket_.edge});
   }
 
-  Timed admit(std::size_t number, const Contender& contender) {
+  Timed admit(std::size_t number, const manifest::Variant& contender) {
     Timed timed;
-    const auto& device = state_.context.info().facts;
-    const auto frame = manifest::make_frame(op_, contender.implementation, problem_, device, contender.config);
     try {
-      const auto cubin = state_.cubins.get(jit::specialise(op_, *contender.implementation, frame, state_.arch()));
-      const auto admission =
-          bench_->admit(number, {*contender.implementation, contender.config, cubin.cubin, problem_});
+      const auto cubin = state_.cubins.get(jit::specialise(bucket_, contender, bucket_.edge, state_.arch()));
+      const auto admission = bench_->admit(number, {contender, cubin.cubin, bucket_.edge});
       timed.verdict = admission.verdict;
       timed.reason = admission.reason;
     } catch (const Error& error) {
@@ -74,19 +71,14 @@ class Contest {
   }
 
   engine::State& state_;
-  const manifest::Op& op_;
-  const Problem& problem_;
+  const manifest::Bucket bucket_;  // of the sizes that are timed
   std::unique_ptr<tune::Bench> bench_;
 };
 
 }  // namespace
 
-std::string Contender::name() const {
-  return fmt::format("{} {}", implementation->name, manifest::to_string(*implementation, config));
-}
-
 std::vector<Timed> contest(engine::State& state, const manifest::Op& op, const Problem& problem, Regime regime,
-                           std::span<const Contender> contenders) {
+                           std::span<const manifest::Variant> contenders) {
   Contest contest(state, op, problem, regime);
   std::vector<Timed> all;
   for (std::size_t i = 0; i < contenders.size(); ++i) all.push_back(contest.admit(i, contenders[i]));

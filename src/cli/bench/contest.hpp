@@ -12,13 +12,6 @@
 
 namespace kiln::cli::bench {
 
-struct Contender {
-  const manifest::Implementation* implementation = nullptr;
-  manifest::Config config;
-  [[nodiscard]] std::string name() const;  // "tiled threads=64 vector=1"
-  bool operator==(const Contender&) const = default;
-};
-
 struct Timed {
   store::Verdict verdict = store::Verdict::not_timed;
   std::string reason;              // for every verdict but ok
@@ -30,7 +23,7 @@ struct Timed {
 /// Returns a result for each contender, measured at `problem`, in a worker process if the engine has one. The context must be current.
 /// Throws as tune::Bench and Cubins do; the failure of one contender is its verdict.
 std::vector<Timed> contest(engine::State& state, const manifest::Op& op, const Problem& problem, Regime regime,
-                           std::span<const Contender> contenders);
+                           std::span<const manifest::Variant> contenders);
 
 /// True when `now` is slower by more than `tolerance` (0.05 for 5 %) and the 95 % intervals are disjoint. False for a stored cost of 0.
 bool is_slower(const tune::Cost& now, const store::Choice& then, double tolerance);

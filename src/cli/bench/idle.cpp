@@ -15,16 +15,17 @@ constexpr std::size_t most_wider = 3;
 // With less work a multiprocessor, the kernel takes about as long as its launch.
 constexpr double least_bytes = 4096, least_flops = 65536;
 
-bool has_work(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
-  const auto frame = manifest::make_frame(op, nullptr, problem, device);
+bool has_work(const manifest::Site& site, const Problem& problem) {
+  const manifest::Op& op = *site.op;
+  const auto frame = manifest::frame_of(site, problem);
   const manifest::Value bytes = op.cost_bytes.evaluate(frame), flops = op.cost_flops.evaluate(frame);
-  const auto units = static_cast<double>(device.sm_count());
+  const auto units = static_cast<double>(site.device->sm_count());
   return static_cast<double>(bytes.number) >= units * least_bytes ||
          static_cast<double>(flops.number) >= units * least_flops || (bytes.number == 0 && flops.number == 0);
 }
 
 /// Another implementation is farther than any config of the same implementation.
-std::size_t distance(const Contender& a, const Contender& b) {
+std::size_t distance(const manifest::Variant& a, const manifest::Variant& b) {
   if (a.implementation != b.implementation) return manifest::max_parameters + 1;
   std::size_t differing = 0;
   for (std::size_t i = 0; i < a.config.size(); ++i) differing += a.config[i] != b.config[i] ? 1U : 0U;
@@ -33,9 +34,8 @@ std::size_t distance(const Contender& a, const Contender& b) {
 
 }  // namespace
 
-std::int64_t blocks_of(const manifest::Op& op, const Contender& contender, const Problem& problem,
-                       const manifest::DeviceFacts& device) {
-  const auto frame = manifest::make_frame(op, contender.implementation, problem, device, contender.config);
+std::int64_t blocks_of(const manifest::Site& site, const manifest::Variant& contender, const Problem& problem) {
+  const auto frame = contender.frame(site, problem);
   std::int64_t most = 0, most_read = -1;
   for (const manifest::Pass& pass : contender.implementation->passes) {
     if (pass.when && !pass.when->evaluate(frame).truth()) continue;
@@ -55,17 +55,19 @@ std::int64_t blocks_of(const manifest::Op& op, const Contender& contender, const
   return most;
 }
 
-std::optional<Idle> idle_launch(const manifest::Op& op, const Contender& contender, const Problem& problem,
-                                const manifest::DeviceFacts& device) {
+std::optional<Idle> idle_launch(const manifest::Site& site, const manifest::Variant& contender,
+                                const Problem& problem) {
+  const manifest::Op& op = *site.op;
+  const manifest::DeviceFacts& device = *site.device;
   Idle idle;
-  idle.blocks = blocks_of(op, contender, problem, device);
-  if (idle.blocks == 0 || 2 * idle.blocks >= device.sm_count() || !has_work(op, problem, device)) return std::nullopt;
-  std::vector<std::tuple<std::size_t, double, Contender>> wider;
+  idle.blocks = blocks_of(site, contender, problem);
+  if (idle.blocks == 0 || 2 * idle.blocks >= device.sm_count() || !has_work(site, problem)) return std::nullopt;
+  std::vector<std::tuple<std::size_t, double, manifest::Variant>> wider;
   for (const manifest::Implementation& implementation : op.implementations) {
-    if (manifest::why_not_eligible(op, implementation, problem, device)) continue;
-    for (manifest::Config& config : manifest::searched_space(op, implementation, problem, device)) {
-      Contender other{&implementation, std::move(config)};
-      const std::int64_t blocks = blocks_of(op, other, problem, device);
+    if (manifest::why_not_eligible(site, implementation, problem)) continue;
+    for (manifest::Config& config : manifest::searched_space(site, implementation, problem)) {
+      manifest::Variant other{&implementation, std::move(config)};
+      const std::int64_t blocks = blocks_of(site, other, problem);
       if (blocks < 2 * idle.blocks) continue;
       const double from_full =
           std::abs(std::log2(static_cast<double>(blocks) / static_cast<double>(device.sm_count())));

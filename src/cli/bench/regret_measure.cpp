@@ -28,7 +28,7 @@ const store::Record& RegretMeasurement::tuned(Variant& variant, const Problem& b
   return variant.records.emplace(text, tune::tune_bucket(request, state_.cubins).record).first->second;
 }
 
-Contender RegretMeasurement::contender(std::string_view implementation, const std::string& config) const {
+manifest::Variant RegretMeasurement::contender(std::string_view implementation, const std::string& config) const {
   const manifest::Implementation* found = exact_.op.find(implementation);
   const auto parsed = found == nullptr ? std::nullopt : manifest::parse_config(*found, config);
   if (!parsed)
@@ -40,7 +40,7 @@ Contender RegretMeasurement::contender(std::string_view implementation, const st
 /// Returns the config that a launch takes once the bucket is tuned.
 RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
   const auto outcome = engine::tune_once(state_, op_, manifest::bucket_of(op_, problem), {});
-  const answer::Answer* answer = answer::serving(op_, outcome.resolution, problem, state_.context.info().facts);
+  const answer::Answer* answer = outcome.resolution.first(problem).serves;
   if (answer == nullptr)
     throw Error(ErrorKind::not_tuned, "nothing is legal at " + manifest::display_text(op_, problem));
   return {contender(answer->implementation->name, manifest::to_string(*answer->implementation, answer->config)),
@@ -51,20 +51,19 @@ RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
 RegretMeasurement::Picked RegretMeasurement::pick(Variant& variant, const Problem& problem) {
   const manifest::DeviceFacts& device = state_.context.info().facts;
   const Problem bucket = manifest::bucket_of(variant.op, problem);
-  const answer::Servings servings = answer::servings_of(variant.op, bucket, device, tuned(variant, bucket));
+  const answer::Servings servings = answer::servings_of({{variant.op, device}, bucket}, tuned(variant, bucket));
   for (const auto* role : {&servings.fastest, &servings.without_library})
     for (const answer::Serving& each : *role)
-      if (each.region.contains(variant.op, problem) &&
-          !manifest::broken_constraint(variant.op, *each.usable.implementation, problem, device, each.usable.config))
+      if (each.region.contains(variant.op, problem) && !each.broken_constraint({variant.op, device}, problem))
         return {contender(each.choice.implementation, each.choice.config), false};
-  const answer::Usable usual = answer::default_for(exact_.op, problem, device);
-  if (usual.implementation == nullptr) throw Error(ErrorKind::not_tuned, usual.why_not);
-  return {{usual.implementation, usual.config}, true};
+  const answer::Usable usual = answer::default_for({exact_.op, device}, problem);
+  if (!usual) throw Error(ErrorKind::not_tuned, usual.why_not);
+  return {usual, true};
 }
 
 std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
   const store::Choice& own = tuned(exact_, problem).at_edge();
-  std::vector<Contender> contenders{contender(own.implementation, own.config)};
+  std::vector<manifest::Variant> contenders{contender(own.implementation, own.config)};
   std::vector<std::size_t> places;  // index of each policy's config among the contenders
   std::vector<Regret> regrets;
   const manifest::BucketPolicy& own_policy = manifest::policy_of(op_, axis_, problem);

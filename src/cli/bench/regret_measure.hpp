@@ -26,11 +26,11 @@ class RegretMeasurement {
     std::map<std::string, store::Record> records;
   };
   struct Picked {
-    Contender config;  // of `exact_`
+    manifest::Variant config;  // of `exact_`
     bool fell_back = false;
   };
   const store::Record& tuned(Variant& variant, const Problem& bucket);
-  [[nodiscard]] Contender contender(std::string_view implementation, const std::string& config) const;
+  [[nodiscard]] manifest::Variant contender(std::string_view implementation, const std::string& config) const;
   Picked pick_own(const Problem& problem);
   Picked pick(Variant& variant, const Problem& problem);
 

@@ -154,8 +154,8 @@ void add_missing(Json& document, store::Layers& layers, const manifest::Catalogu
       }
       const Problem bucket = manifest::bucket_of(*op, *problem);
       const auto has_record = [&](const manifest::DeviceFacts& device) {
-        return keys.contains(manifest::record_key(*op, bucket, device, Regime::cold_l2)) ||
-               keys.contains(manifest::record_key(*op, bucket, device, Regime::hot_l2));
+        return keys.contains(manifest::Bucket({*op, device, Regime::cold_l2}, bucket).key()) ||
+               keys.contains(manifest::Bucket({*op, device, Regime::hot_l2}, bucket).key());
       };
       if (std::any_of(devices.begin(), devices.end(), has_record)) continue;
       Missing& each = by_bucket[{row.op, manifest::to_string(*op, bucket)}];

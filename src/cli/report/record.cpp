@@ -30,7 +30,7 @@ std::optional<Placed> place(const manifest::Catalogue& ops, const store::Record&
   if (op == nullptr || !device) return std::nullopt;
   const auto bucket = manifest::parse_bucket(*op, record.bucket);
   const Regime regime = record.regime == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
-  if (!bucket || manifest::record_key(*op, *bucket, *device, regime) != record.key) return std::nullopt;
+  if (!bucket || manifest::Bucket({*op, *device, regime}, *bucket).key() != record.key) return std::nullopt;
   return Placed{op, *device, *bucket};
 }
 

@@ -18,7 +18,7 @@ void spread_over_buckets(const fs::path& overlay, const manifest::Op& op) {
       bucket.axes[0] = rows;
       bucket.axes[1] = cols;
       record.bucket = manifest::to_string(op, bucket);
-      record.key = manifest::record_key(op, bucket, h200(), Regime::cold_l2);
+      record.key = manifest::Bucket({op, h200(), Regime::cold_l2}, bucket).key();
       one_choice(record);
       records.push_back(std::move(record));
     }

@@ -223,7 +223,7 @@ TEST_CASE(
     const manifest::Op op = scale_op();
     Problem near = tuned_bucket(op);
     near.axes[0] *= 2;
-    record.key = manifest::record_key(op, near, h200(), Regime::cold_l2);
+    record.key = manifest::Bucket({op, h200(), Regime::cold_l2}, near).key();
     record.bucket = manifest::to_string(op, near);
     one_choice(record).config = "threads=256 vector=1";
     file->put(record, nullptr);

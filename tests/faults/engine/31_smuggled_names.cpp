@@ -3,6 +3,7 @@
 #include <rapidcheck.h>
 
 #include "faults/engine/fixture.hpp"
+#include "manifest/kernel_name.hpp"
 
 namespace kiln::faults {
 namespace {
@@ -51,7 +52,7 @@ std::vector<std::string> all_name_expressions(const manifest::Op& op) {
       Problem problem;
       for (std::size_t i = 0; i < op.axes.size(); ++i) problem.axes[i] = op.axes[i].maximum;
       problem.selections[0] = type;
-      const auto frame = manifest::make_frame(op, &implementation, problem, h200(), implementation.default_config);
+      const auto frame = manifest::default_of(implementation).frame({op, h200()}, problem);
       for (std::string& name : manifest::name_expressions(op, implementation.passes, implementation.symbols, frame))
         names.push_back(std::move(name));
     }

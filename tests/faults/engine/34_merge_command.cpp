@@ -25,7 +25,7 @@ struct TunedFiles {
     Problem bucket = tuned_bucket(op);
     bucket.axes[0] = rows;
     record.bucket = manifest::to_string(op, bucket);
-    record.key = manifest::record_key(op, bucket, h200(), Regime::cold_l2);
+    record.key = manifest::Bucket({op, h200(), Regime::cold_l2}, bucket).key();
     store::Choice& choice = one_choice(record);
     choice.cost_ns = cost_ns;
     choice.low_ns = 0.9 * cost_ns;

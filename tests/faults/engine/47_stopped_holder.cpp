@@ -20,7 +20,7 @@ std::string key_of_bucket() {
   const manifest::Op op = scale_op();
   const Problem bucket =
       manifest::make_problem(op, std::vector<manifest::Setting>{{"rows", "32"}, {"cols", "128"}, {"dtype", "f32"}});
-  return manifest::record_key(op, bucket, h200(), Regime::cold_l2);
+  return manifest::Bucket({op, h200(), Regime::cold_l2}, bucket).key();
 }
 
 auto holding_lease(const fs::path& overlay, std::int64_t term_seconds) {

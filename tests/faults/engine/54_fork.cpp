@@ -18,7 +18,7 @@ bool launch_is_refused(const Op& op, const ScaleCall& call, Stream stream) {
 /// Whether somebody has the right to tune the bucket of this problem of `scale`.
 bool is_leased(const fs::path& overlay, const Problem& problem) {
   const manifest::Op op = scale_op();
-  const std::string key = manifest::record_key(op, manifest::bucket_of(op, problem), h200(), Regime::cold_l2);
+  const std::string key = manifest::Bucket({op, h200(), Regime::cold_l2}, manifest::bucket_of(op, problem)).key();
   return !store::File::open(overlay, store::Access::read_write)->acquire_lease(key, "another", 1);
 }
 

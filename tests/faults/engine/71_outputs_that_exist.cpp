@@ -16,7 +16,7 @@ fs::path release(const TemporaryFolder& folder, const char* name, const std::vec
   for (const char* size : rows) {
     const Problem bucket =
         manifest::make_problem(op, std::vector<manifest::Setting>{{"rows", size}, {"cols", "128"}, {"dtype", "f32"}});
-    record.key = manifest::record_key(op, bucket, h200(), Regime::cold_l2);
+    record.key = manifest::Bucket({op, h200(), Regime::cold_l2}, bucket).key();
     record.bucket = manifest::to_string(op, bucket);
     file->put(record, nullptr);
   }

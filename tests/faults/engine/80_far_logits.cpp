@@ -18,7 +18,7 @@ manifest::Tolerance tolerance_of_dk(const manifest::Op& op, const char* alibi) {
                                                                                     {"dtype", "bf16"},
                                                                                     {"alibi", alibi}});
   const auto dk = std::ranges::find(op.tensors, "dk", &manifest::Tensor::name);
-  return op.tolerance_of(*dk, manifest::make_frame(op, nullptr, problem, h200()));
+  return op.tolerance_of(*dk, manifest::frame_of({op, h200()}, problem));
 }
 
 }  // namespace

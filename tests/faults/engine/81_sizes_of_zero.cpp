@@ -36,7 +36,7 @@ class AnyOp {
 /// A legal problem of the op.
 Problem sample_of(const manifest::Op& op) {
   Problem problem = cli::sample_problem(op, {});
-  if (op.team_axis() >= 0) problem.axes[static_cast<std::size_t>(op.team_axis())] = 1;
+  if (op.is_of_team()) problem.axes[static_cast<std::size_t>(op.team_axis())] = 1;
   return problem;
 }
 

@@ -30,7 +30,7 @@ TEST_CASE(
   const tune::Admission admission = bed.admit(*bench, 0);
   CHECK(admission.verdict == store::Verdict::launch_failed);
   CHECK_MESSAGE(contains(admission.reason, "was not done after 2 s"), admission.reason);
-  bed.code = bed.cubins.get(specialisation_of(bed.op, "tiled", bed.config)).cubin;
+  bed.code = bed.cubins.get(specialisation_of(bed.op, "tiled", bed.variant.config)).cubin;
   CHECK(bed.admit(*bench, 1).verdict == store::Verdict::ok);
   tally(93, 1, "candidates that a stopped worker does not read");
 }

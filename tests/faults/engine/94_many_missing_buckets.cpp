@@ -14,7 +14,7 @@ Problem bucket_of(const manifest::Op& op, std::int64_t rows, std::int64_t cols) 
 
 store::Record record_of(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device) {
   store::Record record;
-  record.key = manifest::record_key(op, bucket, device, Regime::cold_l2);
+  record.key = manifest::Bucket({op, device, Regime::cold_l2}, bucket).key();
   record.op = op.name;
   record.revision = op.revision;
   record.device_class = device.device_class();
@@ -57,14 +57,14 @@ TEST_CASE("fault 94: missing buckets are compared with few of the records, and h
     }
   layers.put_all(records, {});
   answer::ExpectedTimes times(device, Regime::cold_l2, layers);
-  answer::NearIndex index(layers, op, device, Regime::cold_l2);
+  answer::NearIndex index(layers, {op, device});
   for (std::int64_t i = 0; i < missing; ++i) {
     const Problem bucket = bucket_of(op, std::int64_t{1} << i % 13, 80 + 8 * i);
     CHECK(times.of(op, bucket) > 0);
     if (i % 40 != 0) continue;
     std::vector<std::string> by_tree, by_sorting;
     for (const store::Record& each : index.nearest(bucket, 6)) by_tree.push_back(each.key);
-    for (const store::Record& each : answer::neighbours(layers, op, bucket, device, Regime::cold_l2, 6))
+    for (const store::Record& each : answer::neighbours(layers, {{op, device, Regime::cold_l2}, bucket}, 6))
       by_sorting.push_back(each.key);
     CHECK(by_tree == by_sorting);
   }

@@ -10,7 +10,7 @@
 #include "e2e/command.hpp"
 #include "faults/tally.hpp"
 #include "jit/executable.hpp"
-#include "manifest/problem.hpp"
+#include "manifest/variant.hpp"
 #include "store/file.hpp"
 
 namespace kiln::faults {
@@ -83,7 +83,7 @@ inline Problem tuned_bucket(const manifest::Op& op) {
 inline jit::Specialisation specialisation_of(const manifest::Op& op, std::string_view implementation,
                                              const manifest::Config& config) {
   const manifest::Implementation& found = *op.find(implementation);
-  return jit::specialise(op, found, manifest::make_frame(op, &found, tuned_bucket(op), h200(), config), "sm_90a");
+  return jit::specialise(op, found, manifest::Variant{&found, config}.frame({op, h200()}, tuned_bucket(op)), "sm_90a");
 }
 
 /// Leaves a record of `scale` the choice of its upper edge, for all sizes.

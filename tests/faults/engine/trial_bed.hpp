@@ -9,12 +9,12 @@ namespace kiln::faults {
 struct TrialBed {
   explicit TrialBed(const fs::path& program, tune::WorkerTimeouts patience = {}) : worker(program, patience) {}
   std::unique_ptr<tune::Bench> bench() {
-    auto made = worker.bench({.op = op, .bucket = bucket, .device = device, .arch = "sm_90a"}, cubins);
+    auto made = worker.bench({.bucket = {{op, device.facts}, bucket}, .device = device, .arch = "sm_90a"}, cubins);
     made->set_sizes({bucket});
     return made;
   }
   tune::Admission admit(tune::Bench& bench, std::size_t candidate) const {
-    return bench.admit(candidate, {*op.find("tiled"), config, code, bucket});
+    return bench.admit(candidate, {variant, code, bucket});
   }
 
   manifest::Op op = scale_op();
@@ -24,7 +24,7 @@ struct TrialBed {
   jit::CompilePool pool{1};
   answer::Cubins cubins{layers, pool};
   tune::Worker worker;
-  manifest::Config config{64, 1};
+  manifest::Variant variant{op.find("tiled"), {64, 1}};
   jit::Cubin code;
 };
 
