@@ -103,7 +103,7 @@ __device__ __forceinline__ float exp2_by_fma(float x) {
   constexpr float shift = 12582912.0f;
   const float at_least = x < -127.0f ? -127.0f : x, whole = at_least + shift, rest = at_least - (whole - shift);
   const float of_rest = fmaf(rest, fmaf(rest, fmaf(rest, 0.055009126f, 0.24221145f), 0.69328296f), 1.0f);
-  return of_rest * __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, whole) << 23) + 0x3f800000);
+  return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, of_rest) + (__builtin_bit_cast(unsigned, whole) << 23));
 }
 
 /// From products of keys and queries to weights, and from the products of values and gradients to the gradients of those products.

@@ -88,10 +88,10 @@ class WarpgroupKeys {
 
  private:
   static constexpr int held = Tiles::own_queries / 2, steps = Tiles::tile_m / 16, own_steps = Tiles::own_queries / 16;
-  /// Where registers are few, weights are held as they are rounded, and become floats again once their gradients are there.
-  static constexpr bool holds_rounded = held > 32;
-  /// The next tile's scores are begun before this one's end, where there is a place for its queries.
-  static constexpr bool ahead = Tiles::stages > 1 && !Tiles::split;
+  /// Registers are few. Weights are then multiplied once their gradients are there: they would be held twice, rounded and as floats.
+  static constexpr bool wide = held > 32;
+  /// The next tile's scores are begun before this one's end, where there is a place for its queries, and registers for them.
+  static constexpr bool ahead = Tiles::stages > 1 && !Tiles::split && !wide;
   using Products = float[held];
 
   /// Queries by keys, once the queries are there.
@@ -149,18 +149,19 @@ class WarpgroupKeys {
              [&] { add_shared<typename Tiles::Query, Tiles::own_head>(dk_, Layout::changes, buffer, queries.data); });
     } else {
       unsigned weights[steps][4], packed[steps][4];
-      pack(weights, gradient.weights, kept);
-      wgmma_fence();
-      add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
-      wgmma_wait_group<1>();
+      const auto add_values = [&] {
+        pack(weights, gradient.weights, kept);
+        wgmma_fence();
+        add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
+      };
+      if constexpr (!wide) add_values();
+      wgmma_wait_group<wide ? 0 : 1>();
       hold(changes);
-      if constexpr (holds_rounded) unpack(gradient.weights, weights);
       take_gradients(changes, gradient, kept, facts, whole, at.row);
       pack(packed, changes);
-      if constexpr (Tiles::sums_dq) {
-        put(Layout::changes, buffer, packed);
-        meet();
-      }
+      if constexpr (Tiles::sums_dq) put(Layout::changes, buffer, packed);
+      if constexpr (wide) add_values();
+      if constexpr (Tiles::sums_dq) meet();
       wgmma_fence();
       finish(queries, gradients, buffer, start_next,
              [&] { add_own<typename Tiles::Query, Form::head_dim>(dk_, packed, queries.data); });
@@ -203,19 +204,10 @@ class WarpgroupKeys {
     if constexpr (Form::dropout == Dropout::none) {
       pack(to, values);
     } else {
-      static_assert(!holds_rounded);  // else all weights are read back
       Products left;
 #pragma unroll
       for (int i = 0; i < held; ++i) left[i] = kept.keep(values[i], i);
       pack(to, left);
-    }
-  }
-  __device__ __forceinline__ void unpack(Products& values, const unsigned (&from)[own_steps][4]) {
-#pragma unroll
-    for (int i = 0; i < held; i += 2) {
-      const auto pair = to_floats<T, 2>(from[i / 8][i / 2 % 4]);
-      values[i] = pair.at[0];
-      values[i + 1] = pair.at[1];
     }
   }
   /// Puts what lies as scores do where wgmma reads it: keys along rows.
