@@ -7,6 +7,7 @@
 // What kernels include comes after what they take for built in.
 #include "attention.hpp"
 #include "attention_forward/wgmma.cuh"
+#include "attention_forward/wgmma_pair.cuh"
 
 namespace test {
 
@@ -30,7 +31,7 @@ kiln::tensor_map map_of(const Attention<Form>& of, Matrix<typename Form::T>& ope
 struct Tile {
   int m = 128, n = 64, stages = 2;
   bool overlap = true, pingpong = false, lazy = false, promoted = false, holds_queries = false, late = false,
-       drawn = false;
+       drawn = false, pair = false;
   int section = 1;
 };
 
@@ -38,7 +39,7 @@ struct Tile {
 template <typename Form, Tile tile = Tile{}>
 bool launch_wgmma(Attention<Form>& of, std::uint32_t seed, unsigned blocks, int longest) {
   using Tiles = kiln::attention::WgmmaTiling<Form, tile.m, tile.n, tile.stages, tile.overlap, tile.pingpong, tile.lazy,
-                                             tile.promoted, tile.holds_queries, tile.late>;
+                                             tile.promoted, tile.holds_queries, tile.late, tile.pair ? 2 : 1>;
   const AttentionProblem& problem = of.problem;
   const auto q = map_of<typename Tiles::Query>(of, of.q, true, problem.heads, tile.m);
   const auto k = map_of<typename Tiles::Key>(of, of.k, false, problem.key_heads, tile.n);
@@ -47,18 +48,28 @@ bool launch_wgmma(Attention<Form>& of, std::uint32_t seed, unsigned blocks, int 
   emulator::launch({.grid = {blocks},
                     .block = {Tiles::threads},
                     .shared_bytes = kiln::attention::SharedLayout<Tiles>::bytes,
+                    .cluster = {tile.pair ? 2u : 1u},
                     .seed = seed},
                    [&] {
-                     attention_wgmma<Form, tile.m, tile.n, tile.stages, tile.overlap, tile.pingpong, tile.lazy,
-                                     tile.promoted, tile.holds_queries, tile.late, typename Attention<Form>::Out>(
-                         q, k, v, of.out.data(), of.lse.data(), of.sinks.data(), of.told_query_offsets.data(),
-                         of.told_key_offsets.data(), &of.reports[0], &of.reports[1], longest, counters, of.count(),
-                         of.rows(true), of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.out, true),
-                         of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(), problem.scale,
-                         problem.cap, problem.from_end, problem.left, problem.right, tile.section, tile.drawn,
-                         of.slopes.data(), of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(),
-                         of.bias.stride(), of.dropout_seed.data(), problem.p, of.q_scales.data(), of.k_scales.data(),
-                         of.v_scales.data());
+                     if constexpr (tile.pair) {
+                       attention_wgmma_pair<Form, tile.m, tile.n, tile.stages, tile.pingpong, tile.lazy>(
+                           q, k, v, of.out.data(), of.lse.data(), of.sinks.data(), of.count(), of.rows(true),
+                           of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.out, true),
+                           of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(), problem.scale,
+                           problem.cap, problem.from_end, of.slopes.data(), of.bias.data(), of.bias_batch_stride(),
+                           of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(), problem.p);
+                     } else {
+                       attention_wgmma<Form, tile.m, tile.n, tile.stages, tile.overlap, tile.pingpong, tile.lazy,
+                                       tile.promoted, tile.holds_queries, tile.late, typename Attention<Form>::Out>(
+                           q, k, v, of.out.data(), of.lse.data(), of.sinks.data(), of.told_query_offsets.data(),
+                           of.told_key_offsets.data(), &of.reports[0], &of.reports[1], longest, counters, of.count(),
+                           of.rows(true), of.rows(false), problem.heads, problem.key_heads,
+                           of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(),
+                           of.lse.stride(), problem.scale, problem.cap, problem.from_end, problem.left, problem.right,
+                           tile.section, tile.drawn, of.slopes.data(), of.bias.data(), of.bias_batch_stride(),
+                           of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(), problem.p,
+                           of.q_scales.data(), of.k_scales.data(), of.v_scales.data());
+                     }
                    });
   return counters[0] == 0 && counters[1] == 0;
 }

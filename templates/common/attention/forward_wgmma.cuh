@@ -43,31 +43,24 @@ struct Results {
   }
 };
 
-}  // namespace kiln::attention
+/// All threads of all blocks of the cluster.
+__device__ __forceinline__ void meet_cluster() {
+  cluster_arrive();
+  cluster_wait();
+}
 
-/// grid: blocks that run at once; block and dynamic shared memory as attention_forward/wgmma.toml says. The maps are of q, k and v as
-/// [planes, tokens, heads, columns], with boxes of one plane, tile_m or tile_n tokens, one head and SwizzledTile's columns. `queries`
-/// and `keys` are those of a sequence (dense), or of all (packed). `section`: heads whose keys and values L2 holds. `counters`:
-/// two words, zero before and after, if `drawn`. `scales`: those of q's, k's and v's heads, if these are of 8 bits.
-template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, bool lazy,
-          bool promoted = false, bool holds_queries = false, bool late = false, typename Out = typename Form::T,
-          typename... Scales>
-__global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy,
-                                                               promoted, holds_queries, late>::threads,
-                                  1)
-    attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
-                    const __grid_constant__ kiln::tensor_map v_map, Out* out, float* lse, const float* sinks,
-                    const int* query_offsets, const int* key_offsets, unsigned long long* query_report,
-                    unsigned long long* key_report, int longest, unsigned* counters, int batch, int queries, int keys,
-                    int heads, int key_heads, long long out_batch_stride, long long out_row_stride,
-                    long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
-                    float cap, int from_end, long long window_left, long long window_right, int section, int drawn,
-                    const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
-                    long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed,
-                    float dropout_p, Scales... scales) {
-  using namespace kiln;
-  using namespace kiln::attention;
-  using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted, holds_queries, late>;
+/// A block of attention_wgmma.
+template <typename Tiles, typename Out, typename... Scales>
+__device__ __forceinline__ void attention_block(
+    const TensorMaps& maps, Out* out, float* lse, const float* sinks, const int* query_offsets, const int* key_offsets,
+    unsigned long long* query_report, unsigned long long* key_report, int longest, unsigned* counters, int batch,
+    int queries, int keys, int heads, int key_heads, long long out_batch_stride, long long out_row_stride,
+    long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale, float cap,
+    int from_end, long long window_left, long long window_right, int section, int drawn, const float* slopes,
+    const typename Tiles::Form::T* bias, long long bias_batch_stride, long long bias_head_stride,
+    long long bias_row_stride, const long long* dropout_seed, float dropout_p, Scales... scales) {
+  using Form = typename Tiles::Form;
+  constexpr int tile_m = Tiles::tile_m, tile_n = Tiles::tile_n;
   using Layout = SharedLayout<Tiles>;
   char* const memory = dynamic_shared();
   const Layout shared{shared_address(memory)};
@@ -75,11 +68,15 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
   const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);
   if (warp == 0 && elect_one()) {
     shared.make_barriers();
-    prefetch_tensormap(&q_map);
-    prefetch_tensormap(&k_map);
-    prefetch_tensormap(&v_map);
+    prefetch_tensormap(maps.q);
+    prefetch_tensormap(maps.k);
+    prefetch_tensormap(maps.v);
   }
-  __syncthreads();
+  if constexpr (Tiles::blocks == 1) {
+    __syncthreads();
+  } else {
+    meet_cluster();
+  }
   wait_for_predecessor();
   launch_dependents();
 
@@ -90,14 +87,14 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
   if (of_block == 0) {
     const Sequences all = {query_offsets, key_offsets, batch, queries, keys};
     if (warp == 0)
-      copy_all<Tiles>(shared, works, {&q_map, &k_map, &v_map}, all, window, heads, heads / key_heads,
-                      {counters, drawn != 0}, section);
+      copy_all<Tiles>(shared, works, maps, all, window, heads, heads / key_heads, {counters, drawn != 0}, section);
     if constexpr (Tiles::transposes) {
       if (warp != 0) transpose_all<Tiles>(shared, works, window, warp - 1);
     }
     if (warp == 3)
       OffsetReports{query_report, key_report, longest}.tell<Form::layout>(
           all, static_cast<int>(blockIdx.x * 32 + threadIdx.x % 32), static_cast<int>(gridDim.x * 32));
+    if constexpr (Tiles::blocks > 1) meet_cluster();
     return;
   }
   const int consumer = of_block - 1;
@@ -134,4 +131,36 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
                   results.template store<Tiles>(work, row, sums, softmax, to_scores.rate, value_scale, sinks);
                 });
   }
+  if constexpr (Tiles::blocks > 1) meet_cluster();  // others may still fill and empty places of this block
+}
+
+}  // namespace kiln::attention
+
+/// grid: blocks that run at once; block and dynamic shared memory as attention_forward/wgmma.toml says. The maps are of q, k and v as
+/// [planes, tokens, heads, columns], with boxes of one plane, tile_m or tile_n tokens, one head and SwizzledTile's columns. `queries`
+/// and `keys` are those of a sequence (dense), or of all (packed). `section`: heads whose keys and values L2 holds. `counters`:
+/// two words, zero before and after, if `drawn`. `scales`: those of q's, k's and v's heads, if these are of 8 bits.
+template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, bool lazy,
+          bool promoted = false, bool holds_queries = false, bool late = false, typename Out = typename Form::T,
+          typename... Scales>
+__global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy,
+                                                               promoted, holds_queries, late>::threads,
+                                  1)
+    attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
+                    const __grid_constant__ kiln::tensor_map v_map, Out* out, float* lse, const float* sinks,
+                    const int* query_offsets, const int* key_offsets, unsigned long long* query_report,
+                    unsigned long long* key_report, int longest, unsigned* counters, int batch, int queries, int keys,
+                    int heads, int key_heads, long long out_batch_stride, long long out_row_stride,
+                    long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
+                    float cap, int from_end, long long window_left, long long window_right, int section, int drawn,
+                    const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
+                    long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed,
+                    float dropout_p, Scales... scales) {
+  using Tiles = kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted,
+                                             holds_queries, late>;
+  kiln::attention::attention_block<Tiles>(
+      {&q_map, &k_map, &v_map}, out, lse, sinks, query_offsets, key_offsets, query_report, key_report, longest,
+      counters, batch, queries, keys, heads, key_heads, out_batch_stride, out_row_stride, out_head_stride,
+      lse_batch_stride, lse_head_stride, scale, cap, from_end, window_left, window_right, section, drawn, slopes, bias,
+      bias_batch_stride, bias_head_stride, bias_row_stride, dropout_seed, dropout_p, scales...);
 }

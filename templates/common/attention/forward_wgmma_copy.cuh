@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/attention/forward_wgmma_tile.cuh"
+#include "common/cluster.cuh"
 #include "common/elect.cuh"
 
 namespace kiln::attention {
@@ -15,7 +16,7 @@ template <typename Tiles>
 class TileCopies {
  public:
   __device__ __forceinline__ TileCopies(const SharedLayout<Tiles>& shared, const TensorMaps& maps)
-      : shared_(shared), maps_(maps) {}
+      : shared_(shared), maps_(maps), rank_(Tiles::blocks == 1 ? 0 : static_cast<int>(cluster_block_rank())) {}
 
   __device__ __forceinline__ void copy(const Work& work, const KeyBlocks& blocks, int key_head) {
     if (blocks.end == blocks.begin) return;
@@ -36,13 +37,23 @@ class TileCopies {
   }
   __device__ __forceinline__ void keys(const Work& work, int block, int head) {
     const Place place = begin(shared_.keys(keys_at_.slot), keys_at_.parity, Tiles::Key::bytes);
-    Tiles::Key::load(place.data, maps_.k, place.full, head, work.of.first_key + block * Tiles::tile_n, work.of.plane);
+    load<typename Tiles::Key>(place, maps_.k, work, block, head);
     keys_at_.advance();
   }
   __device__ __forceinline__ void values(const Work& work, int block, int head) {
     const Place place = begin(shared_.values(values_at_.slot), values_at_.parity, Tiles::Value::bytes);
-    Tiles::Value::load(place.data, maps_.v, place.full, head, work.of.first_key + block * Tiles::tile_n, work.of.plane);
+    load<typename Tiles::Value>(place, maps_.v, work, block, head);
     values_at_.advance();
+  }
+  template <typename Tile>
+  __device__ __forceinline__ void load(const Place& place, const tensor_map* map, const Work& work, int block,
+                                       int head) {
+    const int row = work.of.first_key + block * Tiles::tile_n;
+    if constexpr (Tiles::blocks == 1) {
+      Tile::load(place.data, map, place.full, head, row, work.of.plane);
+    } else {
+      Tile::template load_for_all<Tiles::blocks>(place.data, map, place.full, head, row, work.of.plane, rank_);
+    }
   }
   static __device__ __forceinline__ Place begin(const Place& place, unsigned parity, unsigned bytes) {
     mbarrier_wait(place.empty, parity ^ 1);
@@ -52,6 +63,7 @@ class TileCopies {
 
   SharedLayout<Tiles> shared_;
   TensorMaps maps_;
+  int rank_;
   RingPosition<1> query_at_;
   RingPosition<Tiles::stages> keys_at_, values_at_;
 };
@@ -62,7 +74,7 @@ __device__ __forceinline__ void copy_all(const SharedLayout<Tiles>& shared, Work
                                          const Sequences& sequences, const Window& window, int heads, int heads_of_key,
                                          TileNumbers numbers, int section) {
   using Form = typename Tiles::Form;
-  TileSearch<Form::layout, Tiles::tile_m, Side::queries> search(sequences, heads, section);
+  TileSearch<Form::layout, Tiles::tile_m, Side::queries, Tiles::blocks> search(sequences, heads, section);
   TileCopies<Tiles> copies(shared, maps);
   RingPosition<SharedLayout<Tiles>::works> at;
   const bool elected = elect_one();

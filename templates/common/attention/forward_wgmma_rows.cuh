@@ -229,9 +229,17 @@ class WarpgroupRows {
     release_keys(last, true);
   }
   __device__ __forceinline__ void release_keys(bool last, bool ready) {
-    if (ready) release(shared_.keys(keys_at_.slot));
+    if (ready) release_shared(shared_.keys(keys_at_.slot));
     keys_at_.advance();
     if (!Tiles::holds_queries && last) release(shared_.query());
+  }
+
+  static __device__ __forceinline__ void release_shared(const Place& place) {
+    if constexpr (Tiles::blocks == 1) {
+      release(place);
+    } else {
+      release_to<Tiles::blocks>(place);
+    }
   }
 
   __device__ __forceinline__ void pack(Weights& weights, const Block& scores) {
@@ -272,7 +280,7 @@ class WarpgroupRows {
       wgmma_wait_group<0>();
       hold(sums.of_product());
       if (part + 1 == parts) {
-        release(shared_.weighted(values_at_.slot));
+        release_shared(shared_.weighted(values_at_.slot));
         values_at_.advance();
       }
       sums.add_product(part);

@@ -10,7 +10,7 @@ namespace kiln::attention {
 
 /// tile_m queries, 64 for each of the warpgroups that multiply, by tile_n keys.
 template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_, bool lazy_,
-          bool promoted_ = false, bool holds_queries_ = false, bool late_ = false>
+          bool promoted_ = false, bool holds_queries_ = false, bool late_ = false, int blocks_ = 1>
 struct WgmmaTiling {
   using Form = Form_;
   using T = typename Form::T;
@@ -27,6 +27,8 @@ struct WgmmaTiling {
   static constexpr bool holds_queries = holds_queries_;
   /// A product with values is waited for after the next exponentials, else where ptxas finds best: before them, where nothing is masked.
   static constexpr bool late = late_;
+  /// Of a cluster: they take neighbouring tiles of one key head, and each brings a part of its keys and values to all of them.
+  static constexpr int blocks = blocks_;
   /// wgmma takes 8-bit operands along k alone: three warps beside the one that copies transpose values.
   static constexpr bool transposes = sizeof(T) == 1;
   static constexpr int transposing_warps = transposes ? 3 : 0;
@@ -79,6 +81,7 @@ struct SharedLayout {
       mbarrier_init(base + barriers + 16 * i, i >= first_transposed ? transposing : 1);
       mbarrier_init(base + barriers + 16 * i + 8, is_work                         ? multiplying + transposing
                                                   : is_value && Tiles::transposes ? transposing
+                                                  : i >= 1 && i < first_work      ? multiplying * Tiles::blocks
                                                                                   : multiplying);
     }
     fence_mbarrier_init();

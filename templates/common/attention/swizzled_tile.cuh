@@ -24,6 +24,17 @@ inline constexpr int box_columns_of = (columns * sizeof(T) % 128 == 0  ? 128
 template <int dim>
 inline constexpr int padded_columns = (dim + 31) / 32 * 32;
 
+/// tma_load_4d to every block of the cluster whose rank is a bit of `blocks`: each gets the box at the address `to` of its own, and its bytes
+/// are reported to the barrier at `barrier` of its own.
+__device__ __forceinline__ void tma_load_4d_multicast(unsigned to, const tensor_map* map, unsigned barrier, int x,
+                                                      int y, int z, int w, unsigned short blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(blocks)
+      : "memory");
+}
+
 /// `rows` tokens of one head, as TMA lays them down: boxes of 64 columns of 16 bits under the 128-byte swizzle, of 32 under the 64-byte one,
 /// or of 16 under the 32-byte one; of 8 bits, twice as many columns. Boxes lie one after another. Past `dim` the last one has zeros.
 template <int dim, int rows, int box_columns_ = box_columns_of<padded_columns<dim>>, int element_bytes = 2>
@@ -40,6 +51,18 @@ struct SwizzledTile {
 #pragma unroll
     for (int box = 0; box < boxes; ++box)
       tma_load_4d(to + box * box_bytes, map, barrier, box * box_columns, head, row, plane);
+  }
+
+  /// The same of this block's share of the boxes, to all `blocks` of the cluster.
+  template <int blocks>
+  static __device__ __forceinline__ void load_for_all(unsigned to, const tensor_map* map, unsigned barrier, int head,
+                                                      int row, int plane, int rank) {
+    static_assert(boxes % blocks == 0);
+#pragma unroll
+    for (int i = 0; i < boxes; i += blocks) {
+      const int box = i + rank;
+      tma_load_4d_multicast(to + box * box_bytes, map, barrier, box * box_columns, head, row, plane, (1 << blocks) - 1);
+    }
   }
 
   /// As an operand whose k are the columns; at(row, step): bytes to the 32 bytes of columns of a step, of the rows from a multiple of 8 on.
@@ -105,6 +128,13 @@ __device__ __forceinline__ void clear_rows_from(int count, char* tile, int barri
   }
   fence_proxy_async();
   named_barrier_sync(barrier, warpgroup);
+}
+
+/// Says that this warp has read a place that all blocks of the cluster fill.
+template <int blocks>
+__device__ __forceinline__ void release_to(const Place& place) {
+  const unsigned lane = threadIdx.x % 32;
+  if (lane < blocks) mbarrier_arrive_cluster(place.empty, lane);
 }
 
 /// Says that this warp has read a place.

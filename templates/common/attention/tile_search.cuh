@@ -43,8 +43,9 @@ struct TileOrder {
   }
 };
 
-/// Finds the tiles of sequences by their numbers, which rise. All lanes of a warp call it together.
-template <Layout layout, int tile, Side side>
+/// Finds the tiles of sequences by their numbers, which rise. All lanes of a warp call it together. A head has a multiple of `blocks` tiles
+/// (dense), the last ones past its rows.
+template <Layout layout, int tile, Side side, int blocks = 1>
 class TileSearch {
  public:
   __device__ __forceinline__ TileSearch(const Sequences& sequences, int heads, int section)
@@ -83,7 +84,7 @@ class TileSearch {
     return {};
   }
   __device__ __forceinline__ Work dense(int index) const {
-    const int tiles = ceil_div(side == Side::queries ? sequences_.queries : sequences_.keys, tile),
+    const int tiles = ceil_div(side == Side::queries ? sequences_.queries : sequences_.keys, tile * blocks) * blocks,
               planes = sequences_.count * heads_;
     if (index >= planes * tiles) return {};
     const auto at = TileOrder<side>{planes, section_}.at(index, tiles);
