@@ -19,6 +19,7 @@
 #include "cli/units.hpp"
 #include "engine/tuner.hpp"
 #include "kiln/error.hpp"
+#include "tune/tuner.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -235,7 +236,7 @@ Checked check_or_say(engine::State& state, const Subject& subject, store::File* 
   try {
     return check(state, subject, against, tolerance);
   } catch (const Error& error) {
-    if (!engine::is_of_one_bucket(error.kind())) throw;
+    if (!tune::is_of_one_bucket(error.kind())) throw;
     Checked checked;
     checked.findings.push_back(fmt::format("not timed: {}", error.what()));
     return checked;

@@ -15,6 +15,7 @@
 #include "cli/units.hpp"
 #include "engine/tuner.hpp"
 #include "kiln/error.hpp"
+#include "tune/tuner.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -213,7 +214,7 @@ int run(const Globals& globals, const BenchRegretSettings& settings) {
     } catch (const Error& error) {
       line.clear();
       if (error.kind() == ErrorKind::interrupted) break;
-      if (!engine::is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
+      if (!tune::is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
       ++failed;
       note(fmt::format("{} is left out: {}", manifest::display_text(op, problem), error.what()));
     }

@@ -77,7 +77,7 @@ std::string how_to_tune(Globals globals, const Target& target, const std::string
 
 }  // namespace
 
-void add_missing(Missing& missing, const engine::OpBucket& of, const answer::Answer* answer, const Target& target,
+void add_missing(Missing& missing, const manifest::OpBucket& of, const answer::Answer* answer, const Target& target,
                  store::Layers& layers) {
   if (answer == nullptr) {
     const auto can_serve = [&](const manifest::Implementation& each) {
@@ -97,10 +97,9 @@ void add_missing(Missing& missing, const engine::OpBucket& of, const answer::Ans
     missing.code = true;
 }
 
-int ranks_for(const std::vector<engine::OpBucket>& buckets) {
-  for (const engine::OpBucket& each : buckets)
-    if (each.op->is_of_team())
-      return static_cast<int>(each.bucket.axes[static_cast<std::size_t>(each.op->team_axis())]);
+int ranks_for(const std::vector<manifest::OpBucket>& buckets) {
+  for (const manifest::OpBucket& each : buckets)
+    if (each.is_of_team()) return static_cast<int>(each.bucket.axes[static_cast<std::size_t>(each.op->team_axis())]);
   return 0;
 }
 

@@ -11,14 +11,14 @@
 #include "answer/resolver.hpp"
 #include "cli/session.hpp"
 #include "cli/target.hpp"
-#include "engine/tuning.hpp"
 #include "manifest/bucketing.hpp"
+#include "manifest/op_bucket.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::cli {
 
 struct Missing {
-  std::vector<engine::OpBucket> records;  // buckets without a record that can serve, each once
+  std::vector<manifest::OpBucket> records;  // buckets without a record that can serve, each once
   std::map<const manifest::Op*, std::unordered_set<Problem, manifest::ProblemHash>> known{};  // those of them
   bool code = false;                // some config of a record has its machine code in no file
   std::set<std::size_t> untrusted;  // layers that have missing machine code and may not supply it
@@ -34,7 +34,7 @@ struct Remedy {
 
 /// Adds a bucket's record when `answer` is null, else the answer's machine code if the files lack it.
 /// Leaves out a bucket that no implementation can serve on the target.
-void add_missing(Missing& missing, const engine::OpBucket& of, const answer::Answer* answer, const Target& target,
+void add_missing(Missing& missing, const manifest::OpBucket& of, const answer::Answer* answer, const Target& target,
                  store::Layers& layers);
 
 /// Returns a word as a POSIX shell reads it back.
@@ -42,7 +42,7 @@ std::string shell_word(const std::string& word);
 /// Returns the options that decide which ops, records and machine code are found, each after a space.
 std::string options_that_find(const Globals& globals);
 /// The ranks of the first of these buckets that is of an op of a team; 0 where none is.
-int ranks_for(const std::vector<engine::OpBucket>& buckets);
+int ranks_for(const std::vector<manifest::OpBucket>& buckets);
 /// Returns one sentence a step; none when nothing is missing. The command that tunes gets --ranks where an op of a team has no record.
 std::vector<std::string> next_steps(const Globals& globals, const Target& target, const store::Layers& layers,
                                     const Missing& missing, const Remedy& remedy);

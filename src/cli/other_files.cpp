@@ -56,10 +56,9 @@ std::size_t records_in(const fs::path& path, std::span<const std::string> keys) 
 }  // namespace
 
 std::vector<OtherFile> files_with_records(const Globals& globals, const Target& target,
-                                          std::span<const engine::OpBucket> buckets) {
+                                          std::span<const manifest::OpBucket> buckets) {
   std::vector<std::string> keys;
-  for (const engine::OpBucket& each : buckets)
-    keys.push_back(manifest::Bucket({*each.op, target.facts, Regime::cold_l2}, each.bucket).key());
+  for (const manifest::OpBucket& each : buckets) keys.push_back(each.on(target.facts).key());
   std::vector<OtherFile> files;
   if (keys.empty()) return files;
   for (const fs::path& path : candidates(globals))

@@ -8,7 +8,7 @@
 
 #include "cli/session.hpp"
 #include "cli/target.hpp"
-#include "engine/tuning.hpp"
+#include "manifest/op_bucket.hpp"
 
 namespace kiln::cli {
 
@@ -21,6 +21,6 @@ struct OtherFile {
 /// folders of the bases, the current folder, its folder cache, and share/kiln of the installed command. Returns the file with the most
 /// records first, and none without any. Ignores files that cannot be read.
 std::vector<OtherFile> files_with_records(const Globals& globals, const Target& target,
-                                          std::span<const engine::OpBucket> buckets);
+                                          std::span<const manifest::OpBucket> buckets);
 
 }  // namespace kiln::cli

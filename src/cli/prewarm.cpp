@@ -18,9 +18,9 @@
 #include "cli/target.hpp"
 #include "cli/tuning.hpp"
 #include "cli/units.hpp"
-#include "engine/deployment.hpp"
 #include "kiln/error.hpp"
 #include "process/child.hpp"
+#include "tune/deployment.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -80,7 +80,7 @@ void check(const Globals& globals, const OutputChoice& choice) {
 void check_lost(const PrewarmSettings& settings, std::span<const OpBucket> buckets,
                 const manifest::DeviceFacts& device) {
   if (!settings.output.path.empty() && !settings.output.replace)
-    engine::check_replaced(settings.output.path, buckets, device, Regime::cold_l2);
+    tune::check_replaced(settings.output.path, manifest::buckets_on(buckets, device));
 }
 
 constexpr int compile_bar_width = 30;
@@ -322,15 +322,15 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
   const auto buckets = chosen_buckets(globals, settings, ops, target.facts, layers);
   check_lost(settings, buckets, target.facts);
   const Deployment deployment = show_compiles(globals, [&](const auto& on_step) {
-    return engine::deploy(buckets, settings.output.path,
-                          {.device = target.facts,
-                           .arch = target.arch,
-                           .layers = layers,
-                           .cubins = cubins,
-                           .pool = pool,
-                           .replace = settings.output.replace,
-                           .stop_requested = Interrupt::requested,
-                           .on_step = on_step});
+    return tune::deploy(buckets, settings.output.path,
+                        {.device = target.facts,
+                         .arch = target.arch,
+                         .layers = layers,
+                         .cubins = cubins,
+                         .pool = pool,
+                         .replace = settings.output.replace,
+                         .stop_requested = Interrupt::requested,
+                         .on_step = on_step});
   });
   const std::string why = settings.output.path.empty() ? layers.not_kept() : std::string();
   Missing missing;

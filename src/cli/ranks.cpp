@@ -14,13 +14,13 @@
 #include "cli/output.hpp"
 #include "cli/tuning.hpp"
 #include "cli/units.hpp"
-#include "engine/team_tuning.hpp"
 #include "kiln/error.hpp"
 #include "kiln/team.hpp"
 #include "manifest/limits.hpp"
 #include "process/ranks.hpp"
 #include "team/exchange.hpp"
 #include "team/state.hpp"
+#include "tune/team_tunes.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -32,8 +32,6 @@ struct Place {
   std::string name;  // of the team that --ranks made; empty: the launcher's
   bool is_launched = false;
 };
-
-bool is_of_team(const OpBucket& bucket) { return bucket.op->is_of_team(); }
 
 void discard_output() {
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -52,7 +50,7 @@ std::unique_ptr<team::State> meet(const Place& place) {
 std::string text_of_team(std::span<const OpBucket> buckets) {
   std::string text;
   for (const OpBucket& each : buckets)
-    if (is_of_team(each)) text += fmt::format("{} {}\n", each.op->name, manifest::to_string(*each.op, each.bucket));
+    if (each.is_of_team()) text += fmt::format("{} {}\n", each.op->name, manifest::to_string(*each.op, each.bucket));
   return text;
 }
 
@@ -78,7 +76,7 @@ std::vector<OpBucket> buckets_in(const std::string& text, const manifest::Catalo
 void take_part(const Globals& globals, Options options, std::span<const OpBucket> buckets, Retune retune) {
   options.overlay = std::filesystem::path();  // rank 0 keeps the records
   std::vector<OpBucket> of_team;
-  std::ranges::copy_if(buckets, std::back_inserter(of_team), is_of_team);
+  std::ranges::copy_if(buckets, std::back_inserter(of_team), &OpBucket::is_of_team);
   const Tuner tuner = make_tuner(globals, "", options);
   tune_buckets(globals, tuner, of_team, {.retune = retune});
 }
@@ -118,7 +116,7 @@ class Part {
       if (place_.rank == 0 || !work_.finds_on_rank_0) buckets_ = work_.find(globals_, device);
     });
     if (work_.finds_on_rank_0) take_those_of_rank_0();
-    engine::require_same_tunes(rendezvous(), {buckets_, device, work_.options.regime, work_.retune});
+    tune::require_same_tunes(rendezvous(), manifest::buckets_on(buckets_, device, work_.options.regime), work_.retune);
   }
 
   void take_those_of_rank_0() {
@@ -131,7 +129,7 @@ class Part {
   int act() {
     const manifest::DeviceFacts device = met_->facts();
     find(device);
-    met_->share_memory(std::max(TeamOptions{}.bytes, engine::team_bytes_for(buckets_, device)));
+    met_->share_memory(std::max(TeamOptions{}.bytes, tune::team_bytes_for(manifest::buckets_on(buckets_, device))));
     team_ = team::team_of(std::move(met_));
     Options options = work_.options;
     options.team = team_;
@@ -218,7 +216,7 @@ int world_of(int asked, std::string_view need) {
 
 void leave_out_other_teams(const Globals& globals, std::vector<OpBucket>& buckets, int world) {
   const auto left_out = std::erase_if(buckets, [&](const OpBucket& each) {
-    return is_of_team(each) && each.bucket.axes[static_cast<std::size_t>(each.op->team_axis())] != world;
+    return each.is_of_team() && each.bucket.axes[static_cast<std::size_t>(each.op->team_axis())] != world;
   });
   if (left_out > 0 && !globals.quiet)
     note(fmt::format("{} of ops of a team {} left out{}; --ranks N tunes those of N ranks",

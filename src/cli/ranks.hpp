@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "cli/session.hpp"
-#include "engine/tuning.hpp"
 #include "kiln/tuner.hpp"
+#include "manifest/op_bucket.hpp"
 
 namespace kiln::cli {
 
-using engine::OpBucket;
+using manifest::OpBucket;
 
 void declare_ranks(CLI::App& command, int& ranks);
 

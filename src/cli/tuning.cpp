@@ -166,7 +166,7 @@ Tuner make_tuner(const Globals& globals, const std::string& devices, Options opt
   return *std::move(tuner);
 }
 
-TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const engine::OpBucket> buckets,
+TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const manifest::OpBucket> buckets,
                         TuneChoice choice) {
   const Interrupt interrupt;
   engine::TunerState& state = engine::state_of(tuner);

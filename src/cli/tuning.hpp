@@ -10,6 +10,7 @@
 #include "cli/session.hpp"
 #include "engine/tuner.hpp"
 #include "kiln/options.hpp"
+#include "manifest/op_bucket.hpp"
 
 namespace kiln::cli {
 
@@ -32,7 +33,7 @@ Tuner make_tuner(const Globals& globals, const std::string& devices, Options opt
                  const std::function<void(const Tuner&)>& check = {});
 
 /// Calls engine::tune_all and shows its progress.
-TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const engine::OpBucket> buckets,
+TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const manifest::OpBucket> buckets,
                         TuneChoice choice);
 
 /// Returns a message that says how far an interrupted tune came.

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/tuning.hpp"
 #include "manifest/catalogue.hpp"
+#include "manifest/op_bucket.hpp"
 
 namespace kiln::cli {
 
@@ -26,7 +26,7 @@ struct WorkloadEntry {
 /// Throws Error(bad_input) "NAME:LINE: ..." for text that is not a workload.
 std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::string& name);
 
-using engine::OpBucket;
+using manifest::OpBucket;
 
 /// Reads files, one after the other. Throws as parse_workload does, Error(bad_input) for a file of another sort, and Error(io).
 std::vector<WorkloadEntry> read_entries(std::span<const std::string> paths);

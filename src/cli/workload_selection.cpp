@@ -4,9 +4,8 @@
 #include <map>
 
 #include "answer/serving.hpp"
-#include "engine/deployment.hpp"
 #include "jit/specialisation.hpp"
-#include "manifest/key.hpp"
+#include "tune/deployment.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -30,14 +29,12 @@ std::vector<manifest::DeviceFacts> devices_of(const Records& records) {
   return devices;
 }
 
-std::vector<engine::DeployedBucket> buckets_in(const Records& records, std::span<const OpBucket> buckets,
-                                               const manifest::DeviceFacts& device, Regime regime) {
-  std::vector<engine::DeployedBucket> found;
-  for (const OpBucket& bucket : buckets) {
-    engine::DeployedBucket& each = found.emplace_back(engine::DeployedBucket{bucket, std::nullopt, false, {}});
-    const auto record = records.find(manifest::Bucket({*bucket.op, device, regime}, bucket.bucket).key());
-    if (record != records.end() && answer::servings_of({{*bucket.op, device}, bucket.bucket}, record->second).any())
-      each.record = record->second;
+std::vector<tune::DeployedBucket> buckets_in(const Records& records, std::span<const manifest::Bucket> buckets) {
+  std::vector<tune::DeployedBucket> found;
+  for (const manifest::Bucket& bucket : buckets) {
+    tune::DeployedBucket& each = found.emplace_back(tune::DeployedBucket{bucket, std::nullopt, false, {}});
+    const auto record = records.find(bucket.key());
+    if (record != records.end() && answer::servings_of(bucket, record->second).any()) each.record = record->second;
   }
   return found;
 }
@@ -57,22 +54,22 @@ struct Selecting {
   void add(const manifest::DeviceFacts& device) {
     std::vector<bool> covered(buckets.size(), false);
     for (const Regime regime : {Regime::cold_l2, Regime::hot_l2}) {
-      const auto found = buckets_in(records, buckets, device, regime);
+      const auto found = buckets_in(records, manifest::buckets_on(buckets, device, regime));
       bool any = regime == Regime::cold_l2;  // this regime's stand-ins serve when no record does
       for (std::size_t i = 0; i < found.size(); ++i) {
         if (!found[i].record) continue;
         any = covered[i] = true;
         record_keys.insert(found[i].record->key);
       }
-      if (any) add_cubins(found, device, regime);
+      if (any) add_cubins(found, device.sm());
     }
     coverage.buckets += static_cast<std::int64_t>(buckets.size());
     coverage.missing += std::count(covered.begin(), covered.end(), false);
   }
-  void add_cubins(std::span<const engine::DeployedBucket> found, const manifest::DeviceFacts& device, Regime regime) {
+  void add_cubins(std::span<const tune::DeployedBucket> found, std::int64_t sm) {
     if (compilers.empty()) return;
-    for (const std::string& arch : archs_for(device.sm()))
-      for (const jit::Specialisation& needed : engine::needed_specialisations(found, device, arch, regime))
+    for (const std::string& arch : archs_for(sm))
+      for (const jit::Specialisation& needed : tune::needed_specialisations(found, arch))
         for (const std::string& compiler : compilers) {
           cubin_keys.insert(jit::cubin_key(needed, compiler));
           if (const auto earlier = jit::cubin_key_over_text(needed, compiler)) cubin_keys.insert(*earlier);

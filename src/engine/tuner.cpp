@@ -10,25 +10,25 @@
 #include <thread>
 
 #include "answer/expected_times.hpp"
-#include "engine/deployment.hpp"
 #include "engine/miss_path.hpp"
-#include "engine/team_tuning.hpp"
 #include "kiln/error.hpp"
 #include "kiln/team.hpp"
-#include "manifest/key.hpp"
 #include "manifest/problem_set.hpp"
 #include "manifest/text.hpp"
+#include "team/exchange.hpp"
+#include "tune/deployment.hpp"
+#include "tune/team_tunes.hpp"
 
 namespace kiln::engine {
 namespace {
 
 /// A rough estimate of a tune in nanoseconds: each candidate is compiled and verified, then launched a few hundred times.
 double tuning_ns(const OpBucket& bucket, State& state, answer::ExpectedTimes& times) {
-  const manifest::DeviceFacts& facts = state.context.info().facts;
+  const manifest::Bucket at = bucket.on(state.context.info().facts);
   double candidates = 0;
   for (const manifest::Implementation& each : bucket.op->implementations)
-    if (!manifest::why_not_eligible({*bucket.op, facts}, each, bucket.bucket))
-      candidates += static_cast<double>(manifest::searched_space({*bucket.op, facts}, each, bucket.bucket).size());
+    if (!manifest::why_not_eligible(at, each, at.edge))
+      candidates += static_cast<double>(manifest::searched_space(at, each, at.edge).size());
   constexpr double compile_ns = 50e6, launches = 300;
   return candidates * (compile_ns + launches * times.of(*bucket.op, bucket.bucket));
 }
@@ -37,7 +37,7 @@ double tuning_ns(const OpBucket& bucket, State& state, answer::ExpectedTimes& ti
 std::vector<std::size_t> indices_of(std::span<const OpBucket> buckets, bool of_team) {
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < buckets.size(); ++i)
-    if ((buckets[i].op->is_of_team()) == of_team) indices.push_back(i);
+    if (buckets[i].is_of_team() == of_team) indices.push_back(i);
   return indices;
 }
 
@@ -161,7 +161,7 @@ class Job {
     run_guarded(device, [&] {
       require_same_tunes(*device.state);
       for (const std::size_t i : indices_of(buckets_, true)) {
-        stop_together(*device.state, [this] { return is_stopped(); });
+        stop_together(*device.state);
         tuned_[device.device_class * buckets_.size() + i] = tune(device, buckets_[i], ++number_);
       }
     });
@@ -169,8 +169,19 @@ class Job {
 
   void require_same_tunes(State& state) const {
     const std::lock_guard lock(state.team->collectives());
-    engine::require_same_tunes(state.team->rendezvous(),
-                               {buckets_, state.context.info().facts, state.options.regime, choice_.retune});
+    tune::require_same_tunes(state.team->rendezvous(),
+                             manifest::buckets_on(buckets_, state.context.info().facts, state.options.regime),
+                             choice_.retune);
+  }
+
+  /// Collective. Throws Error(interrupted) on all ranks where one was asked to stop.
+  void stop_together(State& state) const {
+    const std::lock_guard lock(state.team->collectives());
+    const team::Patience patience(state.team->rendezvous());
+    team::on_all_ranks(state.team->rendezvous(), "going on", [&] {
+      const auto& own = state.options.stop_requested;
+      if (is_stopped() || (own && own())) throw Error(ErrorKind::interrupted, "the tune was asked to stop");
+    });
   }
 
   /// While one bucket is timed, idle processors compile what the next one's tune begins with. Not with several devices: which of them
@@ -196,7 +207,7 @@ class Job {
                       .cubins = &device.cubins,
                       .stop_requested = [this] { return is_stopped(); },
                       .on_event = [&](const TuneEvent& event) { tell(device, event, number); }};
-      const bool is_of_team = bucket.op->is_of_team();
+      const bool is_of_team = bucket.is_of_team();
       // An engine's plan of a team's op stays: another one on this rank alone would fail its launches.
       if (device.is_shared && !is_of_team)
         asked.adopt = [&](const answer::Resolution& found) { adopt(state, bucket.op->name, found); };
@@ -205,7 +216,7 @@ class Job {
                      : tune_once(state, *bucket.op, bucket.bucket, asked),
           state.layers);
     } catch (const Error& error) {
-      if (!is_of_one_bucket(error.kind())) throw;
+      if (!tune::is_of_one_bucket(error.kind())) throw;
       tuned.reason = error.what();
     }
     tuned.op = bucket.op->name;
@@ -220,8 +231,7 @@ class Job {
       if (!tuned_[place] || tuned_[place]->outcome != TunedBucket::Outcome::tuned) continue;
       State& state = *tuner_.first_of_class[place / buckets_.size()]->state;
       const OpBucket& of = buckets_[place % buckets_.size()];
-      const auto key = manifest::Bucket({*of.op, state.context.info().facts, state.options.regime}, of.bucket).key();
-      tuned_[place]->kept = state.layers.keeps(key);
+      tuned_[place]->kept = state.layers.keeps(of.on(state.context.info().facts, state.options.regime).key());
     }
   }
 
@@ -321,11 +331,6 @@ const manifest::Op& op_named(const State& state, std::string_view name) { return
 
 TunerState& state_of(const Tuner& tuner) noexcept { return *tuner.state_; }
 
-bool is_of_one_bucket(ErrorKind kind) noexcept {
-  return kind == ErrorKind::not_tuned || kind == ErrorKind::compile_failed || kind == ErrorKind::out_of_memory ||
-         kind == ErrorKind::bad_manifest;
-}
-
 std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> demands) {
   State& state = tuner.first();
   std::vector<OpBucket> buckets;
@@ -350,7 +355,7 @@ void refuse_within_callback(const TunerState& tuner) {
 TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice) {
   cuda::require_not_forked();
   refuse_within_callback(tuner);
-  if (tuner.of_team() == nullptr) require_no_team(buckets);
+  if (tuner.of_team() == nullptr) tune::require_no_team(buckets);
   const std::lock_guard lock(tuner.working);
   return Job(tuner, buckets, choice).run();
 }
@@ -366,16 +371,16 @@ Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const O
   const cuda::RelaxedCapture relaxed;
   const cuda::Context::Scope scope(state.context);  // where a library is asked what it takes
   const auto& own_stop = state.options.stop_requested;
-  return deploy(buckets, path,
-                {.device = state.context.info().facts,
-                 .arch = state.arch(),
-                 .regime = state.options.regime,
-                 .layers = state.layers,
-                 .cubins = device.cubins,
-                 .pool = device.pool,
-                 .replace = choice.replace,
-                 .stop_requested = [&] { return choice.stop.stop_requested() || (own_stop && own_stop()); },
-                 .on_step = choice.on_compile});
+  return tune::deploy(buckets, path,
+                      {.device = state.context.info().facts,
+                       .arch = state.arch(),
+                       .regime = state.options.regime,
+                       .layers = state.layers,
+                       .cubins = device.cubins,
+                       .pool = device.pool,
+                       .replace = choice.replace,
+                       .stop_requested = [&] { return choice.stop.stop_requested() || (own_stop && own_stop()); },
+                       .on_step = choice.on_compile});
 }
 
 }  // namespace kiln::engine

@@ -9,8 +9,11 @@
 #include "engine/state.hpp"
 #include "engine/tuning.hpp"
 #include "kiln/tuner.hpp"
+#include "manifest/op_bucket.hpp"
 
 namespace kiln::engine {
+
+using manifest::OpBucket;
 
 struct TunerDevice {
   explicit TunerDevice(std::shared_ptr<State> engine, bool is_shared);
@@ -49,8 +52,5 @@ TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const 
 /// Tuner::deploy for one class of device; `path` may be empty.
 Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const OpBucket> buckets,
                   const std::filesystem::path& path, const TuneChoice& choice);
-
-/// Whether a failure concerns one bucket alone, so that the others are still tuned.
-bool is_of_one_bucket(ErrorKind kind) noexcept;
 
 }  // namespace kiln::engine

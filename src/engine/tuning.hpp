@@ -16,12 +16,6 @@ namespace kiln::engine {
 
 struct State;
 
-struct OpBucket {
-  const manifest::Op* op = nullptr;
-  Problem bucket;  // upper edges
-  bool operator==(const OpBucket&) const = default;
-};
-
 struct TuneAsked {
   Retune retune = Retune::none;
   /// How long to wait for another process or engine that tunes the same bucket. 0: not at all.

@@ -288,6 +288,11 @@ TuneResult tune_bucket(const TuneRequest& request, answer::Cubins& cubins) {
   return result;
 }
 
+bool is_of_one_bucket(ErrorKind kind) noexcept {
+  return kind == ErrorKind::not_tuned || kind == ErrorKind::compile_failed || kind == ErrorKind::out_of_memory ||
+         kind == ErrorKind::bad_manifest;
+}
+
 void compile_ahead(const TuneRequest& request, answer::Cubins& cubins) {
   for (const jit::Specialisation& needed : verification(request.bucket, request.arch))
     cubins.prefetch(needed, jit::Urgency::ahead);

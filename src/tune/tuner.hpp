@@ -6,6 +6,7 @@
 
 #include "answer/cubins.hpp"
 #include "jit/specialisation.hpp"
+#include "kiln/error.hpp"
 #include "store/record.hpp"
 #include "tune/machine.hpp"
 #include "tune/request.hpp"
@@ -33,6 +34,9 @@ struct TuneResult {
 TuneResult tune_bucket(const TuneRequest& request, answer::Cubins& cubins);
 /// Tunes with what another machine gives. Records nothing.
 TuneResult tune_bucket(const TuneRequest& request, Machine& machine);
+
+/// Whether a failure concerns one bucket alone, so that others can still be tuned.
+bool is_of_one_bucket(ErrorKind kind) noexcept;
 
 /// Begins ahead of time the compiles that a tune of the bucket begins with, as far as they can be foreseen. Throws as a tune does.
 void compile_ahead(const TuneRequest& request, answer::Cubins& cubins);

@@ -8,8 +8,8 @@
 #include "cli/target.hpp"
 #include "cli/workload.hpp"
 #include "command.hpp"
-#include "engine/team_tuning.hpp"
 #include "team/binding.hpp"
+#include "tune/team_tunes.hpp"
 
 using namespace kiln;
 using namespace kiln::cli;
@@ -38,11 +38,12 @@ TEST_CASE("the team's memory is what the largest bucket needs") {
   const auto device = *manifest::DeviceFacts::from_device_class(h200_device_class);
   const auto buckets = read_workloads(std::vector{(workloads / "llama3_8b_tp2.toml").string()}, ops);
   // Two ranks' parts of the largest scattered product, 8192 rows of 4096 bf16 each, in whole tiles of 192 columns.
-  CHECK(engine::team_bytes_for(buckets, device) == team::bytes_for_half(std::int64_t{2} * 8192 * (22 * 192) * 2));
+  CHECK(tune::team_bytes_for(manifest::buckets_on(buckets, device)) ==
+        team::bytes_for_half(std::int64_t{2} * 8192 * (22 * 192) * 2));
   std::vector<OpBucket> others = buckets;
   std::erase_if(others, [](const OpBucket& each) { return each.op->is_of_team(); });
   REQUIRE_FALSE(others.empty());
-  CHECK(engine::team_bytes_for(others, device) == 0);
+  CHECK(tune::team_bytes_for(manifest::buckets_on(others, device)) == 0);
 }
 
 TEST_CASE("ops of a team of other numbers of ranks are left out, and all of them without ranks") {

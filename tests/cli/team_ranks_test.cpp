@@ -9,11 +9,11 @@
 
 #include "cli/ranks.hpp"
 #include "cli/tuning.hpp"
-#include "engine/team_tuning.hpp"
 #include "kiln/error.hpp"
 #include "kiln/team.hpp"
 #include "team/ranks.hpp"
 #include "team/state.hpp"
+#include "tune/team_tunes.hpp"
 
 using namespace kiln;
 using namespace kiln::cli;
@@ -124,7 +124,7 @@ TEST_CASE("ranks wait for rank 0 for longer than a collective's time-out while i
     team::State& state = team::state_of(*team);
     wait_on_rank_0(of);
     const manifest::DeviceFacts device = state.facts();
-    engine::require_same_tunes(state.rendezvous, {buckets, device, Regime::cold_l2, Retune::none});
+    tune::require_same_tunes(state.rendezvous, manifest::buckets_on(buckets, device), Retune::none);
     return fmt::format("alike, {} ms", state.rendezvous.timeout().count());
   });
   for (const std::size_t rank : {0U, 1U}) CHECK(ranks.outcome(rank) == "alike, 100 ms");

@@ -1,40 +1,39 @@
-#include "engine/deployment.hpp"
+#include "tune/deployment.hpp"
 
 #include <fmt/format.h>
 
 #include <set>
 
 #include "answer/machine_code.hpp"
+#include "answer/resolver.hpp"
+#include "answer/serving.hpp"
 #include "kiln/error.hpp"
-#include "manifest/key.hpp"
 #include "store/custody.hpp"
 #include "store/output_file.hpp"
 #include "store/replaced_file.hpp"
 #include "store/transfer.hpp"
 #include "tune/verification_code.hpp"
 
-namespace kiln::engine {
+namespace kiln::tune {
 
-std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const manifest::DeviceFacts& device,
-                                             Regime regime, store::Layers& layers) {
+std::vector<DeployedBucket> deployed_buckets(std::span<const manifest::Bucket> buckets, store::Layers& layers) {
   std::vector<DeployedBucket> deployed;
-  for (const OpBucket& bucket : buckets) {
-    answer::Resolution found = answer::resolve({*bucket.op, device, regime}, bucket.bucket, layers, false);
+  for (const manifest::Bucket& bucket : buckets) {
+    answer::Resolution found = answer::resolve(bucket, bucket.edge, layers, false);
     DeployedBucket& each = deployed.emplace_back(DeployedBucket{bucket, std::nullopt, found.is_stale(), {}});
     if (found.is_hit()) {
       each.record = std::move(found.record->value);
       continue;
     }
     each.missing = found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
-    const std::string why_none = answer::default_for({*bucket.op, device}, bucket.bucket).why_not;
+    const std::string why_none = answer::default_for(bucket, bucket.edge).why_not;
     if (!why_none.empty()) each.missing += "; " + why_none;
   }
   return deployed;
 }
 
 std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
-                                                        const manifest::DeviceFacts& device, const std::string& arch,
-                                                        Regime regime) {
+                                                        const std::string& arch) {
   // The deployment answers from its own records alone.
   store::Layers shipped{{}};
   for (const DeployedBucket& each : buckets)
@@ -46,11 +45,10 @@ std::vector<jit::Specialisation> needed_specialisations(std::span<const Deployed
       if (seen.insert(jit::cubin_key(each, "any compiler")).second) needed.push_back(std::move(each));
   };
   for (const DeployedBucket& bucket : buckets) {
-    const auto& [op, problem] = bucket.of;
-    const answer::Resolution answers = answer::resolve({*op, device, regime}, problem, shipped);
+    const answer::Resolution answers = answer::resolve(bucket.of, bucket.of.edge, shipped);
     if (answers.answers.empty()) continue;  // nothing can be launched there, nor verified
     add(answer::code_needed(answers, arch));
-    add(tune::verification({{*op, device, regime}, problem}, arch));
+    add(verification(bucket.of, arch));
   }
   return needed;
 }
@@ -75,10 +73,9 @@ DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, answer:
   return result;
 }
 
-void check_replaced(const std::filesystem::path& path, std::span<const OpBucket> buckets,
-                    const manifest::DeviceFacts& device, Regime regime) {
+void check_replaced(const std::filesystem::path& path, std::span<const manifest::Bucket> buckets) {
   std::set<std::string> keys;
-  for (const OpBucket& each : buckets) keys.insert(manifest::Bucket({*each.op, device, regime}, each.bucket).key());
+  for (const manifest::Bucket& each : buckets) keys.insert(each.key());
   store::require_nothing_lost(path, store::RecordFormat::sealed, keys);
 }
 
@@ -92,11 +89,13 @@ void write_deployment(const std::filesystem::path& path, std::span<const Deploye
   store::export_file(*gathered, path, {.must_lose_nothing = !replace}, true);
 }
 
-Deployment deploy(std::span<const OpBucket> buckets, const std::filesystem::path& path, const DeploymentPlace& place) {
+Deployment deploy(std::span<const manifest::OpBucket> buckets, const std::filesystem::path& path,
+                  const DeploymentPlace& place) {
+  const auto asked = manifest::buckets_on(buckets, place.device, place.regime);
   if (!path.empty()) store::check_target(store::literal_path(path), store::Existing::replace);  // before the work
-  if (!path.empty() && !place.replace) check_replaced(path, buckets, place.device, place.regime);
-  const auto deployed = deployed_buckets(buckets, place.device, place.regime, place.layers);
-  const auto needed = needed_specialisations(deployed, place.device, place.arch, place.regime);
+  if (!path.empty() && !place.replace) check_replaced(path, asked);
+  const auto deployed = deployed_buckets(asked, place.layers);
+  const auto needed = needed_specialisations(deployed, place.arch);
   const DeployedCubins made = bring_cubins(needed, place.cubins, place.pool, place.stop_requested, place.on_step);
   if (!path.empty()) write_deployment(path, deployed, made.rows, place.replace);
   Deployment result;
@@ -108,10 +107,10 @@ Deployment deploy(std::span<const OpBucket> buckets, const std::filesystem::path
   for (const DeployedBucket& each : deployed) {
     if (each.stale) ++result.stale;
     if (!each.record)
-      result.missing.push_back({each.of.op->name, manifest::to_string(*each.of.op, each.of.bucket), each.missing});
+      result.missing.push_back({each.of.op->name, manifest::to_string(*each.of.op, each.of.edge), each.missing});
   }
   for (const store::CubinRow& row : made.rows) result.image_bytes += static_cast<std::int64_t>(row.image.size());
   return result;
 }
 
-}  // namespace kiln::engine
+}  // namespace kiln::tune

@@ -9,27 +9,26 @@
 #include <vector>
 
 #include "answer/cubins.hpp"
-#include "engine/tuning.hpp"
+#include "kiln/tuner.hpp"
+#include "manifest/op_bucket.hpp"
 #include "store/layers.hpp"
 
-namespace kiln::engine {
+namespace kiln::tune {
 
 /// One bucket of a deployment. Without a record, fallbacks serve it.
 struct DeployedBucket {
-  OpBucket of;
+  manifest::Bucket of;
   std::optional<store::Record> record;
   bool stale = false;
   std::string missing;  // why there is no record, or empty
 };
 
-std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const manifest::DeviceFacts& device,
-                                             Regime regime, store::Layers& layers);
+std::vector<DeployedBucket> deployed_buckets(std::span<const manifest::Bucket> buckets, store::Layers& layers);
 
 /// The distinct specialisations that launching and verifying these buckets can need: those of all answers that the resolver gives from
 /// their records alone, fallbacks included.
 std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
-                                                        const manifest::DeviceFacts& device, const std::string& arch,
-                                                        Regime regime);
+                                                        const std::string& arch);
 
 struct DeployedCubins {
   std::vector<store::CubinRow> rows;
@@ -43,8 +42,7 @@ DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, answer:
 
 /// Throws Error(bad_input) when the file at `path` has a record that is not of these buckets, or may not be replaced at all
 /// (store/replaced_file.hpp). For use before work that takes minutes.
-void check_replaced(const std::filesystem::path& path, std::span<const OpBucket> buckets,
-                    const manifest::DeviceFacts& device, Regime regime);
+void check_replaced(const std::filesystem::path& path, std::span<const manifest::Bucket> buckets);
 
 /// Writes the file beside `path` and renames it into place. Throws Error(bad_input) when that would lose a record, unless `replace` is set.
 void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
@@ -63,6 +61,7 @@ struct DeploymentPlace {
   std::function<void(const CompileStep&)> on_step{};
 };
 /// Brings all cubins of these buckets to the overlay, and writes the file unless `path` is empty.
-Deployment deploy(std::span<const OpBucket> buckets, const std::filesystem::path& path, const DeploymentPlace& place);
+Deployment deploy(std::span<const manifest::OpBucket> buckets, const std::filesystem::path& path,
+                  const DeploymentPlace& place);
 
-}  // namespace kiln::engine
+}  // namespace kiln::tune

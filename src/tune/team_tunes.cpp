@@ -1,4 +1,4 @@
-#include "engine/team_tuning.hpp"
+#include "tune/team_tunes.hpp"
 
 #include <fmt/format.h>
 
@@ -8,12 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/state.hpp"
 #include "kiln/error.hpp"
-#include "manifest/key.hpp"
+#include "manifest/variant.hpp"
+#include "team/binding.hpp"
 #include "team/exchange.hpp"
+#include "team/protocol.hpp"
 
-namespace kiln::engine {
+namespace kiln::tune {
 namespace {
 
 /// Of one launch: its symmetric workspaces lie behind each other, as jit::Executable places them.
@@ -25,12 +26,12 @@ std::int64_t symmetric_bytes(const manifest::Implementation& implementation, std
   return bytes;
 }
 
-std::int64_t symmetric_bytes(const OpBucket& of, const manifest::DeviceFacts& device) {
+std::int64_t symmetric_bytes(const manifest::Bucket& bucket) {
   std::int64_t most = 0;
-  for (const manifest::Implementation& each : of.op->implementations) {
-    if (manifest::why_not_eligible({*of.op, device}, each, of.bucket)) continue;
-    for (const manifest::Config& config : manifest::searched_space({*of.op, device}, each, of.bucket))
-      most = std::max(most, symmetric_bytes(each, manifest::Variant{&each, config}.frame({*of.op, device}, of.bucket)));
+  for (const manifest::Implementation& each : bucket.op->implementations) {
+    if (manifest::why_not_eligible(bucket, each, bucket.edge)) continue;
+    for (const manifest::Config& config : manifest::searched_space(bucket, each, bucket.edge))
+      most = std::max(most, symmetric_bytes(each, manifest::Variant{&each, config}.frame(bucket, bucket.edge)));
   }
   return most;
 }
@@ -53,20 +54,19 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
-void require_no_team(std::span<const OpBucket> buckets) {
-  for (const OpBucket& each : buckets)
-    if (each.op->is_of_team())
+void require_no_team(std::span<const manifest::OpBucket> buckets) {
+  for (const manifest::OpBucket& each : buckets)
+    if (each.is_of_team())
       throw Error(ErrorKind::bad_input,
                   fmt::format("{} is tuned by all ranks of a team at once, and this Tuner has none; set Options::team "
                               "on each rank",
                               each.op->name));
 }
 
-void require_same_tunes(team::Rendezvous& rendezvous, const TeamTunes& tunes) {
-  std::string own = fmt::format("retune {}", text_of(tunes.retune));
-  for (const OpBucket& each : tunes.buckets)
-    if (each.op->is_of_team())
-      own += "\n" + manifest::Bucket({*each.op, tunes.device, tunes.regime}, each.bucket).key();
+void require_same_tunes(team::Rendezvous& rendezvous, std::span<const manifest::Bucket> buckets, Retune retune) {
+  std::string own = fmt::format("retune {}", text_of(retune));
+  for (const manifest::Bucket& each : buckets)
+    if (each.op->is_of_team()) own += "\n" + each.key();
   const team::Patience patience(rendezvous);  // rank 0 may sort many buckets of other ops first
   std::vector<std::vector<std::string>> all;
   for (const std::string& each : team::gather_texts(rendezvous, own)) all.push_back(lines_of(each));
@@ -82,20 +82,11 @@ void require_same_tunes(team::Rendezvous& rendezvous, const TeamTunes& tunes) {
   }
 }
 
-void stop_together(State& state, const std::function<bool()>& is_stopped) {
-  const std::lock_guard lock(state.team->collectives());
-  const team::Patience patience(state.team->rendezvous());
-  team::on_all_ranks(state.team->rendezvous(), "going on", [&] {
-    const auto& own = state.options.stop_requested;
-    if (is_stopped() || (own && own())) throw Error(ErrorKind::interrupted, "the tune was asked to stop");
-  });
-}
-
-std::int64_t team_bytes_for(std::span<const OpBucket> buckets, const manifest::DeviceFacts& device) {
+std::int64_t team_bytes_for(std::span<const manifest::Bucket> buckets) {
   std::int64_t most = 0;
-  for (const OpBucket& each : buckets)
-    if (each.op->is_of_team()) most = std::max(most, team::bytes_for_half(symmetric_bytes(each, device)));
+  for (const manifest::Bucket& each : buckets)
+    if (each.op->is_of_team()) most = std::max(most, team::bytes_for_half(symmetric_bytes(each)));
   return most;
 }
 
-}  // namespace kiln::engine
+}  // namespace kiln::tune
