@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from evidence import attention, checks, claim, digests, marks, table, team
+from evidence import attention, checks, claim, digests, marks, programs, table, team
 
 CODE = 'int twice(int x) { return 2 * x; }  // "doubles"\nconst char* url = "http://kiln";\n'
 PROGRAM = {"op": "norm", "problem": "rows=8", "implementation": "row", "config": "threads=256"}
@@ -75,6 +75,12 @@ class Evidence(unittest.TestCase):
     def test_a_file_that_moves_is_no_change(self):
         (self.root / "src/tune/a.cpp").rename(self.root / "src/tune/b.cpp")
         self.assertEqual(self.mark(), "")
+
+    def test_machine_code_of_a_file_that_is_measured_again_is_forgotten(self):
+        other = json.dumps({"file": "other.json", **PROGRAM, **CODE_OF}) + "\n"
+        self.write("bench/results/hits/programs.jsonl", json.dumps({"file": "hits.json", **PROGRAM, **CODE_OF}) + "\n" + other)
+        programs.forget("hits", ["hits.json"])
+        self.assertEqual((self.root / "bench/results/hits/programs.jsonl").read_text(), other)
 
     def test_a_new_function_in_a_shared_header_is_no_change_where_the_ptx_is_equal(self):
         self.present(source="bb")

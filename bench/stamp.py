@@ -11,7 +11,7 @@ whose code bench/present finds: the stopwatch and the peers' scripts. A canary's
 import argparse
 import subprocess
 
-from evidence import checks, digests
+from evidence import checks, digests, programs
 from evidence.claim import KINDS, RESULTS, Claim, Run
 
 
@@ -48,6 +48,8 @@ def main():
             other.files, other.data = stay, digests.of_data([RESULTS / asked.folder / name for name in stay])
     claim.run = [each for each in claim.run if each.files]
     claim.write()
+    if had and had.commit != run.commit:
+        programs.forget(asked.folder, asked.files)
 
 
 def code_of_canary(rows):

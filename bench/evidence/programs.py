@@ -30,6 +30,13 @@ def lines(name):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
+def forget(folder, files):
+    """Takes out the machine code of files that are measured again: it is of the build before."""
+    path = claim.RESULTS / folder / "programs.jsonl"
+    if path.is_file():
+        path.write_text("".join(json.dumps(row) + "\n" for row in lines(f"{folder}/programs.jsonl") if row["file"] not in files))
+
+
 def identity(row):
     return tuple(row[field] for field in IDENTITY)
 
