@@ -10,12 +10,12 @@
 
 #include "answer/cubins.hpp"
 #include "cuda/device.hpp"
-#include "engine/hot_table.hpp"
 #include "jit/executable.hpp"
 #include "jit/library_algorithm.hpp"
 #include "jit/library_product.hpp"
 #include "kiln/kiln.hpp"
 #include "manifest/bucketing.hpp"
+#include "plan/hot_table.hpp"
 #include "store/layers.hpp"
 #include "tune/tensor_extent.hpp"
 
@@ -101,10 +101,10 @@ class HotCall {
     arrange_all();
     // A table with a few buckets in it, as an engine has.
     kiln::Problem bucket = kiln::manifest::bucket_of(described, problem);
-    table_.publish(bucket, reinterpret_cast<const kiln::engine::PlanState*>(this));
+    table_.publish(bucket, reinterpret_cast<const kiln::plan::PlanState*>(this));
     for (int i = 1; i < 32; ++i) {
       bucket.axes[0] += 1;
-      table_.publish(bucket, reinterpret_cast<const kiln::engine::PlanState*>(this));
+      table_.publish(bucket, reinterpret_cast<const kiln::plan::PlanState*>(this));
     }
     (void)bucketing_.find(problem, bucket_);
   }
@@ -255,7 +255,7 @@ class HotCall {
   };
   decltype(kiln::cuda::Driver::cuLaunchKernelEx) driver_ = kiln::cuda::Driver::get().cuLaunchKernelEx;
   kiln::manifest::Bucketing bucketing_;
-  kiln::engine::HotTable table_;
+  kiln::plan::HotTable table_;
   kiln::manifest::BucketWords bucket_;
   std::vector<kiln::cuda::Buffer> buffers_;
   std::shared_ptr<kiln::jit::Executable> executable_;

@@ -70,9 +70,11 @@ struct Stats {
 
 namespace engine {
 struct State;
+}  // namespace engine
+namespace plan {
 struct OpState;
 struct PlanState;
-}  // namespace engine
+}  // namespace plan
 
 /// Resources that the first pass of a plan takes of a multiprocessor.
 struct Footprint {
@@ -104,11 +106,11 @@ class Plan {
 
  private:
   friend class Op;
-  Plan(std::shared_ptr<engine::OpState> op, const engine::PlanState* state, const std::uint64_t* bucket)
+  Plan(std::shared_ptr<plan::OpState> op, const plan::PlanState* state, const std::uint64_t* bucket)
       : op_(std::move(op)), state_(state), bucket_(bucket) {}
-  std::shared_ptr<engine::OpState> op_;
-  const engine::PlanState* state_;  // null for a problem with a size of 0
-  const std::uint64_t* bucket_;     // its words
+  std::shared_ptr<plan::OpState> op_;
+  const plan::PlanState* state_;  // null for a problem with a size of 0
+  const std::uint64_t* bucket_;   // its words
 };
 
 /// One op of an engine. Cheap to copy; a moved-from Op remains valid. Every member may be called from any thread.
@@ -172,8 +174,8 @@ class Op {
  private:
   friend class Engine;
   friend class Tuner;
-  explicit Op(std::shared_ptr<engine::OpState> state) : state_(std::move(state)) {}
-  std::shared_ptr<engine::OpState> state_;
+  explicit Op(std::shared_ptr<plan::OpState> state) : state_(std::move(state)) {}
+  std::shared_ptr<plan::OpState> state_;
 };
 
 /// What one file answered.
@@ -298,7 +300,7 @@ class Engine {
 
  private:
   friend class Tuner;
-  [[nodiscard]] engine::OpState& own(const Op& op) const;
+  [[nodiscard]] plan::OpState& own(const Op& op) const;
   std::shared_ptr<engine::State> state_;
 };
 

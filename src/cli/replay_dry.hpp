@@ -11,8 +11,8 @@
 #include "cli/next_step.hpp"
 #include "cli/target.hpp"
 #include "cli/trace_file.hpp"
-#include "engine/counters.hpp"
 #include "kiln/engine.hpp"
+#include "plan/counters.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::cli {

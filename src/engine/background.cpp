@@ -46,7 +46,7 @@ Background::~Background() {
   }
 }
 
-void Background::want(OpState& op, const Problem& bucket, const PlanState* fallback) {
+void Background::want(plan::OpState& op, const Problem& bucket, const plan::PlanState* fallback) {
   {
     const std::lock_guard lock(mutex_);
     if (given_up_) return;
@@ -126,7 +126,8 @@ bool Background::take_next(std::unique_lock<std::mutex>& lock, const std::stop_t
   const auto worth = [](const Wanted& each) {
     std::int64_t samples = 1;
     if (each.fallback != nullptr)
-      for (const PlanState* plan : each.fallback->of.made()) samples += plan->samples.load(std::memory_order_relaxed);
+      for (const plan::PlanState* plan : each.fallback->of.made())
+        samples += plan->samples.load(std::memory_order_relaxed);
     return static_cast<double>(samples) * each.expected_ns;
   };
   while (!stop.stop_requested()) {
@@ -196,7 +197,7 @@ Background::End Background::try_to_tune(const Wanted& wanted, const std::stop_to
 }
 
 Background::End Background::tune(const Wanted& wanted, const std::stop_token& stop) {
-  OpState& op = *wanted.op;
+  plan::OpState& op = *wanted.op;
   const cuda::Context::Scope scope(engine_.context);
   TuneAsked asked;
   asked.patience = std::chrono::milliseconds(0);

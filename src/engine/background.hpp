@@ -13,14 +13,14 @@
 
 #include "answer/cubins.hpp"
 #include "engine/pacer.hpp"
-#include "engine/plan_state.hpp"
 #include "jit/compile_pool.hpp"
 #include "manifest/bucketing.hpp"
+#include "plan/plan_state.hpp"
 
 namespace kiln::engine {
 
 struct State;
-struct OpState;
+struct plan::OpState;
 
 class Background {
  public:
@@ -31,7 +31,7 @@ class Background {
   Background& operator=(const Background&) = delete;
 
   /// Queues a bucket that has no record, once. The launches of `fallback`, which may be null, give its priority.
-  void want(OpState& op, const Problem& bucket, const PlanState* fallback);
+  void want(plan::OpState& op, const Problem& bucket, const plan::PlanState* fallback);
   /// Waits until nothing is queued or being tuned. Returns false when `limit` passed before.
   bool wait(std::chrono::milliseconds limit);
   [[nodiscard]] std::int64_t waiting() const;  // buckets queued or being tuned
@@ -45,9 +45,9 @@ class Background {
  private:
   using Clock = std::chrono::steady_clock;
   struct Wanted {
-    OpState* op = nullptr;
+    plan::OpState* op = nullptr;
     Problem bucket;
-    const PlanState* fallback = nullptr;
+    const plan::PlanState* fallback = nullptr;
     double expected_ns = 0;          // device time of one launch
     Clock::time_point not_before{};  // set where another process holds the lease
   };
@@ -77,7 +77,7 @@ class Background {
   std::unique_ptr<Compiling> compiling_;  // made by the first want()
   std::deque<Wanted> queue_;
   /// The buckets of each op that were queued at any time: a failed one is not tried again.
-  std::unordered_map<const OpState*, std::unordered_set<Problem, manifest::ProblemHash>> seen_;
+  std::unordered_map<const plan::OpState*, std::unordered_set<Problem, manifest::ProblemHash>> seen_;
   bool busy_ = false;
   bool given_up_ = false;            // there is no worker, or no compiler
   State* deleted_at_end_ = nullptr;  // of this thread alone

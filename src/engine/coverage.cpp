@@ -7,10 +7,10 @@
 #include <unordered_set>
 
 #include "cuda/stream_owner.hpp"
-#include "engine/capture_launch.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
+#include "plan/capture_launch.hpp"
 
 namespace kiln::engine {
 namespace {
@@ -25,7 +25,7 @@ void add(Coverage& coverage, std::optional<Gap> gap) {
 
 void join(std::string& sentence, const std::string& more) { sentence += (sentence.empty() ? "" : "; ") + more; }
 
-std::string why_not_ready(const OpState& state, const Problem& problem) {
+std::string why_not_ready(const plan::OpState& state, const Problem& problem) {
   const answer::Resolution resolution = state.resolve(problem, false);
   const answer::Answer* answer = resolution.first(problem).serves;
   if (answer != nullptr && answer->is_hit())
@@ -36,10 +36,11 @@ std::string why_not_ready(const OpState& state, const Problem& problem) {
 }
 
 /// Returns the plan of a loaded bucket that serves the problem, null where it is not loaded. Sets gap.why where that is no hit.
-const PlanState* describe_plan(const OpState& state, Gap& gap, BucketPlans& of, const Problem& problem) {
+const plan::PlanState* describe_plan(const plan::OpState& state, Gap& gap, plan::BucketPlans& of,
+                                     const Problem& problem) {
   const answer::Resolution::First found = of.first(problem);
   const answer::Answer* const answer = found.serves;
-  const PlanState* const plan = answer == nullptr ? nullptr : of.slot(found.index).made();
+  const plan::PlanState* const plan = answer == nullptr ? nullptr : of.slot(found.index).made();
   const bool is_plain_hit = plan != nullptr && answer->is_hit();
   if (answer == nullptr && found.passed_over.empty()) {
     gap.why = "no config is legal there";
@@ -60,12 +61,12 @@ const PlanState* describe_plan(const OpState& state, Gap& gap, BucketPlans& of, 
 }
 
 /// Sets gap.serves to what would serve the problem in a capture.
-void describe_fallback(OpState& state, Gap& gap, const Problem& problem) {
-  if (state.engine.options.on_miss != MissPolicy::error)
-    for (const PlanState* each : loaded_fallbacks(state, problem)) {
+void describe_fallback(plan::OpState& state, Gap& gap, const Problem& problem) {
+  if (state.owner.options.on_miss != MissPolicy::error)
+    for (const plan::PlanState* each : plan::loaded_fallbacks(state, problem)) {
       const answer::Answer& answer = each->answer;
       if (answer.broken_constraint(state.site(), problem)) continue;
-      gap.serves = origin_of(state, *each, problem);
+      gap.serves = plan::origin_of(state, *each, problem);
       return join(gap.why, fmt::format("in a capture {} of {} would stand in", answer.name(),
                                        manifest::display_text(state.op, each->bucket)));
     }
@@ -73,20 +74,20 @@ void describe_fallback(OpState& state, Gap& gap, const Problem& problem) {
 }
 
 /// Returns nothing for a hit. Without a stream, workspaces are ignored.
-std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<CUstream> stream) {
+std::optional<Gap> gap_of(plan::OpState& state, const Problem& problem, std::optional<CUstream> stream) {
   Gap gap;
   gap.op = state.op.name;
   gap.problem = manifest::display_text(state.op, problem);
   const Problem bucket = manifest::bucket_of(state.op, problem);
   gap.bucket = manifest::display_text(state.op, bucket);
-  const PlanState* plan = nullptr;
-  if (const PlanState* edge = state.plans.hot.find(bucket))
+  const plan::PlanState* plan = nullptr;
+  if (const plan::PlanState* edge = state.plans.hot.find(bucket))
     plan = describe_plan(state, gap, edge->of, problem);
   else
     gap.why = why_not_ready(state, problem);
   if (plan != nullptr && stream) {
-    const cuda::Context::Scope scope(state.engine.context);
-    gap.workspace_missing = !state.engine.workspaces->serves(*stream, plan->needs);
+    const cuda::Context::Scope scope(state.owner.context);
+    gap.workspace_missing = !state.owner.workspaces->serves(*stream, plan->needs);
   }
   if (gap.workspace_missing) join(gap.why, plan->answer.name() + " has no workspace for this stream yet");
   if (plan != nullptr && gap.why.empty()) return std::nullopt;
@@ -98,7 +99,7 @@ std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<
 }
 
 /// gap_of(), and nothing for a size of 0; for a problem that the op does not have, a gap with the error as its reason.
-std::optional<Gap> checked_gap_of(OpState& state, const Problem& problem, CUstream stream) {
+std::optional<Gap> checked_gap_of(plan::OpState& state, const Problem& problem, CUstream stream) {
   try {
     manifest::check_problem(state.op, problem, manifest::Zeros::taken);
   } catch (const Error& error) {
@@ -112,7 +113,7 @@ std::optional<Gap> checked_gap_of(OpState& state, const Problem& problem, CUstre
 }
 
 /// Begins all compiles that the problems' fallbacks need.
-void begin_compiles(OpState& state, std::span<const Problem> problems) {
+void begin_compiles(plan::OpState& state, std::span<const Problem> problems) {
   if (!state.takes_fallbacks()) return;
   std::unordered_set<Problem, manifest::ProblemHash> seen;
   for (const Problem& problem : problems) {
@@ -125,26 +126,26 @@ void begin_compiles(OpState& state, std::span<const Problem> problems) {
 
 }  // namespace
 
-Coverage cover(OpState& state, std::span<const Problem> problems, CUstream stream) {
+Coverage cover(plan::OpState& state, std::span<const Problem> problems, CUstream stream) {
   cuda::require_not_forked();
   Coverage coverage;
   for (const Problem& problem : problems) add(coverage, checked_gap_of(state, problem, stream));
   return coverage;
 }
 
-void cover_ready(OpState& state, Coverage& coverage) {
+void cover_ready(plan::OpState& state, Coverage& coverage) {
   std::vector<Problem> buckets;
-  state.plans.for_each([&](const BucketPlans& each) {
+  state.plans.for_each([&](const plan::BucketPlans& each) {
     const Problem& edge = each.resolution.bucket.edge;
     if (state.plans.hot.find(edge) == each.edge) buckets.push_back(edge);
   });
   for (const Problem& bucket : buckets) add(coverage, gap_of(state, bucket, std::nullopt));
 }
 
-Coverage prepare_all(OpState& state, std::span<const Problem> problems, CUstream stream) {
+Coverage prepare_all(plan::OpState& state, std::span<const Problem> problems, CUstream stream) {
   {
-    const cuda::Context::Scope scope(state.engine.context);
-    cuda::require_own(state.engine.context, stream);
+    const cuda::Context::Scope scope(state.owner.context);
+    cuda::require_own(state.owner.context, stream);
     if (cuda::capture_state(stream) == cuda::CaptureState::capturing)
       throw Error(
           ErrorKind::capture,

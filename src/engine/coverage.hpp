@@ -3,15 +3,15 @@
 
 #include <span>
 
-#include "engine/op_state.hpp"
+#include "plan/op_state.hpp"
 
 namespace kiln::engine {
 
 /// Engine::prepare. Throws Error(capture) on a capturing stream, and Error(interrupted); another failure becomes a gap.
-Coverage prepare_all(OpState& state, std::span<const Problem> problems, CUstream stream);
+Coverage prepare_all(plan::OpState& state, std::span<const Problem> problems, CUstream stream);
 /// Engine::coverage of some problems.
-Coverage cover(OpState& state, std::span<const Problem> problems, CUstream stream);
+Coverage cover(plan::OpState& state, std::span<const Problem> problems, CUstream stream);
 /// Engine::coverage of the hot buckets: adds those of this op.
-void cover_ready(OpState& state, Coverage& coverage);
+void cover_ready(plan::OpState& state, Coverage& coverage);
 
 }  // namespace kiln::engine

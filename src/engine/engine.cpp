@@ -7,6 +7,7 @@
 #include "answer/explain.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "cuda/stream_owner.hpp"
+#include "engine/background.hpp"
 #include "engine/coverage.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
@@ -118,17 +119,9 @@ std::unique_ptr<tune::Worker> worker_for(const Options& options, const cuda::Dev
 }
 
 State::State(const Options& chosen)
-    : options(checked(chosen)),
-      context(chosen.device, link_of(chosen)),
-      ops(chosen.template_paths),
-      layers(layer_settings(chosen)),
-      pool(compile_settings(options)),
-      cubins(layers, pool),
+    : Owner(checked(chosen), link_of(chosen), layer_settings(chosen), compile_settings,
+            chosen.team == nullptr ? nullptr : &*team::state_of(*chosen.team).member),
       worker(worker_for(options, context.info())),
-      length_reports(context, ops.size()),
-      workspaces(std::make_unique<Workspaces>(options.workspace_limit_bytes > 0 ? options.workspace_limit_bytes
-                                                                                : context.info().memory_bytes / 8)),
-      team(options.team == nullptr ? nullptr : &*team::state_of(*options.team).member),
       holder(store::unique_holder()),
       op_states_(ops.size()) {
   if (options.isolation != Isolation::in_process)
@@ -138,7 +131,6 @@ State::State(const Options& chosen)
   for (const std::string& each : store::ops_of_others(ops)) warn(each);
   if (const std::string why = why_no_worker(options, context.info()); !why.empty()) warn(why);
   if (options.stop_requested) layers.overlay().stop_waiting_when([this] { return wants_to_stop(options); });
-  if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops.read_so_far(), layers.overlay());
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
 }
 
@@ -164,11 +156,11 @@ void destroy(State* state) {
     delete state;
 }
 
-OpState& State::op_state(std::size_t index) {
+plan::OpState& State::op_state(std::size_t index) {
   cuda::require_not_forked();
   OpSlot& slot = op_states_[index];
   std::call_once(slot.made, [&] {
-    auto made = std::make_unique<OpState>(*this, index);
+    auto made = std::make_unique<plan::OpState>(*this, index);
     if (options.loading == Loading::eager) load_all(*made);
     const std::lock_guard lock(op_states_mutex_);
     slot.state = std::move(made);
@@ -176,21 +168,11 @@ OpState& State::op_state(std::size_t index) {
   return *slot.state;
 }
 
-void State::for_each_op(const std::function<void(OpState&)>& visit) {
+void State::for_each_op(const std::function<void(plan::OpState&)>& visit) {
   cuda::require_not_forked();
   const std::lock_guard lock(op_states_mutex_);
   for (const OpSlot& each : op_states_)
     if (each.state) visit(*each.state);
-}
-
-const std::string& State::arch() const {
-  const std::int64_t sm = context.info().facts.sm();
-  if (cuda::Nvrtc::find() == nullptr) {  // which may be opened later
-    std::call_once(target_once_, [&] { target_ = jit::target_arch(sm); });
-    return target_;
-  }
-  std::call_once(arch_once_, [&] { arch_ = jit::default_arch(sm); });
-  return arch_;
 }
 
 tune::TuneRequest State::tune_request(const manifest::Op& op, const Problem& bucket) const {
@@ -201,19 +183,6 @@ tune::TuneRequest State::tune_request(const manifest::Op& op, const Problem& buc
           .search = options.search,
           .stop_requested = options.stop_requested,
           .on_event = options.on_tune};
-}
-
-void State::warn(const std::string& warning) {
-  const std::lock_guard lock(warnings_mutex_);
-  if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) warnings_.push_back(warning);
-}
-
-std::vector<std::string> State::warnings() const {
-  cuda::require_not_forked();
-  std::vector<std::string> all = layers.warnings();
-  const std::lock_guard lock(warnings_mutex_);
-  all.insert(all.end(), warnings_.begin(), warnings_.end());
-  return all;
 }
 
 }  // namespace engine
@@ -231,7 +200,7 @@ std::shared_ptr<engine::State> make_state(const Options& options) {
 Engine::Engine(const Options& options) : state_(make_state(options)) {}
 
 Op Engine::op(std::string_view name) const {
-  return Op(std::shared_ptr<engine::OpState>(state_, &state_->op_state(state_->ops.index_of(name))));
+  return Op(std::shared_ptr<plan::OpState>(state_, &state_->op_state(state_->ops.index_of(name))));
 }
 
 std::vector<std::string> Engine::ops() const {
@@ -265,8 +234,8 @@ Explanation Engine::explain(const Op& op, const Problem& problem) const {
                          state_->layers, state_->cubins);
 }
 
-engine::OpState& Engine::own(const Op& op) const {
-  if (&op.state_->engine == state_.get()) return *op.state_;
+plan::OpState& Engine::own(const Op& op) const {
+  if (&op.state_->owner == state_.get()) return *op.state_;
   throw Error(ErrorKind::bad_input,
               fmt::format("the op {} is of another engine; take it from this one's Engine::op", op.name()));
 }
@@ -281,7 +250,7 @@ Coverage Engine::coverage(const Op& op, std::span<const Problem> problems, Strea
 
 Coverage Engine::coverage() const {
   Coverage all;
-  state_->for_each_op([&](engine::OpState& each) { engine::cover_ready(each, all); });
+  state_->for_each_op([&](plan::OpState& each) { engine::cover_ready(each, all); });
   return all;
 }
 
@@ -298,7 +267,7 @@ std::optional<LengthFault> Engine::check(Stream stream) const {
     throw Error(ErrorKind::capture,
                 "Engine::check waits for its stream, which is capturing; call it once the graph was launched");
   cuda::check(cuda::Driver::get().cuStreamSynchronize(stream), "waiting for a stream whose lengths are to be checked");
-  if (state_->team != nullptr) engine::require_sound_team(*state_);
+  if (state_->team != nullptr) plan::require_sound_team(*state_);
   const auto report = state_->length_reports.take();
   if (!report) return std::nullopt;
   const manifest::Op& op = state_->ops[report->op];

@@ -1,4 +1,5 @@
 #include "engine/miss_path.hpp"
+#include "engine/background.hpp"
 
 #include <fmt/format.h>
 
@@ -6,12 +7,12 @@
 
 #include "answer/machine_code.hpp"
 #include "cuda/stream_owner.hpp"
-#include "engine/capture_launch.hpp"
-#include "engine/hit_path.hpp"
 #include "engine/state.hpp"
 #include "engine/team_plans.hpp"
 #include "engine/tuning.hpp"
 #include "kiln/error.hpp"
+#include "plan/capture_launch.hpp"
+#include "plan/hit_path.hpp"
 
 namespace kiln::engine {
 namespace {
@@ -22,22 +23,22 @@ constexpr auto lease_patience = std::chrono::minutes(5);
 bool is_captured(CUstream stream) { return cuda::capture_state(stream) == cuda::CaptureState::capturing; }
 
 /// Begins what launches need besides plans.
-void begin_serving(OpState& state) {
-  if (state.engine.histogram) state.engine.histogram->start();
-  if (state.reports) state.engine.length_reports.open();
+void begin_serving(plan::OpState& state) {
+  if (state.owner.histogram) state.owner.histogram->start();
+  if (state.reports) state.owner.length_reports.open();
 }
 
 /// Loads the first answer that serves the problem. Behind a library loads the next one that needs none, for launches that the library declines
 /// and for lengths on the device.
-void make_serving(OpState& state, BucketPlans& of, const Problem& problem, CUstream stream) {
+void make_serving(plan::OpState& state, plan::BucketPlans& of, const Problem& problem, CUstream stream) {
   const bool is_capturing = is_captured(stream);
   bool is_behind_library = false;
   std::size_t answer = of.first(problem).index;
   for (; answer < of.answers().size(); answer = of.first(problem, is_behind_library, answer + 1).index) {
-    PlanSlot& slot = of.slot(answer);
-    const PlanState* plan = nullptr;
+    plan::PlanSlot& slot = of.slot(answer);
+    const plan::PlanState* plan = nullptr;
     try {
-      plan = is_capturing ? slot.made() : state.plans.make(slot, of, PlanStore::Code::any);
+      plan = is_capturing ? slot.made() : state.plans.make(slot, of, plan::PlanStore::Code::any);
     } catch (const Error&) {
       if (!is_behind_library) throw;
       return;
@@ -48,27 +49,26 @@ void make_serving(OpState& state, BucketPlans& of, const Problem& problem, CUstr
   }
 }
 
-std::unique_ptr<BucketPlans> tune_missed(OpState& state, const answer::Resolution& missed) {
-  TuneOutcome outcome = tune_once(state.engine, state.op, missed.bucket.edge, {.patience = lease_patience});
+std::unique_ptr<plan::BucketPlans> tune_missed(plan::OpState& state, const answer::Resolution& missed) {
+  TuneOutcome outcome = tune_once(engine_of(state), state.op, missed.bucket.edge, {.patience = lease_patience});
   if (outcome.end != TuneOutcome::End::held_elsewhere) return state.plans.load(std::move(outcome.resolution));
-  state.engine.warn(fmt::format("{} is served by a fallback: for {} minutes {} has been tuning it",
-                                missed.bucket.text(), lease_patience.count(),
-                                outcome.holder.empty() ? "another process" : outcome.holder));
+  state.owner.warn(fmt::format("{} is served by a fallback: for {} minutes {} has been tuning it", missed.bucket.text(),
+                               lease_patience.count(), outcome.holder.empty() ? "another process" : outcome.holder));
   answer::Resolution fallback = state.resolve(missed.bucket.edge, true);
-  answer::leave_servable(fallback, state.engine.arch(), state.engine.cubins);
+  answer::leave_servable(fallback, state.owner.arch(), state.owner.cubins);
   return state.plans.load(std::move(fallback));
 }
 
-std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
+std::unique_ptr<plan::BucketPlans> build(plan::OpState& state, const Problem& problem) {
   if (state.op.is_of_team()) return build_with_team(state, problem);
   answer::Resolution resolution = state.resolve(problem, state.takes_fallbacks());
-  if (resolution.miss) state.engine.counters.count(*resolution.miss);
+  if (resolution.miss) state.owner.counters.count(*resolution.miss);
   if (resolution.is_hit()) return state.plans.load(std::move(resolution));
-  switch (state.engine.options.on_miss) {
+  switch (state.owner.options.on_miss) {
     case MissPolicy::tune: return tune_missed(state, resolution);
     case MissPolicy::background:
     case MissPolicy::nearest:
-      answer::leave_servable(resolution, state.engine.arch(), state.engine.cubins);
+      answer::leave_servable(resolution, state.owner.arch(), state.owner.cubins);
       return state.plans.load(std::move(resolution));
     case MissPolicy::error: break;
   }
@@ -81,19 +81,20 @@ std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
 
 }  // namespace
 
-Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream) {
-  manifest::check_allowed(state.op, problem);
-  if (!captures(state, stream) || state.op.is_of_team())
-    return launch_plan(state, *make_hot(state, problem, stream), problem, arguments, stream);
-  if (state.engine.background) state.engine.background->want(state, manifest::bucket_of(state.op, problem), nullptr);
-  return launch_in_capture(state, problem, arguments, stream, "no plan of its bucket is ready");
+Origin State::launch_missed(plan::OpState& state, const plan::Call& call) {
+  manifest::check_allowed(state.op, call.problem);
+  if (!plan::captures(state, call.stream) || state.op.is_of_team())
+    return plan::launch_plan(state, *make_hot(state, call.problem, call.stream), call.problem, call.arguments,
+                             call.stream);
+  if (background) background->want(state, manifest::bucket_of(state.op, call.problem), nullptr);
+  return plan::launch_in_capture(state, call, "no plan of its bucket is ready");
 }
 
-const PlanState* make_hot(OpState& state, const Problem& problem, CUstream stream) {
+const plan::PlanState* make_hot(plan::OpState& state, const Problem& problem, CUstream stream) {
   const Problem bucket = manifest::bucket_of(state.op, problem);
-  if (const PlanState* plan = state.plans.hot.find(bucket)) return plan;
-  const cuda::Context::Scope scope(state.engine.context);
-  cuda::require_own(state.engine.context, stream);
+  if (const plan::PlanState* plan = state.plans.hot.find(bucket)) return plan;
+  const cuda::Context::Scope scope(state.owner.context);
+  cuda::require_own(state.owner.context, stream);
   if (is_captured(stream))
     throw Error(
         ErrorKind::capture,
@@ -108,56 +109,56 @@ const PlanState* make_hot(OpState& state, const Problem& problem, CUstream strea
       return made;
     });
   };
-  if (!state.engine.background || state.op.is_of_team()) return build_it();
-  const PlanState* plan = nullptr;
+  if (!engine_of(state).background || state.op.is_of_team()) return build_it();
+  const plan::PlanState* plan = nullptr;
   try {
     plan = build_it();
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::not_tuned) state.engine.background->want(state, bucket, nullptr);
+    if (error.kind() == ErrorKind::not_tuned) engine_of(state).background->want(state, bucket, nullptr);
     throw;
   }
   // After its publication, so that its launches are counted.
-  if (is_fallback(plan->origin)) state.engine.background->want(state, bucket, plan);
+  if (is_fallback(plan->origin)) engine_of(state).background->want(state, bucket, plan);
   return plan;
 }
 
-const PlanState* make_ready(OpState& state, const Problem& problem, CUstream stream) {
-  const PlanState* plan = make_hot(state, problem, stream);
-  const cuda::Context::Scope scope(state.engine.context);
+const plan::PlanState* make_ready(plan::OpState& state, const Problem& problem, CUstream stream) {
+  const plan::PlanState* plan = make_hot(state, problem, stream);
+  const cuda::Context::Scope scope(state.owner.context);
   const cuda::RelaxedCapture relaxed;
   make_serving(state, plan->of, problem, stream);
-  if (const WorkspaceNeeds needs = plan->of.needs(); !needs.none() && !is_captured(stream))
-    state.engine.workspaces->make(stream, needs);
+  if (const plan::WorkspaceNeeds needs = plan->of.needs(); !needs.none() && !is_captured(stream))
+    state.owner.workspaces->make(stream, needs);
   return plan;
 }
 
-void adopt(OpState& state, answer::Resolution resolution) {
+void adopt(plan::OpState& state, answer::Resolution resolution) {
   auto adopted = state.plans.load(std::move(resolution));
-  BucketPlans& of = *adopted;
+  plan::BucketPlans& of = *adopted;
   begin_serving(state);  // so far only captures may have asked for the op
   // Captures with lengths on the device must find the new plans as ready as the old.
-  if (state.on_device != 0) state.plans.make_without_library(of, PlanStore::Code::any);
+  if (state.on_device != 0) state.plans.make_without_library(of, plan::PlanStore::Code::any);
   state.plans.publish(std::move(adopted));
 }
 
-void load_all(OpState& state) {
+void load_all(plan::OpState& state) {
   if (state.op.is_of_team()) return;  // its plans are made by all ranks together
-  const cuda::Context::Scope scope(state.engine.context);
+  const cuda::Context::Scope scope(state.owner.context);
   const cuda::RelaxedCapture relaxed;
-  for (const store::Found<store::Record>& found : state.engine.layers.records(state.op.name)) {
+  for (const store::Found<store::Record>& found : state.owner.layers.records(state.op.name)) {
     const auto bucket = manifest::parse_bucket(state.op, found.value.bucket);
     // Skips records of other devices and revisions.
     if (!bucket ||
-        manifest::Bucket({state.op, state.device(), state.engine.options.regime}, *bucket).key() != found.value.key)
+        manifest::Bucket({state.op, state.device(), state.owner.options.regime}, *bucket).key() != found.value.key)
       continue;
     if (state.plans.hot.find(*bucket) != nullptr) continue;  // from an earlier layer
     answer::Resolution resolution = state.resolve(*bucket, false);
     if (!resolution.is_hit()) continue;
     try {
-      auto loaded = state.plans.load(std::move(resolution), PlanStore::Code::stored);
-      BucketPlans& of = *loaded;
+      auto loaded = state.plans.load(std::move(resolution), plan::PlanStore::Code::stored);
+      plan::BucketPlans& of = *loaded;
       state.plans.publish(std::move(loaded));
-      state.plans.make_without_library(of, PlanStore::Code::stored);
+      state.plans.make_without_library(of, plan::PlanStore::Code::stored);
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the first launch that needs the record reports it
     }
   }

@@ -1,20 +1,18 @@
 // A bucket that is not hot: look it up, load it, or tune it; then publish.
 #pragma once
 
-#include "engine/op_state.hpp"
+#include "plan/op_state.hpp"
 
 namespace kiln::engine {
 
-/// The entry of the miss path. Launches a problem whose bucket is not hot: makes it so, or on a capturing stream uses launch_in_capture().
-Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream);
 /// Returns the plan of the bucket's upper edge. Looks up, loads or tunes a bucket that is not hot, once for all threads that ask. Throws
 /// Error(capture) where `stream` captures and the bucket is not hot, and Error(not_tuned) on a miss under MissPolicy::error.
-const PlanState* make_hot(OpState& state, const Problem& problem, CUstream stream);
+const plan::PlanState* make_hot(plan::OpState& state, const Problem& problem, CUstream stream);
 /// make_hot(), then loads what serves this very problem, and allocates the workspace for `stream` unless it captures.
-const PlanState* make_ready(OpState& state, const Problem& problem, CUstream stream);
+const plan::PlanState* make_ready(plan::OpState& state, const Problem& problem, CUstream stream);
 /// Loads and publishes the bucket's new record in place of what serves it.
-void adopt(OpState& state, answer::Resolution resolution);
+void adopt(plan::OpState& state, answer::Resolution resolution);
 /// Loads every record whose machine code a file has. Compiles nothing. Called before another thread has the op.
-void load_all(OpState& state);
+void load_all(plan::OpState& state);
 
 }  // namespace kiln::engine

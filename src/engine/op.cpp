@@ -2,51 +2,11 @@
 
 #include <algorithm>
 
-#include "engine/hit_path.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/engine.hpp"
 #include "manifest/text.hpp"
-
-namespace kiln::engine {
-
-namespace {
-
-bool has_reports(const manifest::Op& op) {
-  for (const manifest::Implementation& each : op.implementations)
-    for (const manifest::Pass& pass : each.passes)
-      if (std::ranges::find(pass.arguments, manifest::ArgumentKind::report, &manifest::Argument::kind) !=
-          pass.arguments.end())
-        return true;
-  return false;
-}
-
-}  // namespace
-
-OpState::OpState(State& engine_state, std::size_t index_in_engine)
-    : engine(engine_state),
-      op(engine_state.ops[index_in_engine]),
-      bucketing(op),
-      plans(engine_state, op, bucketing.form()),
-      index(static_cast<std::uint32_t>(index_in_engine)) {
-  for (std::size_t i = 0; i < op.axes.size(); ++i)
-    if (op.axes[i].on_device) on_device |= 1U << i;
-  reports = on_device != 0 || has_reports(op) || op.is_of_team();
-}
-
-const manifest::DeviceFacts& OpState::device() const noexcept { return engine.context.info().facts; }
-
-manifest::Site OpState::site() const noexcept { return {op, device(), engine.options.regime}; }
-
-answer::Resolution OpState::resolve(const Problem& problem, bool fallbacks) const {
-  return answer::resolve(site(), problem, engine.layers, fallbacks);
-}
-
-bool OpState::takes_fallbacks() const noexcept {
-  return engine.options.on_miss == MissPolicy::nearest || engine.options.on_miss == MissPolicy::background;
-}
-
-}  // namespace kiln::engine
+#include "plan/hit_path.hpp"
 
 namespace kiln {
 namespace {
@@ -154,10 +114,10 @@ Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
 Plan Op::plan(const Problem& problem, Stream stream) const {
   manifest::check_problem(state_->op, problem, manifest::Zeros::taken);
   if (manifest::is_empty(state_->op, problem)) {
-    engine::launch_nothing(*state_, problem);
+    plan::launch_nothing(*state_, problem);
     return {state_, nullptr, no_bucket.data()};
   }
-  const engine::PlanState* plan = engine::make_ready(*state_, problem, stream);
+  const plan::PlanState* plan = engine::make_ready(*state_, problem, stream);
   return {state_, plan, plan->words.data()};
 }
 
@@ -170,7 +130,7 @@ std::string_view Plan::config() const noexcept { return state_ == nullptr ? std:
 double Plan::cost_ns() const noexcept { return state_ == nullptr ? 0 : state_->answer.cost_ns; }
 Footprint Plan::footprint() const {
   if (state_ == nullptr) return {};
-  const cuda::Context::Scope scope(op_->engine.context);
+  const cuda::Context::Scope scope(op_->owner.context);
   const cuda::RelaxedCapture relaxed;
   const jit::Resources resources = state_->executable.resources();
   return {resources.registers, resources.spill_bytes, state_->executable.occupancy()};

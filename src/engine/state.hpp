@@ -15,22 +15,20 @@
 
 #include "answer/cubins.hpp"
 #include "cuda/device.hpp"
-#include "engine/background.hpp"
-#include "engine/counters.hpp"
-#include "engine/histogram_keeper.hpp"
-#include "engine/length_reports.hpp"
-#include "engine/op_state.hpp"
-#include "engine/workspaces.hpp"
 #include "jit/compile_pool.hpp"
 #include "jit/module.hpp"
 #include "kiln/engine.hpp"
 #include "manifest/catalogue.hpp"
+#include "plan/op_state.hpp"
+#include "plan/owner.hpp"
 #include "store/layers.hpp"
 #include "team/member.hpp"
 #include "tune/tuner.hpp"
 #include "tune/worker.hpp"
 
 namespace kiln::engine {
+
+class Background;
 
 /// Why candidates run in this process though kiln-worker is here; empty where they do not.
 std::string why_no_worker(const Options& options, const cuda::DeviceInfo& device);
@@ -39,56 +37,37 @@ std::string why_no_worker(const Options& options, const cuda::DeviceInfo& device
 std::unique_ptr<tune::Worker> worker_for(const Options& options, const cuda::DeviceInfo& device);
 jit::CompileSettings compile_settings(const Options& options);
 
-struct State {
+struct State final : plan::Owner {
   explicit State(const Options& chosen);
   /// Adds its counts to the overlay.
-  ~State();
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  /// jit::default_arch of the device. The first call opens NVRTC, which takes tens of milliseconds.
-  [[nodiscard]] const std::string& arch() const;
+  ~State() override;
+  Origin launch_missed(plan::OpState& op, const plan::Call& call) override;
+  void refuse_wait(const manifest::Bucket& bucket) const override;
   /// A request to tune a bucket on this device with this engine's options. Refers to `op`. Without a worker, which tunes may replace: who
   /// holds tune_mutex adds it.
   [[nodiscard]] tune::TuneRequest tune_request(const manifest::Op& op, const Problem& bucket) const;
-  /// Adds to Engine::warnings, each warning once.
-  void warn(const std::string& warning);
   /// The state of `ops[index]`, made at the first call for it. Throws as reading the op's manifest does.
-  OpState& op_state(std::size_t index);
+  plan::OpState& op_state(std::size_t index);
   /// Calls `visit` with the states made so far.
-  void for_each_op(const std::function<void(OpState&)>& visit);
-  [[nodiscard]] std::vector<std::string> warnings() const;
+  void for_each_op(const std::function<void(plan::OpState&)>& visit);
 
-  Options options;
-  cuda::Context context;
-  jit::Modules modules;
-  manifest::Catalogue ops;
-  store::Layers layers;
-  jit::CompilePool pool;
-  answer::Cubins cubins;
   std::unique_ptr<tune::Worker> worker;  // runs candidates; null: this process does
-  Counters counters;
-  LengthReports length_reports;
-  std::unique_ptr<Workspaces> workspaces;      // null once ~State has begun
-  team::Member* team;                          // of options.team; null: no op of a team is launched
-  std::unique_ptr<HistogramKeeper> histogram;  // null: launches are not counted by problem
-  std::mutex tune_mutex;                       // one tune at a time: two would disturb each other's timings
-  std::string holder;                          // this process and engine, in leases
+  std::mutex tune_mutex;                 // one tune at a time: two would disturb each other's timings
+  std::string holder;                    // this process and engine, in leases
   /// Null but for MissPolicy::background. ~State ends it first: its thread uses the other members.
   std::unique_ptr<Background> background;
 
  private:
-  mutable std::once_flag arch_once_, target_once_;
-  mutable std::string arch_;    // by NVRTC
-  mutable std::string target_;  // without NVRTC
   struct OpSlot {
-    std::once_flag made;             // threads that ask for another op do not wait
-    std::unique_ptr<OpState> state;  // null until it is asked for
+    std::once_flag made;                   // threads that ask for another op do not wait
+    std::unique_ptr<plan::OpState> state;  // null until it is asked for
   };
   std::mutex op_states_mutex_;     // guards the `state` of each slot
   std::vector<OpSlot> op_states_;  // in the order of `ops`
-  mutable std::mutex warnings_mutex_;
-  std::vector<std::string> warnings_;
 };
+
+/// The engine of an op's state.
+inline State& engine_of(const plan::OpState& op) { return static_cast<State&>(op.owner); }
 
 /// Deletes the state. A callback on the thread that tunes in the background may drop the last Engine, Op or Plan. That thread cannot join itself,
 /// so it deletes the state when its tune has ended.

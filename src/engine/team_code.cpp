@@ -54,7 +54,7 @@ std::vector<Offer> offers_of(const std::vector<Json>& told) {
 /// What this rank has, lacks, takes and gives.
 class Sharing {
  public:
-  Sharing(OpState& state, team::Member& team) : state_(state), team_(team), cubins_(state.engine.cubins) {}
+  Sharing(plan::OpState& state, team::Member& team) : state_(state), team_(team), cubins_(state.owner.cubins) {}
 
   void look(const answer::Resolution& resolution, bool had_record) {
     for (const answer::Answer& each : resolution.answers) {
@@ -63,8 +63,8 @@ class Sharing {
         store::Counters met;
         needs_.push_back(need_of(each, met));
         if (had_record && !needs_.back().found)
-          state_.engine.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
-      } catch (const Error& error) {  // refused sources, which PlanStore::load may do without
+          state_.owner.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
+      } catch (const Error& error) {  // refused sources, which plan::PlanStore::load may do without
         if (error.kind() != ErrorKind::compile_failed) throw;
       }
     }
@@ -160,12 +160,12 @@ class Sharing {
         if (is_offered(*each.source, row)) {
           taken.push_back(std::move(row));
         } else {
-          state_.engine.warn(fmt::format("team '{}': the machine code of {} that rank {} sent is not what it offered",
-                                         team_.name(), each.timed.label, *each.source));
+          state_.owner.warn(fmt::format("team '{}': the machine code of {} that rank {} sent is not what it offered",
+                                        team_.name(), each.timed.label, *each.source));
         }
       }
     }
-    if (!taken.empty()) state_.engine.layers.put_all({}, taken, store::Existing::replace);
+    if (!taken.empty()) state_.owner.layers.put_all({}, taken, store::Existing::replace);
   }
 
  private:
@@ -183,7 +183,7 @@ class Sharing {
   const jit::Specialisation& here(Need& need) const {
     if (!need.here) {
       need.here = need.timed;
-      need.here->arch = state_.engine.arch();
+      need.here->arch = state_.owner.arch();
     }
     return *need.here;
   }
@@ -206,7 +206,7 @@ class Sharing {
     return answer::to_row(is_timed ? need.timed : *need.here, *need.found);
   }
 
-  OpState& state_;
+  plan::OpState& state_;
   team::Member& team_;
   answer::Cubins& cubins_;
   std::vector<Need> needs_;
@@ -222,7 +222,8 @@ std::vector<Json> gather(team::Member& team, const Json& own) {
 
 }  // namespace
 
-void share_machine_code(OpState& state, team::Member& team, const answer::Resolution& resolution, bool had_record) {
+void share_machine_code(plan::OpState& state, team::Member& team, const answer::Resolution& resolution,
+                        bool had_record) {
   Sharing sharing(state, team);
   team::on_all_ranks(team.rendezvous(), "looking for machine code", [&] { sharing.look(resolution, had_record); });
   const std::vector<Json> told = gather(team, {{"has_all", sharing.has_all()}, {"offers", sharing.offers()}});

@@ -42,14 +42,14 @@ struct Standpoint {
 };
 
 /// NCCL's version, where this rank has it and some implementation of the op would use it for the problem; else empty.
-std::string nccl_for(const OpState& state, const Problem& problem) {
+std::string nccl_for(const plan::OpState& state, const Problem& problem) {
   const bool is_asked = std::ranges::any_of(state.op.implementations, [&](const manifest::Implementation& each) {
     return each.is_collective() && !manifest::why_not_eligible(state.site(), each, problem);
   });
   return is_asked ? jit::library_identity("nccl") : std::string();
 }
 
-bool uses_nccl(const OpState& state, const answer::Resolution& resolution) {
+bool uses_nccl(const plan::OpState& state, const answer::Resolution& resolution) {
   return resolution.is_hit() && std::ranges::any_of(resolution.record->value.choices, [&](const store::Choice& each) {
            const manifest::Implementation* implementation = state.op.find(each.implementation);
            return implementation != nullptr && implementation->is_collective();
@@ -84,34 +84,26 @@ void require_same_bucket(const team::Member& team, std::span<const Standpoint> a
               team.name(), rank, all[rank].key, all.front().key));
 }
 
-void require_world(const OpState& state, const team::Member& team, const Problem& problem) {
-  const auto axis = static_cast<std::size_t>(state.op.team_axis());
-  if (problem.axes[axis] == team.world()) return;
-  throw Error(ErrorKind::bad_input,
-              fmt::format("{}: {} is {} in the problem, and the engine's team '{}' has {} ranks", state.op.name,
-                          state.op.axes[axis].name, problem.axes[axis], team.name(), team.world()));
-}
-
 /// Launches of the team that wait behind other work would run among the trials, whose faults end with a reset.
 void end_own_launches(const State& engine, team::Member& team) {
   team::on_all_ranks(team.rendezvous(), "waiting for launches before a tune", [&] {
     cuda::check(cuda::Driver::get().cuCtxSynchronize(), "waiting for the device");
-    require_sound_team(engine);
+    plan::require_sound_team(engine);
   });
 }
 
 /// Collective. Returns what the tune threw, on the rank that tunes: the others must hear of it before anybody leaves.
-std::exception_ptr tune_together(OpState& state, team::Member& team, const answer::Resolution& missed,
+std::exception_ptr tune_together(plan::OpState& state, team::Member& team, const answer::Resolution& missed,
                                  TuneAsked asked) {
-  end_own_launches(state.engine, team);
+  end_own_launches(engine_of(state), team);
   if (team.rank() != 0) {
-    tune::serve_team_trials(team, 0, state.engine.context);
+    tune::serve_team_trials(team, 0, state.owner.context);
     return nullptr;
   }
   std::exception_ptr failure;
   try {
     asked.team = &team;
-    static_cast<void>(tune_once(state.engine, state.op, missed.bucket.edge, asked));
+    static_cast<void>(tune_once(engine_of(state), state.op, missed.bucket.edge, asked));
   } catch (...) {
     failure = std::current_exception();
   }
@@ -120,21 +112,21 @@ std::exception_ptr tune_together(OpState& state, team::Member& team, const answe
 }
 
 /// What this rank brings to the agreement, its own failure too: the others must not wait for it.
-Standpoint standpoint_of(const OpState& state, const team::Member& team, const Problem& problem, bool tunes,
+Standpoint standpoint_of(const plan::OpState& state, const team::Member& team, const Problem& problem, bool tunes,
                          Retune retune) {
   Standpoint own;
   own.op = state.op.name;
   own.tunes = tunes;
   try {
-    require_world(state, team, problem);
-    require_sound_team(state.engine);
+    plan::require_team(state, problem);
+    plan::require_sound_team(engine_of(state));
     if (const auto why = answer::why_network_serves_not(state.site(), problem)) throw Error(ErrorKind::bad_input, *why);
     const answer::Resolution resolution = state.resolve(problem, false);
     own.key = resolution.key;
     own.decision = decision_of(resolution, retune);
     own.nccl = nccl_for(state, problem);
     own.uses_nccl = uses_nccl(state, resolution);
-    if (resolution.miss) state.engine.counters.count(*resolution.miss);
+    if (resolution.miss) state.owner.counters.count(*resolution.miss);
   } catch (const Error& error) {
     own.failure = error.what();
     own.kind = static_cast<int>(error.kind());
@@ -178,7 +170,7 @@ bool agree_on_nccl(State& engine, team::Member& team, std::span<const Standpoint
 }
 
 /// The bucket's answers that all ranks can give. Where not all can use NCCL, none does.
-answer::Resolution resolve_for_all(const OpState& state, const Problem& problem, bool with_nccl) {
+answer::Resolution resolve_for_all(const plan::OpState& state, const Problem& problem, bool with_nccl) {
   answer::Resolution resolution = state.resolve(problem, false);
   if (with_nccl) return resolution;
   const auto left_out = std::erase_if(resolution.answers,
@@ -189,15 +181,6 @@ answer::Resolution resolve_for_all(const OpState& state, const Problem& problem,
 
 }  // namespace
 
-team::Member& require_team(const OpState& state, const Problem& problem) {
-  if (state.engine.team == nullptr)
-    throw Error(
-        ErrorKind::bad_input,
-        fmt::format("{} is computed by a team of ranks, and this engine has none; set Options::team", state.op.name));
-  require_world(state, *state.engine.team, problem);
-  return *state.engine.team;
-}
-
 namespace {
 
 struct Agreement {
@@ -206,7 +189,7 @@ struct Agreement {
 };
 
 /// agree_on_record(), for who holds the team's collectives().
-Agreement agree(OpState& state, team::Member& team, const Problem& problem, bool tunes, const TuneAsked& asked) {
+Agreement agree(plan::OpState& state, team::Member& team, const Problem& problem, bool tunes, const TuneAsked& asked) {
   Agreement agreement;
   TuneOutcome& outcome = agreement.outcome;
   answer::Resolution& resolution = outcome.resolution;
@@ -214,7 +197,7 @@ Agreement agree(OpState& state, team::Member& team, const Problem& problem, bool
   require_same_bucket(team, all);
   agreement.had_record = !all[static_cast<std::size_t>(team.rank())].decision.empty();
   const team::Patience patience(team.rendezvous());
-  const bool with_nccl = agree_on_nccl(state.engine, team, all);
+  const bool with_nccl = agree_on_nccl(engine_of(state), team, all);
   team::on_all_ranks(team.rendezvous(), "looking for its record",
                      [&] { resolution = resolve_for_all(state, problem, with_nccl); });
   const auto hit = std::ranges::find_if(all, [](const Standpoint& each) { return !each.decision.empty(); });
@@ -243,7 +226,7 @@ Agreement agree(OpState& state, team::Member& team, const Problem& problem, bool
       resolution = resolve_for_all(state, problem, with_nccl);
       // Ranks may share an overlay. What is told lacks the candidates that the record there has.
       if (resolution.is_hit() && store::to_json(resolution.record->value) == record) return;
-      state.engine.layers.put_all({&told, 1}, {}, store::Existing::replace);
+      state.owner.layers.put_all({&told, 1}, {}, store::Existing::replace);
       resolution = resolve_for_all(state, problem, with_nccl);
     });
   }
@@ -252,50 +235,27 @@ Agreement agree(OpState& state, team::Member& team, const Problem& problem, bool
 
 }  // namespace
 
-TuneOutcome agree_on_record(OpState& state, const Problem& problem, bool tunes, const TuneAsked& asked) {
-  if (state.engine.team == nullptr) require_team(state, problem);  // throws
-  const std::lock_guard lock(state.engine.team->collectives());
-  return agree(state, *state.engine.team, problem, tunes, asked).outcome;
+TuneOutcome agree_on_record(plan::OpState& state, const Problem& problem, bool tunes, const TuneAsked& asked) {
+  if (state.owner.team == nullptr) plan::require_team(state, problem);  // throws
+  const std::lock_guard lock(state.owner.team->collectives());
+  return agree(state, *state.owner.team, problem, tunes, asked).outcome;
 }
 
-std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& problem) {
-  if (state.engine.team == nullptr) require_team(state, problem);  // throws
-  team::Member& team = *state.engine.team;
+std::unique_ptr<plan::BucketPlans> build_with_team(plan::OpState& state, const Problem& problem) {
+  if (state.owner.team == nullptr) plan::require_team(state, problem);  // throws
+  team::Member& team = *state.owner.team;
   const std::lock_guard lock(team.collectives());
-  auto [outcome, had_record] = agree(state, team, problem, state.engine.options.on_miss == MissPolicy::tune, {});
+  auto [outcome, had_record] = agree(state, team, problem, state.owner.options.on_miss == MissPolicy::tune, {});
   answer::Resolution& resolution = outcome.resolution;
   const team::Patience patience(team.rendezvous());
   share_machine_code(state, team, resolution, had_record);
-  std::unique_ptr<BucketPlans> plans;
+  std::unique_ptr<plan::BucketPlans> plans;
   team::on_all_ranks(team.rendezvous(), "loading the team's plan", [&] {
     if (resolution.is_hit() && resolution.answers.empty())
       throw Error(ErrorKind::not_tuned, resolution.unusable.empty() ? resolution.why_none : resolution.unusable);
     plans = state.plans.load(std::move(resolution));
   });
   return plans;
-}
-
-void require_sound_team(const State& engine) {
-  if (!engine.team->has_fault()) [[likely]]
-    return;
-  const auto fault = engine.team->fault();
-  if (fault->state == team::Report::none)
-    throw Error(ErrorKind::bad_input,
-                fmt::format("team '{}' was closed; make a new Team and a new Engine", engine.team->name()));
-  const bool is_of_nccl = fault->state == team::Report::nccl_aborted || fault->state == team::Report::nccl_failed;
-  throw Error(
-      ErrorKind::team_failed,
-      fmt::format(
-          "team '{}': {}. {}", engine.team->name(), team::text_of(*fault, engine.team->rank(), engine.team->timeout()),
-          is_of_nccl ? "Make a new Team and a new Engine"
-                     : "The outputs of that launch are NaN; Team::reset on all ranks serves again, or a new Team "
-                       "where a rank has ended"));
-}
-
-team::TeamBinding binding_of(const team::Member& team, const answer::Resolution& resolution,
-                             const answer::Answer& answer) {
-  const manifest::Digest digest = manifest::Hasher().field(resolution.key).field(answer.name()).finish();
-  return team.binding(std::uint32_t{static_cast<std::uint8_t>(digest[0])} << 8 | static_cast<std::uint8_t>(digest[1]));
 }
 
 }  // namespace kiln::engine

@@ -3,33 +3,23 @@
 
 #include <memory>
 
-#include "engine/bucket_plans.hpp"
 #include "engine/tuning.hpp"
+#include "plan/bucket_plans.hpp"
 #include "team/member.hpp"
 
 namespace kiln::engine {
 
-struct OpState;
+struct plan::OpState;
 struct State;
 
 /// Collective: returns the bucket's record, which all ranks then have. A record that some ranks have, and that `asked.retune` spares, goes from
 /// the lowest of them to the others. Where none has one, and all tune, rank 0 tunes as `asked` and the others take part. Either all ranks return
 /// or all throw: Error(bad_input) where a rank asks for another bucket, Error(not_tuned), Error(team_failed) where a launch of any rank had
 /// failed, and what tuning threw on any. Throws Error(io) where a rank ended or did not come, after which the team is of no more use.
-TuneOutcome agree_on_record(OpState& state, const Problem& problem, bool tunes, const TuneAsked& asked);
+TuneOutcome agree_on_record(plan::OpState& state, const Problem& problem, bool tunes, const TuneAsked& asked);
 
 /// Collective: returns the problem's plans, made from the same config on all ranks. Throws as agree_on_record() does, and on all ranks what
 /// loading threw on any.
-std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& problem);
-
-/// The engine's team. Throws Error(bad_input) where it has none, or where the problem's number of ranks is not the team's.
-team::Member& require_team(const OpState& state, const Problem& problem);
-
-/// Throws Error(team_failed) where a launch reported that it ended without the other ranks' data.
-void require_sound_team(const State& engine);
-
-/// What the machine code of a plan is bound to, where its op is one of a team: plans of different configs have different tags.
-team::TeamBinding binding_of(const team::Member& team, const answer::Resolution& resolution,
-                             const answer::Answer& answer);
+std::unique_ptr<plan::BucketPlans> build_with_team(plan::OpState& state, const Problem& problem);
 
 }  // namespace kiln::engine

@@ -54,8 +54,8 @@ std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState&
 }
 
 /// Lets an engine that has the bucket ready serve it by its new record.
-void adopt(State& state, std::string_view op, const answer::Resolution& resolution) {
-  OpState& own = state.op_state(index_of(state, op));
+void adopt_if_ready(State& state, std::string_view op, const answer::Resolution& resolution) {
+  plan::OpState& own = state.op_state(index_of(state, op));
   if (own.plans.hot.find(resolution.bucket.edge) != nullptr) adopt(own, resolution);
 }
 
@@ -210,7 +210,7 @@ class Job {
       const bool is_of_team = bucket.is_of_team();
       // An engine's plan of a team's op stays: another one on this rank alone would fail its launches.
       if (device.is_shared && !is_of_team)
-        asked.adopt = [&](const answer::Resolution& found) { adopt(state, bucket.op->name, found); };
+        asked.adopt = [&](const answer::Resolution& found) { adopt_if_ready(state, bucket.op->name, found); };
       tuned = described(
           is_of_team ? agree_on_record(state.op_state(index_of(state, bucket.op->name)), bucket.bucket, true, asked)
                      : tune_once(state, *bucket.op, bucket.bucket, asked),
@@ -396,7 +396,7 @@ Tuner::Tuner(const Engine& engine) : state_(engine::make_owned<engine::TunerStat
 
 Op Tuner::op(std::string_view name) const {
   const auto& state = state_->devices.front()->state;
-  return Op(std::shared_ptr<engine::OpState>(state, &state->op_state(engine::index_of(*state, name))));
+  return Op(std::shared_ptr<plan::OpState>(state, &state->op_state(engine::index_of(*state, name))));
 }
 
 std::vector<Demand> Tuner::between(std::string_view op, const Problem& low, const Problem& high) const {

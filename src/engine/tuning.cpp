@@ -77,6 +77,8 @@ void Tuning::refuse_within(const State& state, const std::string& asked) {
           asked));
 }
 
+void State::refuse_wait(const manifest::Bucket& bucket) const { Tuning::refuse_within(*this, bucket.text()); }
+
 std::vector<std::string> wrong_throughout(std::span<const store::Candidate> candidates) {
   struct Tried {
     std::set<std::string_view> right, wrong;  // configs

@@ -1,11 +1,12 @@
 // What serves where a plan does not: the bucket's next answers, and in captures what other buckets have loaded.
-#include "engine/capture_launch.hpp"
 #include "engine/miss_path.hpp"
-#include "engine/refused_launch.hpp"
 #include "engine/scale_engine.hpp"
+#include "plan/capture_launch.hpp"
+#include "plan/refused_launch.hpp"
 
 using namespace kiln;
 using namespace kiln::engine;
+using namespace kiln::plan;
 using namespace kiln::engine::testing;
 
 namespace {

@@ -1,12 +1,13 @@
 // What a launch of a hot bucket runs, counts and refuses.
-#include "engine/hit_path.hpp"
+#include "plan/hit_path.hpp"
 
-#include "engine/histogram.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/scale_engine.hpp"
+#include "plan/histogram.hpp"
 
 using namespace kiln;
 using namespace kiln::engine;
+using namespace kiln::plan;
 using namespace kiln::engine::testing;
 
 namespace {

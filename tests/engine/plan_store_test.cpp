@@ -1,5 +1,5 @@
 // From answers to loaded plans: made once, by whoever asks first; what cannot be made, and what may be later.
-#include "engine/plan_store.hpp"
+#include "plan/plan_store.hpp"
 
 #include <atomic>
 #include <barrier>
@@ -9,6 +9,7 @@
 
 using namespace kiln;
 using namespace kiln::answer;
+using namespace kiln::plan;
 using namespace kiln::engine;
 using namespace kiln::engine::testing;
 

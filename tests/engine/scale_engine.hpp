@@ -11,14 +11,15 @@
 
 #include "answer/shelf.hpp"
 #include "cuda/nvrtc_api.hpp"
-#include "engine/hit_path.hpp"
 #include "engine/state.hpp"
 #include "fake_cuda/fixture.hpp"
 #include "kiln/error.hpp"
+#include "plan/hit_path.hpp"
 
 namespace kiln::engine::testing {
 
 using namespace kiln::answer::testing;
+using namespace kiln::plan;
 
 using fake_cuda_tests::control;
 using fake_cuda_tests::driver;
@@ -75,7 +76,7 @@ class ScaleEngine {
     return given.set(RuntimeId{0, RuntimeId::Kind::real32}, 2.0);
   }
   Origin launch(const Problem& problem, const Arguments& given) {
-    return engine::launch(op, problem, given, machine.stream);
+    return plan::launch(op, problem, given, machine.stream);
   }
   Origin launch(const Problem& problem) { return launch(problem, arguments()); }
   [[nodiscard]] Stats stats() const { return state.counters.read(); }

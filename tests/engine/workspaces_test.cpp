@@ -1,5 +1,5 @@
 // Device memory by stream. With whatever driver there is: the fake one in the build's own tests.
-#include "engine/workspaces.hpp"
+#include "plan/workspaces.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,6 +13,7 @@
 
 using namespace kiln;
 using namespace kiln::engine;
+using namespace kiln::plan;
 
 namespace {
 

@@ -4,10 +4,10 @@
 
 #include "cuda/gate.hpp"
 #include "e2e/gate.hpp"
-#include "engine/histogram.hpp"
 #include "faults/engine/refusals.hpp"
 #include "faults/engine/scene.hpp"
 #include "faults/engine/workers.hpp"
+#include "plan/histogram.hpp"
 
 using namespace kiln;
 using namespace kiln::faults;
@@ -204,7 +204,7 @@ TEST_CASE("fault 68: a gate whose thread is refused stays open, so that what wai
 }
 
 TEST_CASE("fault 68: a mapping that is refused is an error that names the limit") {
-  const Error refused = error_of([] { engine::ZeroedArray<engine::Histogram::Row>(std::size_t{1} << 52); });
+  const Error refused = error_of([] { plan::ZeroedArray<plan::Histogram::Row>(std::size_t{1} << 52); });
   CHECK(refused.kind() == ErrorKind::out_of_memory);
   CHECK_MESSAGE(contains(refused.what(), "vm.max_map_count"), refused.what());
   tally(68, 1, "mappings");

@@ -1,0 +1,58 @@
+#include "plan/bucket_plans.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace kiln::plan {
+
+BucketPlans::BucketPlans(answer::Resolution resolved) : resolution(std::move(resolved)) {
+  for (const answer::Answer& answer : resolution.answers) {
+    const auto shared = std::ranges::find_if(slots, [&](const PlanSlot& slot) {
+      const answer::Answer& other = *slot.answer;
+      return static_cast<const manifest::Variant&>(other) == answer && other.origin == answer.origin &&
+             other.at == answer.at;
+    });
+    PlanSlot& slot = shared != slots.end() ? *shared : slots.emplace_back(answer);
+    // A shared slot reports the time at the sizes that its plan is made for.
+    if (slot.answer->region.high != answer.at && answer.region.high == answer.at) slot.answer = &answer;
+    slots_of_answers.push_back(&slot);
+  }
+}
+
+std::vector<PlanSlot*> BucketPlans::slots_for(const Problem& problem, const PlanState* refused) {
+  const manifest::Op& op = *resolution.bucket.op;
+  std::vector<PlanSlot*> found;
+  for (std::size_t i = 0; i < slots_of_answers.size(); ++i)
+    if (resolution.answers[i].region.contains(op, problem) && std::ranges::find(found, &slot(i)) == found.end())
+      found.push_back(&slot(i));
+  const auto last =
+      std::ranges::find_if(found, [&](const PlanSlot* each) { return refused != nullptr && each->made() == refused; });
+  if (last != found.end()) found.erase(found.begin(), last + 1);
+  return found;
+}
+
+answer::Resolution::First BucketPlans::first(const Problem& problem, bool own_only, std::size_t from) const {
+  return resolution.first(problem, [&](std::size_t index) {
+    const PlanSlot& its = slot(index);
+    const bool cannot_be_made = its.settled.load(std::memory_order_acquire) && its.plan == nullptr;
+    return index >= from && !cannot_be_made && !(own_only && answers()[index].implementation->is_library());
+  });
+}
+
+std::vector<const PlanState*> BucketPlans::made() const {
+  std::vector<const PlanState*> plans;
+  for (const PlanSlot& each : slots)
+    if (const PlanState* plan = each.made()) plans.push_back(plan);
+  return plans;
+}
+
+WorkspaceNeeds BucketPlans::needs() const {
+  WorkspaceNeeds needs;
+  for (const PlanState* plan : made()) {
+    needs.scratch = std::max(needs.scratch, plan->needs.scratch);
+    needs.zeroed = std::max(needs.zeroed, plan->needs.zeroed);
+  }
+  return needs;
+}
+
+}  // namespace kiln::plan

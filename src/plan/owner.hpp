@@ -1,0 +1,78 @@
+// What an engine lends its plans and their launches, and what these ask of it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "answer/cubins.hpp"
+#include "cuda/device.hpp"
+#include "jit/compile_pool.hpp"
+#include "jit/module.hpp"
+#include "kiln/engine.hpp"
+#include "manifest/catalogue.hpp"
+#include "plan/counters.hpp"
+#include "plan/histogram_keeper.hpp"
+#include "plan/length_reports.hpp"
+#include "plan/workspaces.hpp"
+#include "store/layers.hpp"
+#include "team/member.hpp"
+
+namespace kiln::plan {
+
+struct OpState;
+
+/// A launch, as its caller asks for it.
+struct Call {
+  const Problem& problem;
+  const Arguments& arguments;
+  CUstream stream;
+};
+
+struct Owner {
+  /// `of_team`: the team of the options, or null.
+  Owner(Options checked, manifest::TeamLink link, const store::LayerSettings& files,
+        jit::CompileSettings (*compiling)(const Options&), team::Member* of_team);
+  virtual ~Owner() = default;
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+
+  /// Launches a problem whose bucket has no plan: makes one, or on a capturing stream has a loaded one stand in.
+  virtual Origin launch_missed(OpState& op, const Call& call) = 0;
+  /// Throws Error(bad_input) where waiting for the plans of a bucket would be for ever: within a callback of a tune.
+  virtual void refuse_wait(const manifest::Bucket& bucket) const = 0;
+
+  /// jit::default_arch of the device. The first call opens NVRTC, which takes tens of milliseconds.
+  [[nodiscard]] const std::string& arch() const;
+  /// Adds to Engine::warnings, each warning once.
+  void warn(const std::string& warning);
+  [[nodiscard]] std::vector<std::string> warnings() const;
+
+  Options options;
+  cuda::Context context;
+  jit::Modules modules;
+  manifest::Catalogue ops;
+  store::Layers layers;
+  jit::CompilePool pool;
+  answer::Cubins cubins;
+  Counters counters;
+  LengthReports length_reports;
+  std::unique_ptr<Workspaces> workspaces;      // null once the owner ends
+  team::Member* team;                          // null: no op of a team is launched
+  std::unique_ptr<HistogramKeeper> histogram;  // null: launches are not counted by problem
+
+ private:
+  mutable std::once_flag arch_once_, target_once_;
+  mutable std::string arch_;    // by NVRTC
+  mutable std::string target_;  // without NVRTC
+  mutable std::mutex warnings_mutex_;
+  std::vector<std::string> warnings_;
+};
+
+/// The owner's team. Throws Error(bad_input) where it has none, or where the problem's number of ranks is not the team's.
+team::Member& require_team(const OpState& op, const Problem& problem);
+/// Throws Error(team_failed) where a launch reported that it ended without the other ranks' data.
+void require_sound_team(const Owner& owner);
+
+}  // namespace kiln::plan

@@ -1,0 +1,201 @@
+#include "plan/plan_store.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <system_error>
+
+#include "kiln/error.hpp"
+#include "plan/owner.hpp"
+
+namespace kiln::plan {
+namespace {
+
+/// Whether a later try may succeed: memory, a thread, a process or a file was lacking, or the compile was interrupted.
+bool may_pass(const std::exception& failure) {
+  if (const auto* error = dynamic_cast<const Error*>(&failure))
+    return error->kind() == ErrorKind::out_of_memory || error->kind() == ErrorKind::io ||
+           error->kind() == ErrorKind::interrupted;
+  return dynamic_cast<const std::bad_alloc*>(&failure) != nullptr ||
+         dynamic_cast<const std::system_error*>(&failure) != nullptr;
+}
+
+/// What the machine code of a plan is bound to, where its op is one of a team: plans of different configs have different tags.
+team::TeamBinding binding_of(const team::Member& team, const answer::Resolution& resolution,
+                             const answer::Answer& answer) {
+  const manifest::Digest digest = manifest::Hasher().field(resolution.key).field(answer.name()).finish();
+  return team.binding(std::uint32_t{static_cast<std::uint8_t>(digest[0])} << 8 | static_cast<std::uint8_t>(digest[1]));
+}
+
+bool is_interrupt(const std::exception& failure) {
+  const auto* error = dynamic_cast<const Error*>(&failure);
+  return error != nullptr && error->kind() == ErrorKind::interrupted;
+}
+
+}  // namespace
+
+const PlanState* PlanStore::make_once(const Problem& bucket,
+                                      const std::function<std::unique_ptr<BucketPlans>()>& make) {
+  std::unique_lock lock(mutex_);
+  const auto is_free = [&] { return std::ranges::find(in_flight_, bucket) == in_flight_.end(); };
+  if (!is_free()) owner_.refuse_wait({{op_, owner_.context.info().facts}, bucket});
+  ready_.wait(lock, is_free);
+  if (const PlanState* plan = hot.find(bucket)) return plan;
+  in_flight_.push_back(bucket);
+  lock.unlock();
+  std::unique_ptr<BucketPlans> plans;
+  std::exception_ptr failure;
+  try {
+    plans = make();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  std::erase(in_flight_, bucket);
+  ready_.notify_all();
+  if (failure) std::rethrow_exception(failure);
+  const PlanState* made = plans_.emplace_back(std::move(plans))->edge;
+  // A fallback must not replace a winner that was published meanwhile.
+  if (const PlanState* winner = hot.find(bucket)) return winner;
+  hot.publish(bucket, made);
+  return made;
+}
+
+void PlanStore::publish(std::unique_ptr<BucketPlans> plans) {
+  const std::lock_guard lock(mutex_);
+  const BucketPlans& published = *plans_.emplace_back(std::move(plans));
+  hot.publish(published.resolution.bucket.edge, published.edge);
+}
+
+void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& plans : plans_) visit(*plans);
+}
+
+/// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine code.
+std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, const manifest::Bucket& bucket,
+                                                  Code code) {
+  answer::CodeLookup of(bucket, answer, [this] { return owner_.arch(); });
+  if (!of.is_needed()) return nullptr;
+  answer::Cubins& cubins = owner_.cubins;
+  for (const std::string& compiler : {cubins.own_compiler(), answer.compiler})
+    if (!compiler.empty())
+      if (auto loaded = owner_.modules.find(jit::cubin_key(of.timed(), compiler))) return loaded;
+  store::Counters met;
+  if (const auto found = of.find_serving(cubins, &met)) return load_module(*found, of);
+  if (code == Code::stored)
+    throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", of.here().label));
+  if (answer.is_hit()) owner_.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
+  return load_module(cubins.compile_and_keep(of.here()), of);
+}
+
+/// Replaces a stored cubin that the driver refuses by the NVRTC's here: by a stored one, else by a new compile.
+std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& of) {
+  try {
+    return owner_.modules.get(cubin.key, cubin.cubin);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::driver_failed || !cubin.layer) throw;
+    owner_.counters.count(answer::Miss::refused_cubin);
+    if (!owner_.cubins.can_compile()) throw;
+  }
+  if (cubin.compiler != owner_.cubins.own_compiler())
+    if (const auto own = owner_.cubins.find(of.here())) return load_module(*own, of);
+  const auto afresh = owner_.cubins.replace(of.here());
+  return owner_.modules.get(afresh.key, afresh.cubin);
+}
+
+jit::Executable PlanStore::load_executable(const answer::Answer& answer, const answer::Resolution& resolution,
+                                           std::span<const std::int64_t> frame, Code code) {
+  try {
+    if (!op_.is_of_team()) return {op_, *answer.implementation, frame, module_of(answer, resolution.bucket, code)};
+    const team::TeamBinding binding = binding_of(*owner_.team, resolution, answer);
+    return {op_, *answer.implementation, frame, module_of(answer, resolution.bucket, code), &binding};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::driver_failed) throw;
+    throw Error(ErrorKind::driver_failed, fmt::format("{}/{}: {}", op_.name, answer.name(), error.what()));
+  }
+}
+
+std::unique_ptr<PlanState> PlanStore::load_plan(const answer::Answer& answer, BucketPlans& of, Code code) {
+  const auto frame = answer.frame(of.resolution.bucket, answer.at);
+  auto plan = std::make_unique<PlanState>(of, of.resolution.bucket.edge, hot.form(), answer,
+                                          load_executable(answer, of.resolution, frame, code));
+  if (answer.stale && !of.is_stale.exchange(true)) owner_.counters.count_stale();
+  return plan;
+}
+
+const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try when) {
+  if (slot.settled.load(std::memory_order_acquire)) return slot.plan.get();
+  if (when == Try::if_due && !slot.retry.is_due(Retry::Clock::now())) return nullptr;
+  const cuda::Context::Scope scope(owner_.context);
+  const cuda::RelaxedCapture relaxed;
+  const std::lock_guard making(slot.making);
+  if (slot.settled.load(std::memory_order_relaxed)) return slot.plan.get();
+  if (when == Try::if_due && !slot.retry.is_due(Retry::Clock::now())) return nullptr;
+  const answer::Answer& answer = *slot.answer;
+  try {
+    slot.plan = load_plan(answer, of, code);
+  } catch (const std::exception& failure) {
+    const bool is_last_resort = answer.origin == Origin::default_;
+    if (code == Code::stored || is_last_resort || (when == Try::now && is_interrupt(failure))) throw;
+    const bool passing = may_pass(failure);
+    owner_.warn(fmt::format("{}: {} is left out{}: {}", of.resolution.bucket.text(), answer.name(),
+                            passing ? " for now" : "", failure.what()));
+    if (passing) {
+      slot.retry.failed(Retry::Clock::now());
+      return nullptr;
+    }
+  }
+  slot.settled.store(true, std::memory_order_release);
+  return slot.plan.get();
+}
+
+void PlanStore::make_without_library(BucketPlans& plans, Code code) {
+  const auto answers = plans.answers();
+  if (std::ranges::none_of(answers, [](const answer::Answer& each) { return each.implementation->is_library(); }))
+    return;
+  for (std::size_t i = 0; i < answers.size(); ++i)
+    if (answers[i].role == store::Role::without_library && !answers[i].is_beyond) make(plans.slot(i), plans, code);
+}
+
+void PlanStore::begin_compiles(const answer::Resolution& resolution) {
+  if (!owner_.cubins.can_compile()) return;
+  for (const answer::Answer* answer : resolution.picked_by_size())
+    if (answer->implementation->has_kernels())
+      owner_.cubins.prefetch_serving(jit::specialise(resolution.bucket, *answer, answer->at, owner_.arch()),
+                                     answer->compiler);
+}
+
+/// Each size is served by its first answer whose plan can be made. An answer that failed is not tried again for other cells.
+SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
+  std::vector<manifest::Region> regions;
+  for (const answer::Answer& each : plans.answers()) regions.push_back(each.region);
+  std::vector<const PlanSlot*> failed;
+  return {op_, plans.resolution.bucket.edge, regions, [&](const Problem& problem) {
+            for (PlanSlot* slot : plans.slots_for(problem)) {
+              if (std::ranges::find(failed, slot) != failed.end()) continue;
+              if (const PlanState* plan = make(*slot, plans, code)) return plan;
+              failed.push_back(slot);
+            }
+            return plans.edge;
+          }};
+}
+
+std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code) {
+  if (resolution.answers.empty()) throw Error(ErrorKind::not_tuned, resolution.why_none);
+  auto plans = std::make_unique<BucketPlans>(std::move(resolution));
+  const auto at_edge = plans->slots_for(plans->resolution.bucket.edge);
+  PlanSlot& first = at_edge.empty() ? plans->slots.front() : *at_edge.front();
+  const std::int64_t compiled = owner_.cubins.compiled();
+  if (code == Code::any && !plans->resolution.is_hit()) begin_compiles(plans->resolution);
+  first.plan = load_plan(*first.answer, *plans, code);
+  first.settled.store(true, std::memory_order_release);
+  if (code == Code::any && owner_.cubins.compiled() != compiled) begin_compiles(plans->resolution);
+  plans->edge = first.plan.get();
+  plans->sizes.emplace(size_table(*plans, code));
+  if (!plans->sizes->is_uniform()) first.plan->sizes = plans->sizes->words();
+  return plans;
+}
+
+}  // namespace kiln::plan

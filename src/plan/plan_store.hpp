@@ -1,0 +1,70 @@
+// The plans of an op: loads answers' machine code, once, and publishes it for launches.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "answer/machine_code.hpp"
+#include "plan/bucket_plans.hpp"
+#include "plan/hot_table.hpp"
+
+namespace kiln::plan {
+
+struct Owner;
+
+class PlanStore {
+ public:
+  PlanStore(Owner& owner, const manifest::Op& op, manifest::BucketForm form) : hot(form), owner_(owner), op_(op) {}
+
+  /// Returns the bucket's plan in the hot table. Where there is none, one thread calls `make` and publishes, and others that ask wait. What
+  /// `make` throws goes to its thread, and one of the others tries next. Throws Error(bad_input) for a wait within a callback of a tune.
+  const PlanState* make_once(const Problem& bucket, const std::function<std::unique_ptr<BucketPlans>()>& make);
+  /// Replaces the bucket's plans in the hot table. Launches may go on using the old ones.
+  void publish(std::unique_ptr<BucketPlans> plans);
+
+  enum class Code : std::uint8_t {
+    any,     // compiles what no file has
+    stored,  // throws Error(not_tuned) for what no file has
+  };
+  /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but the failure of the upper
+  /// edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
+  std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any);
+  enum class Try : std::uint8_t {
+    now,
+    if_due,  // for launches: not before the slot's Retry is due, and an interrupted compile is no error
+  };
+  /// Returns the slot's plan, making it if needed. A failure is warned of and gives null. It is thrown where the answer is a default, where
+  /// `code` is stored, and where `when` is now and the compile was interrupted.
+  const PlanState* make(PlanSlot& slot, BucketPlans& of, Code code, Try when = Try::now);
+  /// Makes the plans that serve calls which the bucket's library declines. Does nothing for a bucket without a library.
+  void make_without_library(BucketPlans& plans, Code code);
+
+  /// Begins the compiles that load() of this resolution waits for, in parallel.
+  void begin_compiles(const answer::Resolution& resolution);
+
+  /// Calls `visit` with all plans, replaced ones included, while it holds the store's lock.
+  void for_each(const std::function<void(BucketPlans&)>& visit);
+
+  alignas(64) HotTable hot;  // a look-up reads one cache line of it
+
+ private:
+  std::unique_ptr<PlanState> load_plan(const answer::Answer& answer, BucketPlans& of, Code code);
+  jit::Executable load_executable(const answer::Answer& answer, const answer::Resolution& resolution,
+                                  std::span<const std::int64_t> frame, Code code);
+  std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, const manifest::Bucket& bucket, Code code);
+  std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& of);
+  SizeTable size_table(BucketPlans& plans, Code code);
+
+  Owner& owner_;
+  const manifest::Op& op_;
+  std::mutex mutex_;  // guards the members below, and publication
+  std::condition_variable ready_;
+  std::vector<Problem> in_flight_;  // buckets that are being made
+  std::vector<std::unique_ptr<BucketPlans>> plans_;
+};
+
+}  // namespace kiln::plan

@@ -1,0 +1,139 @@
+#include "plan/refused_launch.hpp"
+
+#include <fmt/format.h>
+
+#include "cuda/stream_owner.hpp"
+#include "kiln/error.hpp"
+#include "plan/capture_launch.hpp"
+#include "plan/hit_path.hpp"
+#include "plan/owner.hpp"
+
+namespace kiln::plan {
+namespace {
+
+/// Returns the slot's plan, making it if needed; null where it cannot be made, or not while the stream captures.
+const PlanState* ready(OpState& state, PlanSlot& slot, BucketPlans& of, CUstream stream) {
+  if (slot.settled.load(std::memory_order_acquire)) return slot.plan.get();
+  if (!slot.retry.is_due(Retry::Clock::now()) || captures(state, stream)) return nullptr;
+  return state.plans.make(slot, of, PlanStore::Code::any, PlanStore::Try::if_due);
+}
+
+std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem& problem, const Arguments& arguments) {
+  std::string reasons;
+  for (const PlanSlot* slot : of.slots_for(problem)) {
+    const answer::Answer& answer = *slot->answer;
+    std::string why = "it is not loaded";
+    if (const PlanState* plan = slot->made()) {
+      jit::CallFrame frame;
+      static_cast<void>(plan->executable.fill(frame, problem, arguments));
+      why = plan->executable.admits(frame, arguments) != jit::Admission::admitted
+                ? plan->executable.explain(frame, arguments)
+                : "it was refused when it was launched";
+    } else if (auto broken = answer.why_not(state.site(), problem)) {
+      why = std::move(*broken);
+    }
+    const bool is_default = answer.origin == Origin::default_;
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ",
+                           is_default ? "default of " + answer.implementation->name : answer.name(), why);
+  }
+  return reasons;
+}
+
+}  // namespace
+
+void check_lengths(const OpState& state, const Arguments& arguments) {
+  const manifest::Op& op = state.op;
+  for (std::size_t i = 0; i < max_axes; ++i) {
+    if ((arguments.lengths_set >> i & 1U) == 0) continue;
+    if ((state.on_device >> i & 1U) == 0)
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}: {} may not have its length on the device; its op.toml does not declare on_device",
+                              op.name, i < op.axes.size() ? "axis '" + op.axes[i].name + "'" : "an axis it has not"));
+    const auto address = reinterpret_cast<std::uintptr_t>(arguments.lengths[i]);
+    if (address != 0 && address % alignof(std::int32_t) == 0) continue;
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: the length of axis '{}' on the device is {:#x}, expected the address of an int32; "
+                            "Arguments::reset takes it back",
+                            op.name, op.axes[i].name, address));
+  }
+}
+
+void require_tensors(const OpState& state, const Problem& problem, const Arguments& arguments) {
+  const manifest::Op& op = state.op;
+  const auto selected = manifest::frame_of(state.site(), problem);
+  for (std::size_t i = 0; i < op.tensors.size(); ++i)
+    if (arguments.tensors[i] == nullptr && !op.tensors[i].optional && manifest::Op::takes_part(op.tensors[i], selected))
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}: tensor '{}' is missing (a null address); set it in the call's Arguments", op.name,
+                              op.tensors[i].name));
+}
+
+const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const Call& call) {
+  const auto& [problem, arguments, stream] = call;
+  check_lengths(state, arguments);
+  if (!plan.executable.is_library()) return plan;
+  for (PlanSlot* slot : plan.of.slots_for(problem)) {
+    if (slot->answer->implementation->is_library()) continue;
+    if (const PlanState* const other = ready(state, *slot, plan.of, stream)) return *other;
+  }
+  return plan;  // the library refuses the launch
+}
+
+Origin launch_next(OpState& state, const PlanState& refused, const Call& call) {
+  const auto& [problem, arguments, stream] = call;
+  require_tensors(state, problem, arguments);
+  if (state.op.is_of_team()) require_team(state, problem);
+  BucketPlans& of = refused.of;
+  bool may_fall_back = false;  // the stream captures, and an answer is not ready
+  for (PlanSlot* slot : of.slots_for(problem, &refused)) {
+    const answer::Answer& answer = *slot->answer;
+    if (arguments.lengths_set != 0 && answer.implementation->is_library()) continue;
+    const PlanState* const plan = ready(state, *slot, of, stream);
+    if (plan == nullptr) {
+      may_fall_back = may_fall_back || captures(state, stream);
+      continue;
+    }
+    const Attempt made = attempt(state, *plan, problem, arguments, stream);
+    if (made.run != Run::launched) continue;
+    if (answer.origin == Origin::default_) state.owner.counters.count_constraint_fallback();
+    return made.origin;
+  }
+  const std::string reasons = why_none_serves(state, of, problem, arguments);
+  if (may_fall_back) return launch_in_capture(state, call, reasons);
+  throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", state.op.name,
+                                                manifest::display_text(state.op, problem), reasons));
+}
+
+void refuse(const OpState& state, const PlanState& plan, CUresult result, CUstream stream) {
+  const std::string what = fmt::format("launching {} {}{}{}: {}", state.op.name, plan.answer.implementation->name,
+                                       plan.config.empty() ? "" : " ", plan.config, cuda::describe(result));
+  switch (result) {
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+      throw Error(
+          ErrorKind::capture,
+          what +
+              "; the legacy default stream takes no work while a stream that is in order with it captures: launch on a stream made with CU_STREAM_NON_BLOCKING");
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+    case CUDA_ERROR_STREAM_CAPTURE_MERGE:
+    case CUDA_ERROR_STREAM_CAPTURE_ISOLATION:
+    case CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD:
+      throw Error(ErrorKind::capture, what + "; the capture takes no more work: end it and begin another");
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED: {
+      const cuda::Context::Guest guest(state.owner.context);
+      if (const auto why = cuda::why_foreign(state.owner.context, stream))
+        throw Error(ErrorKind::bad_input, what + "; " + *why);
+      throw Error(
+          ErrorKind::driver_failed,
+          what +
+              "; the stream is not at fault: the device was reset (cudaDeviceReset) since the plan was made, and the plan went with its context; make a new Engine");
+    }
+    default: break;
+  }
+  const ErrorKind kind = result == CUDA_ERROR_OUT_OF_MEMORY ? ErrorKind::out_of_memory : ErrorKind::driver_failed;
+  throw Error(kind, what);
+}
+
+}  // namespace kiln::plan

@@ -1,0 +1,23 @@
+// Launches that a ready plan refuses, for its sizes, its addresses or a length in device memory. The call goes to the bucket's next answers, in
+// the resolver's order.
+#pragma once
+
+#include "plan/op_state.hpp"
+#include "plan/owner.hpp"
+
+namespace kiln::plan {
+
+/// Launches what `refused` declined, by the bucket's later answers. On a capturing stream where one is not ready, uses launch_in_capture().
+/// Throws Error(bad_input) with each answer's reason where none serves.
+Origin launch_next(OpState& state, const PlanState& refused, const Call& call);
+/// Returns the plan for a launch with lengths on the device, which no library takes. Throws as check_lengths() does.
+[[nodiscard]] const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const Call& call);
+
+/// Throws Error(bad_input) for a length on the device of an axis that may not have one, and for an address of no int32.
+void check_lengths(const OpState& state, const Arguments& arguments);
+/// Throws Error(bad_input) for a null address of a tensor that takes part and is not optional.
+void require_tensors(const OpState& state, const Problem& problem, const Arguments& arguments);
+/// Maps a failed launch's CUresult to kiln::Error, and throws it.
+[[noreturn]] void refuse(const OpState& state, const PlanState& plan, CUresult result, CUstream stream);
+
+}  // namespace kiln::plan
