@@ -35,21 +35,22 @@ TEST_CASE("attention_wgmma takes its products in turn, by turns of warpgroups, a
 }
 
 TEST_CASE("blocks of attention_wgmma_pair bring keys and values to each other, also where one has no queries") {
-  constexpr Tile in_turns = {.n = 64, .pingpong = true, .pair = true},
+  constexpr Tile two = {.n = 64, .pingpong = true, .pair = true},
                  three = {.m = 192, .n = 80, .stages = 3, .pingpong = true, .lazy = true, .pair = true};
   using Form = AttentionForm<Layout::dense, Mask::none, 128>;
-  for (const auto& sizes : {std::pair{1, 1}, {129, 65}, {400, 200}}) {
-    for (const std::uint32_t seed : {0u, 1u, 2u}) {
-      const auto queries = sizes.first, keys = sizes.second;
-      CAPTURE(queries);
+  for (const auto& sizes : {std::pair{1, 1}, {129, 65}}) {
+    const auto queries = sizes.first, keys = sizes.second;
+    CAPTURE(queries);
+    for (const std::uint32_t seed : {0u, 1u}) {
       CAPTURE(seed);
-      const AttentionProblem problem = {.lengths = {{queries, keys}, {queries, keys}}, .heads = 4, .key_heads = 2};
-      CHECK(wgmma_error<Form, in_turns>(problem, seed, 2) < close);
-      CHECK(wgmma_error<Form, three>(problem, seed, 4) < close);
+      const AttentionProblem problem = {.lengths = {{queries, keys}}, .heads = 2, .key_heads = 1};
+      CHECK(wgmma_error<Form, two>(problem, seed) < close);
+      CHECK(wgmma_error<Form, three>(problem, seed) < close);
     }
   }
+  CHECK(wgmma_error<Form, two>({.lengths = {{257, 130}, {257, 130}}, .heads = 2, .key_heads = 2}, 1, 4) < close);
   CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 256>, Tile{.n = 80, .stages = 1, .pair = true}>(
-            {.lengths = {{300, 170}}, .heads = 3, .key_heads = 1}, 1, 4) < close);
+            {.lengths = {{70, 90}}}) < close);
 }
 
 TEST_CASE("attention_wgmma takes head dimensions that differ, and of 32 times an odd number") {
