@@ -15,6 +15,7 @@
 #include "tune/verification_code.hpp"
 
 namespace kiln::tune {
+namespace {
 
 std::vector<DeployedBucket> deployed_buckets(std::span<const manifest::Bucket> buckets, store::Layers& layers) {
   std::vector<DeployedBucket> deployed;
@@ -31,6 +32,44 @@ std::vector<DeployedBucket> deployed_buckets(std::span<const manifest::Bucket> b
   }
   return deployed;
 }
+
+struct DeployedCubins {
+  std::vector<store::CubinRow> rows;
+  std::int64_t compiled = 0;  // the others came from the files
+};
+
+/// Finds the cubins in the files, else compiles them and stores them in the overlay.
+DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, answer::Cubins& cubins, jit::CompilePool& pool,
+                            const std::function<bool()>& stop_requested,
+                            const std::function<void(const CompileStep&)>& on_step) {
+  for (const jit::Specialisation& each : needed) cubins.prefetch_serving(each, {});
+  DeployedCubins result;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    if (on_step) on_step({needed[i].label, static_cast<std::int64_t>(i), static_cast<std::int64_t>(needed.size())});
+    if (stop_requested && stop_requested()) {
+      pool.cancel();
+      throw Error(ErrorKind::interrupted,
+                  fmt::format("interrupted after cubin {} of {}; what was made is kept, and asking again continues", i,
+                              needed.size()));
+    }
+    const answer::KeyedCubin cubin = cubins.get_serving_and_keep(needed[i]);
+    if (!cubin.layer) ++result.compiled;
+    result.rows.push_back(answer::to_row(needed[i], cubin));
+  }
+  return result;
+}
+
+void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
+                      std::span<const store::CubinRow> cubins, bool replace) {
+  std::vector<store::Record> records;
+  for (const DeployedBucket& bucket : buckets)
+    if (bucket.record) records.push_back(*bucket.record);
+  const auto gathered = store::File::in_memory();
+  gathered->put_all(records, cubins);
+  store::export_file(*gathered, path, {.must_lose_nothing = !replace}, true);
+}
+
+}  // namespace
 
 std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
                                                         const std::string& arch) {
@@ -53,40 +92,10 @@ std::vector<jit::Specialisation> needed_specialisations(std::span<const Deployed
   return needed;
 }
 
-DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, answer::Cubins& cubins, jit::CompilePool& pool,
-                            const std::function<bool()>& stop_requested,
-                            const std::function<void(const CompileStep&)>& on_step) {
-  for (const jit::Specialisation& each : needed) cubins.prefetch_serving(each, {});
-  DeployedCubins result;
-  for (std::size_t i = 0; i < needed.size(); ++i) {
-    if (on_step) on_step({needed[i].label, static_cast<std::int64_t>(i), static_cast<std::int64_t>(needed.size())});
-    if (stop_requested && stop_requested()) {
-      pool.cancel();
-      throw Error(ErrorKind::interrupted,
-                  fmt::format("interrupted after cubin {} of {}; what was made is kept, and asking again continues", i,
-                              needed.size()));
-    }
-    const answer::KeyedCubin cubin = cubins.get_serving_and_keep(needed[i]);
-    if (!cubin.layer) ++result.compiled;
-    result.rows.push_back(answer::to_row(needed[i], cubin));
-  }
-  return result;
-}
-
 void check_replaced(const std::filesystem::path& path, std::span<const manifest::Bucket> buckets) {
   std::set<std::string> keys;
   for (const manifest::Bucket& each : buckets) keys.insert(each.key());
   store::require_nothing_lost(path, store::RecordFormat::sealed, keys);
-}
-
-void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
-                      std::span<const store::CubinRow> cubins, bool replace) {
-  std::vector<store::Record> records;
-  for (const DeployedBucket& bucket : buckets)
-    if (bucket.record) records.push_back(*bucket.record);
-  const auto gathered = store::File::in_memory();
-  gathered->put_all(records, cubins);
-  store::export_file(*gathered, path, {.must_lose_nothing = !replace}, true);
 }
 
 Deployment deploy(std::span<const manifest::OpBucket> buckets, const std::filesystem::path& path,

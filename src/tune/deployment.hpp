@@ -23,30 +23,14 @@ struct DeployedBucket {
   std::string missing;  // why there is no record, or empty
 };
 
-std::vector<DeployedBucket> deployed_buckets(std::span<const manifest::Bucket> buckets, store::Layers& layers);
-
 /// The distinct specialisations that launching and verifying these buckets can need: those of all answers that the resolver gives from
 /// their records alone, fallbacks included.
 std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
                                                         const std::string& arch);
 
-struct DeployedCubins {
-  std::vector<store::CubinRow> rows;
-  std::int64_t compiled = 0;  // the others came from the files
-};
-/// Finds the cubins in the files, else compiles them and stores them in the overlay, so that a repeated call continues one that was stopped.
-/// Throws Error(interrupted), Error(no_nvrtc) or Error(compile_failed).
-DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, answer::Cubins& cubins, jit::CompilePool& pool,
-                            const std::function<bool()>& stop_requested,
-                            const std::function<void(const CompileStep&)>& on_step);
-
 /// Throws Error(bad_input) when the file at `path` has a record that is not of these buckets, or may not be replaced at all
 /// (store/replaced_file.hpp). For use before work that takes minutes.
 void check_replaced(const std::filesystem::path& path, std::span<const manifest::Bucket> buckets);
-
-/// Writes the file beside `path` and renames it into place. Throws Error(bad_input) when that would lose a record, unless `replace` is set.
-void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
-                      std::span<const store::CubinRow> cubins, bool replace);
 
 /// The device, files and compilers of a deployment, and its callbacks.
 struct DeploymentPlace {
@@ -60,7 +44,9 @@ struct DeploymentPlace {
   std::function<bool()> stop_requested{};
   std::function<void(const CompileStep&)> on_step{};
 };
-/// Brings all cubins of these buckets to the overlay, and writes the file unless `path` is empty.
+/// Brings all cubins of these buckets to the overlay, where a repeated call continues one that was stopped. Writes the file beside `path` and
+/// renames it into place, unless `path` is empty. Throws as check_replaced does unless `replace` is set, Error(interrupted), Error(no_nvrtc) and
+/// Error(compile_failed).
 Deployment deploy(std::span<const manifest::OpBucket> buckets, const std::filesystem::path& path,
                   const DeploymentPlace& place);
 
