@@ -117,10 +117,8 @@ struct Prewarmed {
   std::vector<Deployment> deployments;  // one a class of device; none when the tunes were interrupted
 };
 
-class Tuner;
 namespace engine {
 struct TunerState;
-TunerState& state_of(const Tuner& tuner) noexcept;
 }  // namespace engine
 
 /// Tunes into the overlay of its Options, which every engine and process of this user reads. A bucket that another process is tuning is
@@ -160,8 +158,10 @@ class Tuner {
   /// Throws Error(bad_input) for a demand that is no problem of its op or needs a team, before anything is tuned. Throws failures that end all tunes, such as
   /// Error(no_nvrtc) or a broken context's Error(driver_failed).
   TuneReport tune(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
-  /// tune(), then brings all machine code that launching and verifying these buckets can need to the overlay: no launch compiles. Compiles
-  /// nothing where the tunes were interrupted. Throws as tune() and deploy() do.
+  /// Brings all machine code that launching and verifying these buckets can need to the overlay: no launch compiles. Tunes nothing. Returns what
+  /// there is for each class of device. Throws as deploy() does.
+  std::vector<Deployment> compile(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
+  /// tune(), then compile() unless the tunes were interrupted. Throws as these do.
   Prewarmed prewarm(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
   /// Writes a file to ship beside a program (Options::bases) that serves these buckets without NVRTC: their records and all machine code
   /// that they can need. Tunes nothing. The file is written beside `path`, which ends in .kiln, and renamed over it. One that exists is
@@ -171,11 +171,12 @@ class Tuner {
   Deployment deploy(std::span<const Demand> demands, const std::filesystem::path& path,
                     const TuneChoice& choice = {}) const;
 
+  /// Why the overlay does not keep all that was tuned or compiled here, such as a file that cannot be written; empty where it does.
+  [[nodiscard]] std::string not_kept() const;
   /// Engine::warnings of all devices.
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
-  friend engine::TunerState& engine::state_of(const Tuner& tuner) noexcept;
   std::shared_ptr<engine::TunerState> state_;
 };
 

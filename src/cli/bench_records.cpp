@@ -17,7 +17,6 @@
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
-#include "engine/tuner.hpp"
 #include "kiln/error.hpp"
 #include "tune/tuner.hpp"
 
@@ -77,14 +76,14 @@ struct Subjects {
 };
 
 /// Returns, for each record that a look-up finds, the choices that can serve here.
-std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const std::string& op_name,
-                                                     Subjects& subjects) {
-  const manifest::DeviceFacts& device = state.context.info().facts;
+std::vector<std::vector<Subject>> servings_by_record(Tools& tools, const manifest::Catalogue& ops,
+                                                     const std::string& op_name, Subjects& subjects) {
+  const manifest::DeviceFacts& device = tools.facts();
   std::vector<std::vector<Subject>> by_record;
   std::set<std::string> seen;
-  for (const manifest::Op& op : state.ops.all()) {
+  for (const manifest::Op& op : ops.all()) {
     if (!op_name.empty() && op.name != op_name) continue;
-    for (const auto& listed : state.layers.records(op.name)) {
+    for (const auto& listed : tools.layers.records(op.name)) {
       const Regime regime =
           listed.value.regime == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
       const auto bucket = manifest::parse_bucket(op, listed.value.bucket);
@@ -98,7 +97,7 @@ std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const
         ++subjects.of_teams;
         continue;
       }
-      const answer::Resolution found = answer::resolve({op, device, regime}, *bucket, state.layers, false);
+      const answer::Resolution found = answer::resolve({op, device, regime}, *bucket, tools.layers, false);
       const store::Record& record = found.is_hit() ? found.record->value : listed.value;
       answer::Servings servings = answer::servings_of({{op, device}, *bucket}, record);
       subjects.unusable += servings.unusable;
@@ -115,9 +114,9 @@ std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const
   return by_record;
 }
 
-Subjects subjects_of(engine::State& state, const BenchRecordsSettings& settings) {
+Subjects subjects_of(Tools& tools, const manifest::Catalogue& ops, const BenchRecordsSettings& settings) {
   Subjects subjects;
-  auto by_record = servings_by_record(state, settings.op, subjects);
+  auto by_record = servings_by_record(tools, ops, settings.op, subjects);
   if (settings.limit > 0 && by_record.size() > settings.limit) by_record.resize(settings.limit);
   subjects.records = static_cast<std::int64_t>(by_record.size());
   for (auto& record : by_record) std::ranges::move(record, std::back_inserter(subjects.all));
@@ -170,8 +169,8 @@ void judge_idle(Checked& checked, std::span<const manifest::Variant> wider, std:
   }
 }
 
-Checked check(engine::State& state, const Subject& subject, store::File* against, double tolerance) {
-  const manifest::DeviceFacts& device = state.context.info().facts;
+Checked check(Tools& tools, const Subject& subject, store::File* against, double tolerance) {
+  const manifest::DeviceFacts& device = tools.facts();
   std::vector<manifest::Variant> contenders{subject.config()};
   const answer::Usable usual = answer::default_for({*subject.op, device}, subject.at());
   const manifest::Variant baseline = usual;
@@ -180,7 +179,7 @@ Checked check(engine::State& state, const Subject& subject, store::File* against
   const auto idle = bench::idle_launch({*subject.op, device}, subject.config(), subject.at());
   const std::size_t first_wider = contenders.size();
   if (idle) contenders.insert(contenders.end(), idle->wider.begin(), idle->wider.end());
-  const auto timed = bench::contest(state, *subject.op, subject.at(), subject.regime, contenders);
+  const auto timed = bench::contest(tools, *subject.op, subject.at(), subject.regime, contenders);
   Checked checked;
   checked.now = timed.front();
   if (has_baseline) checked.baseline = timed[1];
@@ -232,9 +231,9 @@ void add_row(Table& table, const Subject& subject, const Checked& checked) {
 }
 
 /// Turns the failure of one bucket into a finding.
-Checked check_or_say(engine::State& state, const Subject& subject, store::File* against, double tolerance) {
+Checked check_or_say(Tools& tools, const Subject& subject, store::File* against, double tolerance) {
   try {
-    return check(state, subject, against, tolerance);
+    return check(tools, subject, against, tolerance);
   } catch (const Error& error) {
     if (!tune::is_of_one_bucket(error.kind())) throw;
     Checked checked;
@@ -244,14 +243,13 @@ Checked check_or_say(engine::State& state, const Subject& subject, store::File* 
 }
 
 int run(const Globals& globals, const BenchRecordsSettings& settings) {
-  if (!settings.op.empty()) find_op(load_ops(globals), settings.op);
+  const manifest::Catalogue ops = load_ops(settings.op.empty() ? silenced(globals) : globals);
+  if (!settings.op.empty()) find_op(ops, settings.op);
   const auto against = settings.against.empty() ? nullptr : open_records(settings.against);
-  engine::State state(engine_options(globals));
-  require_bases(state.layers);
-  say_warnings(globals, state.layers);
+  Tools tools(globals);
   const Interrupt interrupt;
-  const cuda::Context::Scope scope(state.context);
-  const Subjects subjects = subjects_of(state, settings);
+  const cuda::Context::Scope scope(tools.context);
+  const Subjects subjects = subjects_of(tools, ops, settings);
   std::int64_t found = 0, done = 0;
   StatusLine line(!globals.json && !globals.quiet && is_terminal());
   Table table({"op", "bucket", "sizes", "config", "> stored", "> now", "> change", "> default now", "found"});
@@ -259,7 +257,7 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
     if (Interrupt::requested()) break;
     line.show(fmt::format("{}/{} {} {} {}", ++done, subjects.all.size(), subject.op->name,
                           manifest::display_text(*subject.op, subject.bucket), subject.serving.choice.sizes));
-    const Checked checked = check_or_say(state, subject, against.get(), settings.tolerance_percent / 100);
+    const Checked checked = check_or_say(tools, subject, against.get(), settings.tolerance_percent / 100);
     found += checked.findings.empty() ? 0 : 1;
     if (globals.json) print_json(json_of(subject, checked));
     add_row(table, subject, checked);

@@ -13,7 +13,6 @@
 #include "cli/problem_set.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
-#include "engine/tuner.hpp"
 #include "kiln/error.hpp"
 #include "tune/tuner.hpp"
 
@@ -189,17 +188,15 @@ Survey survey_of(const manifest::Op& op, const BenchRegretSettings& settings) {
 
 int run(const Globals& globals, const BenchRegretSettings& settings) {
   const manifest::Catalogue ops = load_ops(globals, settings.op);
-  survey_of(find_op(ops, settings.op), settings);
+  const manifest::Op& op = find_op(ops, settings.op);
+  const Survey survey = survey_of(op, settings);
+  Tools tools(globals);
   Options options = engine_options(globals);
   options.stop_requested = Interrupt::requested;
-  engine::State state(options);
-  require_bases(state.layers);
-  say_warnings(globals, state.layers);
-  const manifest::Op& op = find_op(state.ops, settings.op);
-  const Survey survey = survey_of(op, settings);
+  const Engine engine(options);  // which tunes what it has no record of, and keeps it
   const Interrupt interrupt;
-  const cuda::Context::Scope scope(state.context);
-  bench::RegretMeasurement measurement(state, op, survey.axis, survey.policies);
+  const cuda::Context::Scope scope(tools.context);
+  bench::RegretMeasurement measurement(tools, engine, op, survey.axis, survey.policies);
   StatusLine line(!globals.json && !globals.quiet && is_terminal());
   std::vector<Regret> regrets;
   std::size_t failed = 0, done = 0;

@@ -15,12 +15,6 @@ std::int64_t lost_records(const TuneReport& report) {
   });
 }
 
-std::string not_kept(const engine::TunerState& tuner) {
-  for (const auto& device : tuner.devices)
-    if (std::string why = device->state->layers.not_kept(); !why.empty()) return why;
-  return {};
-}
-
 void refuse_unkept(std::string_view what, std::string_view why) {
   throw Error(
       ErrorKind::io,
@@ -36,19 +30,18 @@ void require_kept(const store::Layers& layers, std::string_view what) {
   if (const std::string why = layers.not_kept(); !why.empty()) refuse_unkept(what, why);
 }
 
-void require_kept(const engine::TunerState& tuner, const TuneReport& report) {
+void require_kept(const Tuner& tuner, const TuneReport& report) {
   const auto tuned = std::count_if(report.buckets.begin(), report.buckets.end(),
                                    [](const TunedBucket& each) { return each.outcome == TunedBucket::Outcome::tuned; });
   if (const auto lost = lost_records(report); lost > 0)
-    refuse_unkept(fmt::format("{} of {}", lost, counted(tuned, "tuned record")), not_kept(tuner));
+    refuse_unkept(fmt::format("{} of {}", lost, counted(tuned, "tuned record")), tuner.not_kept());
 }
 
-void require_tunes_kept(const Engine& engine) {
+void require_tunes_kept(const Globals& globals, const Engine& engine) {
   const std::int64_t tunes = engine.stats().tunes;
-  if (tunes == 0) return;
-  const store::Layers& layers = engine::state_of(Tuner(engine)).first().layers;
-  if (const store::Layer& overlay = layers.layers().front(); overlay.path.empty() && overlay.refused.empty()) return;
-  require_kept(layers, counted(tunes, "tuned bucket"));
+  if (tunes == 0 || wants_no_overlay(globals)) return;
+  if (const std::string why = Tuner(engine).not_kept(); !why.empty())
+    refuse_unkept(counted(tunes, "tuned bucket"), why);
 }
 
 }  // namespace kiln::cli

@@ -94,6 +94,7 @@ class CompileProgress {
         line_(!globals.json && !globals.quiet && is_terminal()) {}
 
   void on(const CompileStep& step) {
+    if (step.done == 0) begun_ = seconds_now(), tenth_ = 0;  // the next class of device
     const double seconds = seconds_now() - begun_;
     const auto done = static_cast<double>(step.done), total = static_cast<double>(step.total);
     const double left = step.done > 0 ? seconds / done * (total - done) : 0;
@@ -113,8 +114,8 @@ class CompileProgress {
 };
 
 /// Clears the progress line before it returns.
-Deployment show_compiles(const Globals& globals,
-                         const std::function<Deployment(const std::function<void(const CompileStep&)>&)>& deploy) {
+template <class Deploy>
+auto show_compiles(const Globals& globals, Deploy deploy) {
   const Interrupt interrupt;
   CompileProgress progress(globals);
   return deploy([&](const CompileStep& step) { progress.on(step); });
@@ -238,11 +239,13 @@ Options options_of(const Globals& globals, const PrewarmSettings& settings) {
 
 Retune retune_of(const PrewarmSettings& settings) { return settings.force ? Retune::all : Retune::none; }
 
-Tuner make_prewarming_tuner(const Globals& globals, const PrewarmSettings& settings, const Options& options) {
-  return make_tuner(globals, settings.devices, options, [&](const Tuner& tuner) {
-    const engine::TunerState& devices = engine::state_of(tuner);
-    if (settings.output.path.empty()) require_place(pre_warmed, not_kept(devices));
-    if (devices.classes() > 1 && !settings.output.path.empty())
+TunerOn make_prewarming_tuner(const Globals& globals, const PrewarmSettings& settings, const Options& options) {
+  return make_tuner(globals, settings.devices, options, [&](const TunerOn& on) {
+    if (settings.output.path.empty()) require_place(pre_warmed, on.tuner.not_kept());
+    const auto is_of_another = [&](const cuda::DeviceInfo& each) {
+      return each.facts.device_class() != on.devices.front().facts.device_class();
+    };
+    if (std::ranges::any_of(on.devices, is_of_another) && !settings.output.path.empty())
       throw Error(
           ErrorKind::bad_input,
           "the devices are of several classes and -o writes a file for one; prewarm without it, then kiln cache export --workload");
@@ -257,40 +260,46 @@ int note_signatures(const Globals& globals, const PrewarmSettings& settings, con
   return status;
 }
 
-int tune_and_finish(const Globals& globals, const PrewarmSettings& settings, const Tuner& tuner,
-                    std::span<const OpBucket> buckets) {
-  engine::TunerState& devices = engine::state_of(tuner);
-  engine::State& first = devices.first();
-  check_lost(settings, buckets, first.context.info().facts);
-  const TuneReport tuned = tune_buckets(globals, tuner, buckets,
+/// What the tuned buckets need, compiled, and written where there is an output: for each class of device.
+std::vector<Deployment> compile_tuned(const Globals& globals, const PrewarmSettings& settings, const Tuner& tuner,
+                                      std::span<const OpBucket> buckets) {
+  return show_compiles(globals, [&](const auto& on_step) {
+    const TuneChoice choice{.replace = settings.output.replace, .on_compile = on_step};
+    const auto demands = demands_of(buckets);
+    return settings.output.path.empty() ? tuner.compile(demands, choice)
+                                        : std::vector{tuner.deploy(demands, settings.output.path, choice)};
+  });
+}
+
+int tune_and_finish(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops,
+                    const TunerOn& on, std::span<const OpBucket> buckets) {
+  check_lost(settings, buckets, on.devices.front().facts);
+  const TuneReport tuned = tune_buckets(globals, on, ops, buckets,
                                         {.retune = retune_of(settings), .in_order = settings.source.from_histogram});
-  print_tuned(globals, tuner, tuned);
-  if (tuned.interrupted) require_kept(devices, tuned);
+  print_tuned(globals, ops, tuned);
+  if (tuned.interrupted) require_kept(on.tuner, tuned);
   if (tuned.interrupted) throw Error(ErrorKind::interrupted, interruption_of(tuned));
+  const bool has_output = !settings.output.path.empty();
   int status = exit_good;
-  std::string why;
-  for (std::size_t number = 0; number < devices.classes(); ++number) {
+  const auto deployments = compile_tuned(globals, settings, on.tuner, buckets);
+  const std::string why = has_output ? std::string() : on.tuner.not_kept();
+  for (const Deployment& each : deployments) {
     if (!globals.json) print("\n");
-    const Deployment deployment = show_compiles(globals, [&](const auto& on_step) {
-      return engine::deploy(devices, number, buckets, settings.output.path,
-                            {.replace = settings.output.replace, .on_compile = on_step});
-    });
-    const std::string& about = devices.first_of_class[number]->state->context.info().name;
-    why = settings.output.path.empty() ? not_kept(devices) : std::string();
-    const bool is_kept = why.empty() && (!settings.output.path.empty() || lost_records(tuned) == 0);
-    status = std::max(status, finish(globals, settings, first.ops, {deployment, about, is_kept}));
+    const auto device = std::ranges::find(on.devices, each.device_class,
+                                          [](const cuda::DeviceInfo& info) { return info.facts.device_class(); });
+    const bool is_kept = why.empty() && (has_output || lost_records(tuned) == 0);
+    status = std::max(status, finish(globals, settings, ops, {each, device->name, is_kept}));
   }
-  require_kept(devices, tuned);
+  require_kept(on.tuner, tuned);
   if (!why.empty()) refuse_unkept("what was pre-warmed", why);
   return status;
 }
 
-int tune_here(const Globals& globals, const PrewarmSettings& settings) {
-  const Tuner tuner = make_prewarming_tuner(globals, settings, options_of(globals, settings));
-  engine::State& first = engine::state_of(tuner).first();
-  auto buckets = chosen_buckets(globals, settings, first.ops, first.context.info().facts, first.layers);
+int tune_here(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops) {
+  TunerOn on = make_prewarming_tuner(globals, settings, options_of(globals, settings));
+  auto buckets = chosen_buckets(globals, settings, ops, on.devices.front().facts, on.layers);
   leave_out_other_teams(globals, buckets, 0);
-  return tune_and_finish(globals, settings, tuner, buckets);
+  return tune_and_finish(globals, settings, ops, on, buckets);
 }
 
 int tune_on_ranks(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops, int world) {
@@ -301,8 +310,8 @@ int tune_on_ranks(const Globals& globals, const PrewarmSettings& settings, const
     return buckets;
   };
   const auto lead = [&](const Options& options, std::span<const OpBucket> buckets) {
-    const Tuner tuner = make_prewarming_tuner(globals, settings, options);
-    return note_signatures(globals, settings, [&] { return tune_and_finish(globals, settings, tuner, buckets); });
+    const TunerOn on = make_prewarming_tuner(globals, settings, options);
+    return note_signatures(globals, settings, [&] { return tune_and_finish(globals, settings, ops, on, buckets); });
   };
   return on_ranks(globals, settings.ranks,
                   {.ops = ops,
@@ -376,7 +385,7 @@ int run(const Globals& globals, const PrewarmSettings& settings) {
       "--base h200.jsonl -o FILE.kiln";
   return or_advise(advice, [&] {
     if (world > 0) return tune_on_ranks(globals, settings, ops, world);
-    return note_signatures(globals, settings, [&] { return tune_here(globals, settings); });
+    return note_signatures(globals, settings, [&] { return tune_here(globals, settings, ops); });
   });
 }
 

@@ -73,12 +73,12 @@ std::vector<OpBucket> buckets_in(const std::string& text, const manifest::Catalo
 }
 
 /// The part of another rank than 0 in its tune.
-void take_part(const Globals& globals, Options options, std::span<const OpBucket> buckets, Retune retune) {
-  options.overlay = std::filesystem::path();  // rank 0 keeps the records
+void take_part(Globals globals, Options options, std::span<const OpBucket> buckets, const RankWork& work) {
+  globals.overlay = "";  // rank 0 keeps the records
+  options.overlay = std::filesystem::path();
   std::vector<OpBucket> of_team;
   std::ranges::copy_if(buckets, std::back_inserter(of_team), &OpBucket::is_of_team);
-  const Tuner tuner = make_tuner(globals, "", options);
-  tune_buckets(globals, tuner, of_team, {.retune = retune});
+  tune_buckets(globals, make_tuner(globals, "", options), work.ops, of_team, {.retune = work.retune});
 }
 
 /// Collective, where each rank has come to the end of its work: the exit statuses, by rank. Throws Error(io) where one has not.
@@ -135,7 +135,7 @@ class Part {
     options.team = team_;
     options.device = team_->device();
     if (place_.rank == 0) return work_.lead(options, buckets_);
-    take_part(globals_, options, buckets_, work_.retune);
+    take_part(globals_, options, buckets_, work_);
     return exit_good;
   }
 

@@ -59,13 +59,13 @@ std::int64_t leave_out_empty(std::vector<TraceEntry>& trace) {
       std::erase_if(trace, [](const TraceEntry& each) { return manifest::is_empty(*each.op, each.problem); }));
 }
 
-int launch(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace,
-           std::int64_t empty) {
+int launch(const Globals& globals, const ReplaySettings& settings, const manifest::Catalogue& ops,
+           std::span<const TraceEntry> trace, std::int64_t empty) {
   refuse_teams(trace);
   Options options = engine_options(globals);
-  engine::State tools(options);  // for tensors and references, so that the engine counts the launches alone
+  Tools tools(silenced(globals));  // the engine warns of its files
   const Counts counts = count(trace, empty);
-  TuneProgress progress(globals, tools.ops, 1);
+  TuneProgress progress(globals, ops, 1);
   std::int64_t begun = 0;
   options.on_miss = settings.policy == "tune"         ? MissPolicy::tune
                     : settings.policy == "background" ? MissPolicy::background
@@ -76,7 +76,6 @@ int launch(const Globals& globals, const ReplaySettings& settings, std::span<con
     if (event.kind == TuneEvent::Kind::begun) ++begun;
     progress.on({event, options.device, begun, counts.buckets});
   };
-  require_bases(tools.layers);
   const Engine engine(options);
   if (!globals.quiet)
     for (const std::string& warning : engine.warnings()) note(warning);
@@ -87,7 +86,7 @@ int launch(const Globals& globals, const ReplaySettings& settings, std::span<con
     verified = verify_trace(globals, engine, tools, trace);
     print_verified(globals, verified);
   }
-  require_tunes_kept(engine);
+  require_tunes_kept(globals, engine);
   return verified.wrong.empty() ? exit_good : exit_wrong;
 }
 
@@ -120,7 +119,7 @@ int run(const Globals& globals, const ReplaySettings& settings) {
   const std::int64_t empty = leave_out_empty(trace);
   if (settings.dry_run) return dry_run(globals, settings, trace, empty);
   return or_advise("Without a GPU, --dry-run looks the trace up and launches nothing",
-                   [&] { return launch(globals, settings, trace, empty); });
+                   [&] { return launch(globals, settings, ops, trace, empty); });
 }
 
 }  // namespace

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "answer/miss.hpp"
 #include "cli/next_step.hpp"
 #include "cli/target.hpp"
 #include "cli/trace_file.hpp"
 #include "kiln/engine.hpp"
-#include "plan/counters.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::cli {

@@ -57,7 +57,7 @@ class SharedTensors {
     }
   }
 
-  void allocate(engine::State& tools, const cuda::Stream& stream) {
+  void allocate(Tools& tools, const cuda::Stream& stream) {
     for (auto& [key, shared] : shared_) {
       const auto& [tensor, type] = key;
       shared.buffer.emplace(shared.bytes);
@@ -152,8 +152,8 @@ struct Stage {
   std::map<const manifest::Op*, SharedTensors> tensors;
   std::vector<Ready> launches;
 
-  Stage(const Engine& engine, engine::State& tools, const cuda::Stream& stream, std::span<const TraceEntry> trace) {
-    const manifest::DeviceFacts& device = tools.context.info().facts;
+  Stage(const Engine& engine, Tools& tools, const cuda::Stream& stream, std::span<const TraceEntry> trace) {
+    const manifest::DeviceFacts& device = tools.facts();
     for (const TraceEntry& entry : trace) {
       ops.try_emplace(entry.op, engine.op(entry.op->name));
       tensors.try_emplace(entry.op, *entry.op, device).first->second.add(entry.problem);
@@ -279,7 +279,7 @@ std::vector<const TraceEntry*> in_order_of_cases(std::span<const TraceEntry> tra
 
 }  // namespace
 
-LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::State& tools,
+LaunchReport launch_trace(const Globals& globals, const Engine& engine, Tools& tools,
                           std::span<const TraceEntry> trace) {
   const Interrupt interrupt;
   const cuda::Context::Scope scope(tools.context);
@@ -310,7 +310,7 @@ LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::
   return report;
 }
 
-VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::State& tools,
+VerifyReport verify_trace(const Globals& globals, const Engine& engine, Tools& tools,
                           std::span<const TraceEntry> trace) {
   const Interrupt interrupt;
   const cuda::Context::Scope scope(tools.context);
@@ -335,8 +335,8 @@ VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::
           tensors->retarget(entry->problem, seed, stream.handle(), placement);
         } else {
           tensors.reset();
-          tensors.emplace(*entry->op, entry->problem, tools.context.info().facts, tools.arch(), tools.cubins, seed,
-                          stream.handle(), placement);
+          tensors.emplace(*entry->op, entry->problem, tools.facts(), tools.arch(), tools.cubins, seed, stream.handle(),
+                          placement);
         }
         last = entry;
         tensors->poison(stream.handle());

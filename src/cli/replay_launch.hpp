@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/session.hpp"
+#include "cli/tools.hpp"
 #include "cli/trace_file.hpp"
-#include "engine/state.hpp"
 #include "kiln/engine.hpp"
 
 namespace kiln::cli {
@@ -24,7 +24,7 @@ struct LaunchReport {
 
 /// Launches every problem once, in order, on one stream. Synchronises the stream around the first launch of each bucket and after every
 /// batch of others, so that no launch waits for a place in the device's queue.
-LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::State& tools,
+LaunchReport launch_trace(const Globals& globals, const Engine& engine, Tools& tools,
                           std::span<const TraceEntry> trace);
 
 struct WrongResult {
@@ -37,7 +37,7 @@ struct VerifyReport {
 };
 
 /// Verifies each distinct problem once, on fresh random inputs, against the op's reference.
-VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::State& tools,
+VerifyReport verify_trace(const Globals& globals, const Engine& engine, Tools& tools,
                           std::span<const TraceEntry> trace);
 
 }  // namespace kiln::cli

@@ -13,9 +13,9 @@
 #include "cli/record_facts.hpp"
 #include "cli/runtime_values.hpp"
 #include "cli/table.hpp"
+#include "cli/tools.hpp"
 #include "cli/tune_progress.hpp"
 #include "cli/units.hpp"
-#include "engine/state.hpp"
 #include "kiln/engine.hpp"
 #include "kiln/error.hpp"
 #include "tune/measure.hpp"
@@ -62,13 +62,12 @@ void join(tune::Check& all, tune::Check check, const std::string& inputs) {
   all.reason = inputs.empty() ? std::move(check.reason) : fmt::format("{}: {}", inputs.substr(1), check.reason);
 }
 
-Ran launch_and_time(engine::State& tools, const Op& op, const manifest::Op& described, const Problem& problem,
+Ran launch_and_time(Tools& tools, const Op& op, const manifest::Op& described, const Problem& problem,
                     const tune::Placement& placement, const RunSettings& settings) {
   const cuda::Stream stream;
   const std::vector<std::size_t> cases = tune::cases_timed_last(described);
   const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  tune::VerificationCase tensors(described, problem, tools.context.info().facts, tools.arch(), tools.cubins, seed,
-                                 stream.handle());
+  tune::VerificationCase tensors(described, problem, tools.facts(), tools.arch(), tools.cubins, seed, stream.handle());
   const Arguments& arguments = tensors.arguments();
   const Plan plan = op.plan(problem, stream.handle());
   Origin origin = Origin::default_;
@@ -87,7 +86,7 @@ Ran launch_and_time(engine::State& tools, const Op& op, const manifest::Op& desc
   }
   tune::MeasureLimits limits;
   if (settings.iterations > 0) limits.minimum_samples = limits.maximum_samples = settings.iterations;
-  tune::Stopwatch stopwatch(tools.context.info().facts, Regime::cold_l2, tools.arch(), tools.cubins);
+  tune::Stopwatch stopwatch(tools.facts(), Regime::cold_l2, tools.arch(), tools.cubins);
   const auto launch = [&](CUstream on) { op.launch(problem, arguments, on); };
   return {origin, plan, check, stopwatch.measure(launch, stream.handle(), limits)};
 }
@@ -172,20 +171,19 @@ int run(const Globals& globals, const RunSettings& settings) {
   if (manifest::is_empty(described, problem)) return run_nothing(globals, described, problem);
   TuneProgress progress(globals, ops, 1);
   Options options = engine_options(globals);
-  engine::State tools(options);  // for the reference and its tensors, so that the engine counts the launches alone
+  Tools tools(silenced(globals));  // the engine warns of its files
   options.stop_requested = Interrupt::requested;
   options.on_tune = [&](const TuneEvent& event) { progress.on({event, options.device, 1, 1}); };
-  require_bases(tools.layers);
   const Engine engine(options);
   const Interrupt interrupt;  // after the files are open: Ctrl-C ends a wait for a lock at once
   if (!globals.quiet)
     for (const std::string& warning : engine.warnings()) note(warning);
   const cuda::Context::Scope scope(tools.context);
   const Ran ran = launch_and_time(tools, engine.op(described.name), described, problem, placement, settings);
-  const Rates rates = rates_of(described, problem, tools.context.info().facts, ran.cost.median_ns);
+  const Rates rates = rates_of(described, problem, tools.facts(), ran.cost.median_ns);
   globals.json ? print_json_ran(settings, described, problem, ran, rates)
                : print_text_ran(settings, described, problem, ran, rates);
-  require_tunes_kept(engine);
+  require_tunes_kept(globals, engine);
   return ran.check.right ? exit_good : exit_wrong;
 }
 

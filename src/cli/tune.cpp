@@ -82,9 +82,9 @@ Retune retune_of(const TuneSettings& settings) {
   return settings.stale ? Retune::stale : settings.force ? Retune::all : Retune::none;
 }
 
-int finish(const Globals& globals, const Tuner& tuner, const TuneReport& report) {
-  print_tuned(globals, tuner, report);
-  require_kept(engine::state_of(tuner), report);
+int finish(const Globals& globals, const Tuner& tuner, const manifest::Catalogue& ops, const TuneReport& report) {
+  print_tuned(globals, ops, report);
+  require_kept(tuner, report);
   if (report.interrupted) {
     if (!globals.quiet) note(interruption_of(report));
     return exit_interrupted;
@@ -134,23 +134,23 @@ Wanted find_wanted(const Globals& globals, const TuneSettings& settings, const m
 
 /// A tune of one bucket shows its result though nothing keeps it; a tune of several would lose minutes of work.
 void require_place_for(const Wanted& wanted, const Tuner& tuner) {
-  if (wanted.buckets.size() > 1) require_place("what would be tuned", not_kept(engine::state_of(tuner)));
+  if (wanted.buckets.size() > 1) require_place("what would be tuned", tuner.not_kept());
 }
 
-int tune_wanted(const Globals& globals, const TuneSettings& settings, const Tuner& tuner, const Wanted& wanted) {
-  const TuneReport report = tune_buckets(globals, tuner, wanted.buckets, {.retune = retune_of(settings)});
-  if (!settings.stale) return finish(globals, tuner, report);
-  const int status = wanted.buckets.empty() ? exit_good : finish(globals, tuner, report);
+int tune_wanted(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops, const TunerOn& on,
+                const Wanted& wanted) {
+  const TuneReport report = tune_buckets(globals, on, ops, wanted.buckets, {.retune = retune_of(settings)});
+  if (!settings.stale) return finish(globals, on.tuner, ops, report);
+  const int status = wanted.buckets.empty() ? exit_good : finish(globals, on.tuner, ops, report);
   print_renewed(globals, wanted.staleness, wanted.buckets.size(), report);
   return status;
 }
 
 int tune_here(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops) {
-  const Tuner tuner = make_tuner(globals, settings.devices, options_of(globals, settings));
-  engine::State& first = engine::state_of(tuner).first();
-  const Wanted wanted = find_wanted(globals, settings, ops, 0, first.context.info().facts, first.layers);
-  require_place_for(wanted, tuner);
-  return tune_wanted(globals, settings, tuner, wanted);
+  TunerOn on = make_tuner(globals, settings.devices, options_of(globals, settings));
+  const Wanted wanted = find_wanted(globals, settings, ops, 0, on.devices.front().facts, on.layers);
+  require_place_for(wanted, on.tuner);
+  return tune_wanted(globals, settings, ops, on, wanted);
 }
 
 int tune_on_ranks(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops, int world) {
@@ -161,9 +161,9 @@ int tune_on_ranks(const Globals& globals, const TuneSettings& settings, const ma
     return wanted.buckets;
   };
   const auto lead = [&](const Options& options, std::span<const OpBucket> /*buckets*/) {
-    const Tuner tuner =
-        make_tuner(globals, settings.devices, options, [&](const Tuner& made) { require_place_for(wanted, made); });
-    return tune_wanted(globals, settings, tuner, wanted);
+    const TunerOn on = make_tuner(globals, settings.devices, options,
+                                  [&](const TunerOn& made) { require_place_for(wanted, made.tuner); });
+    return tune_wanted(globals, settings, ops, on, wanted);
   };
   return on_ranks(globals, settings.ranks,
                   {.ops = ops,

@@ -10,6 +10,7 @@
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/tune_progress.hpp"
@@ -142,17 +143,21 @@ void declare_devices(CLI::App& command, std::string& devices) {
       ->type_name("all|N,N...");
 }
 
-Tuner make_tuner(const Globals& globals, const std::string& devices, Options options,
-                 const std::function<void(const Tuner&)>& check) {
+TunerOn make_tuner(const Globals& globals, const std::string& devices, Options options,
+                   const std::function<void(const TunerOn&)>& check) {
   options.stop_requested = Interrupt::requested;
-  std::optional<Tuner> tuner;
+  std::optional<TunerOn> on;
   const auto open = [&] {
     const std::vector<int> ordinals = devices.empty()    ? std::vector{options.device}
                                       : devices == "all" ? every_device()
                                                          : parse_ordinals(devices);
-    tuner.emplace(options, ordinals);
-    require_bases(engine::state_of(*tuner).first().layers);
-    if (check) check(*tuner);
+    on.emplace(TunerOn{Tuner(options, ordinals), {}, open_layers(silenced(globals))});
+    for (const int each : ordinals) {
+      manifest::DeviceFacts& facts = on->devices.emplace_back(cuda::device_info(each)).facts;
+      if (options.team != nullptr && options.team->device() == each)
+        facts.link = team::state_of(*options.team).member->link();
+    }
+    if (check) check(*on);
   };
   if (options.team == nullptr) {
     open();
@@ -162,17 +167,22 @@ Tuner make_tuner(const Globals& globals, const std::string& devices, Options opt
     team::on_all_ranks(rendezvous, "opening its files", open);
   }
   if (!globals.quiet)
-    for (const std::string& warning : tuner->warnings()) note(warning);
-  return *std::move(tuner);
+    for (const std::string& warning : on->tuner.warnings()) note(warning);
+  return *std::move(on);
 }
 
-TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const manifest::OpBucket> buckets,
-                        TuneChoice choice) {
+std::vector<kiln::Demand> demands_of(std::span<const manifest::OpBucket> buckets) {
+  std::vector<kiln::Demand> demands;
+  for (const manifest::OpBucket& each : buckets) demands.push_back({each.op->name, each.bucket});
+  return demands;
+}
+
+TuneReport tune_buckets(const Globals& globals, const TunerOn& on, const manifest::Catalogue& ops,
+                        std::span<const manifest::OpBucket> buckets, TuneChoice choice) {
   const Interrupt interrupt;
-  engine::TunerState& state = engine::state_of(tuner);
-  TuneProgress progress(globals, state.first().ops, state.devices.size());
+  TuneProgress progress(globals, ops, on.devices.size());
   choice.on_step = [&](const TuneStep& step) { progress.on(step); };
-  return engine::tune_all(state, buckets, choice);
+  return on.tuner.tune(demands_of(buckets), choice);
 }
 
 std::string interruption_of(const TuneReport& report) {
@@ -180,20 +190,19 @@ std::string interruption_of(const TuneReport& report) {
                      report.buckets.size(), counted(static_cast<std::int64_t>(report.wanted), "bucket"));
 }
 
-void print_tuned(const Globals& globals, const Tuner& tuner, const TuneReport& report) {
+void print_tuned(const Globals& globals, const manifest::Catalogue& ops, const TuneReport& report) {
   Table table({"op", "bucket", "fastest at its edge", "> configs", "> time", "> default", "> gain", "> bandwidth",
                "> throughput", ""});
-  const engine::State& state = engine::state_of(tuner).first();
   for (const TunedBucket& bucket : report.buckets) {
-    const manifest::Op& op = engine::op_named(state, bucket.op);
+    const manifest::Op& op = find_op(ops, bucket.op);
     globals.json ? print_json(json_of(op, bucket)) : add_row(table, op, bucket);
   }
   if (globals.json) return;
   print(table.text());
   for (const TunedBucket& bucket : report.buckets)
     for (const std::string& each : bucket.wrong)
-      print(fmt::format("{} {}: {}\n", bucket.op,
-                        manifest::display_text(engine::op_named(state, bucket.op), bucket.bucket), each));
+      print(
+          fmt::format("{} {}: {}\n", bucket.op, manifest::display_text(find_op(ops, bucket.op), bucket.bucket), each));
   const auto stale = std::ranges::count_if(report.buckets, &TunedBucket::stale);
   if (stale > 0 && !globals.quiet)
     note(fmt::format(

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "cli/session.hpp"
-#include "engine/tuner.hpp"
-#include "kiln/options.hpp"
+#include "cuda/device.hpp"
+#include "kiln/tuner.hpp"
+#include "manifest/catalogue.hpp"
 #include "manifest/op_bucket.hpp"
 
 namespace kiln::cli {
@@ -27,20 +28,28 @@ void declare_search(CLI::App& command, SearchChoice& choice);
 SearchSettings search_settings(const SearchChoice& choice);
 
 void declare_devices(CLI::App& command, std::string& devices);
+/// A Tuner, its GPUs, and its files as they were when it was made.
+struct TunerOn {
+  Tuner tuner;
+  std::vector<cuda::DeviceInfo> devices;
+  store::Layers layers;
+};
 /// `devices`: "" for Options::device, "all", or ordinals such as "0,1,3". Ctrl-C stops the tuner. Calls `check` with it. With a team, it is
 /// collective: what fails on one rank is thrown on all. Throws Error(bad_input), and as Tuner's constructor and `check` do.
-Tuner make_tuner(const Globals& globals, const std::string& devices, Options options,
-                 const std::function<void(const Tuner&)>& check = {});
+TunerOn make_tuner(const Globals& globals, const std::string& devices, Options options,
+                   const std::function<void(const TunerOn&)>& check = {});
 
-/// Calls engine::tune_all and shows its progress.
-TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const manifest::OpBucket> buckets,
-                        TuneChoice choice);
+std::vector<kiln::Demand> demands_of(std::span<const manifest::OpBucket> buckets);
+
+/// Calls Tuner::tune and shows its progress.
+TuneReport tune_buckets(const Globals& globals, const TunerOn& on, const manifest::Catalogue& ops,
+                        std::span<const manifest::OpBucket> buckets, TuneChoice choice);
 
 /// Returns a message that says how far an interrupted tune came.
 std::string interruption_of(const TuneReport& report);
 
 /// Prints a table: bucket, config at its upper edge, number of configs, cost, baseline, gain, bandwidth and throughput. As JSON, prints
 /// an object for each bucket.
-void print_tuned(const Globals& globals, const Tuner& tuner, const TuneReport& report);
+void print_tuned(const Globals& globals, const manifest::Catalogue& ops, const TuneReport& report);
 
 }  // namespace kiln::cli

@@ -1,9 +1,12 @@
-#include "engine/tuner.hpp"
+// Tuner on the states of engines, one for each GPU. All fill one overlay.
+#include "kiln/tuner.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -11,8 +14,12 @@
 
 #include "answer/expected_times.hpp"
 #include "engine/miss_path.hpp"
+#include "engine/state.hpp"
+#include "engine/team_plans.hpp"
+#include "engine/tuning.hpp"
 #include "kiln/error.hpp"
 #include "kiln/team.hpp"
+#include "manifest/op_bucket.hpp"
 #include "manifest/problem_set.hpp"
 #include "manifest/text.hpp"
 #include "team/exchange.hpp"
@@ -20,7 +27,40 @@
 #include "tune/team_tunes.hpp"
 
 namespace kiln::engine {
+
+struct TunerDevice {
+  TunerDevice(std::shared_ptr<State> engine, bool shared)
+      : state(std::move(engine)),
+        is_shared(shared),
+        pool(compile_settings(state->options)),
+        cubins(state->layers, pool) {}
+  std::shared_ptr<State> state;
+  bool is_shared;  // whether an Engine launches with this state meanwhile
+  /// Separate from the engine's pool, where a launch would wait behind candidates, and a stop would drop its compiles.
+  jit::CompilePool pool;
+  answer::Cubins cubins;
+  std::size_t device_class = 0;  // index into TunerState::first_of_class
+};
+
+struct TunerState {
+  TunerState(const Options& options, std::span<const int> ordinals);
+  explicit TunerState(std::shared_ptr<State> engine);
+  [[nodiscard]] State& first() const noexcept { return *devices.front()->state; }
+  [[nodiscard]] std::size_t classes() const noexcept { return first_of_class.size(); }
+  /// The device of this rank in the team; null without a team.
+  [[nodiscard]] TunerDevice* of_team() const noexcept;
+
+  std::vector<std::unique_ptr<TunerDevice>> devices;
+  std::vector<TunerDevice*> first_of_class;
+  std::mutex working;  // one call tunes or compiles at a time
+
+ private:
+  void add(std::shared_ptr<State> state, bool is_shared);
+};
+
 namespace {
+
+using manifest::OpBucket;
 
 /// A rough estimate of a tune in nanoseconds: each candidate is compiled and verified, then launched a few hundred times.
 double tuning_ns(const OpBucket& bucket, State& state, answer::ExpectedTimes& times) {
@@ -55,7 +95,7 @@ std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState&
 
 /// Lets an engine that has the bucket ready serve it by its new record.
 void adopt_if_ready(State& state, std::string_view op, const answer::Resolution& resolution) {
-  plan::OpState& own = state.op_state(index_of(state, op));
+  plan::OpState& own = state.op_state(state.ops.index_of(op));
   if (own.plans.hot.find(resolution.bucket.edge) != nullptr) adopt(own, resolution);
 }
 
@@ -212,7 +252,7 @@ class Job {
       if (device.is_shared && !is_of_team)
         asked.adopt = [&](const answer::Resolution& found) { adopt_if_ready(state, bucket.op->name, found); };
       tuned = described(
-          is_of_team ? agree_on_record(state.op_state(index_of(state, bucket.op->name)), bucket.bucket, true, asked)
+          is_of_team ? agree_on_record(state.op_state(state.ops.index_of(bucket.op->name)), bucket.bucket, true, asked)
                      : tune_once(state, *bucket.op, bucket.bucket, asked),
           state.layers);
     } catch (const Error& error) {
@@ -277,12 +317,6 @@ Options options_for(const Options& options, int ordinal, std::size_t devices) {
 
 }  // namespace
 
-TunerDevice::TunerDevice(std::shared_ptr<State> engine, bool shared)
-    : state(std::move(engine)),
-      is_shared(shared),
-      pool(compile_settings(state->options)),
-      cubins(state->layers, pool) {}
-
 TunerState::TunerState(const Options& options, std::span<const int> ordinals) {
   const auto refuse = [](const std::string& message) { throw Error(ErrorKind::bad_input, message); };
   if (ordinals.empty()) refuse("a Tuner was asked for on no device; name one, or leave the list out");
@@ -325,18 +359,15 @@ TunerDevice* TunerState::of_team() const noexcept {
   return nullptr;
 }
 
-std::size_t index_of(const State& state, std::string_view name) { return state.ops.index_of(name); }
+namespace {
 
-const manifest::Op& op_named(const State& state, std::string_view name) { return state.ops[index_of(state, name)]; }
-
-TunerState& state_of(const Tuner& tuner) noexcept { return *tuner.state_; }
-
+/// The distinct buckets of some demands, of the first device's ops. Throws Error(bad_input) for a demand that is no problem of its op.
 std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> demands) {
   State& state = tuner.first();
   std::vector<OpBucket> buckets;
   std::set<std::pair<const manifest::Op*, std::string>> seen;
   for (const Demand& each : demands) {
-    const manifest::Op& op = op_named(state, each.op);
+    const manifest::Op& op = state.ops[state.ops.index_of(each.op)];
     manifest::check_problem(op, each.problem);
     const Problem bucket = manifest::bucket_of(op, each.problem);
     if (seen.emplace(&op, manifest::to_string(op, bucket)).second) buckets.push_back({&op, bucket});
@@ -344,13 +375,9 @@ std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> dema
   return buckets;
 }
 
-namespace {
-
 void refuse_within_callback(const TunerState& tuner) {
   for (const auto& device : tuner.devices) Tuning::refuse_within(*device->state, "a Tuner's work");
 }
-
-}  // namespace
 
 TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice) {
   cuda::require_not_forked();
@@ -360,6 +387,7 @@ TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const 
   return Job(tuner, buckets, choice).run();
 }
 
+/// Tuner::deploy for one class of device; `path` may be empty.
 Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const OpBucket> buckets,
                   const std::filesystem::path& path, const TuneChoice& choice) {
   cuda::require_not_forked();
@@ -383,6 +411,7 @@ Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const O
                        .on_step = choice.on_compile});
 }
 
+}  // namespace
 }  // namespace kiln::engine
 
 namespace kiln {
@@ -396,11 +425,11 @@ Tuner::Tuner(const Engine& engine) : state_(engine::make_owned<engine::TunerStat
 
 Op Tuner::op(std::string_view name) const {
   const auto& state = state_->devices.front()->state;
-  return Op(std::shared_ptr<plan::OpState>(state, &state->op_state(engine::index_of(*state, name))));
+  return Op(std::shared_ptr<plan::OpState>(state, &state->op_state(state->ops.index_of(name))));
 }
 
 std::vector<Demand> Tuner::between(std::string_view op, const Problem& low, const Problem& high) const {
-  const manifest::Op& described = engine::op_named(state_->first(), op);
+  const manifest::Op& described = state_->first().ops[state_->first().ops.index_of(op)];
   const auto refuse = [&](const std::string& message) {
     throw Error(ErrorKind::bad_input, fmt::format("op '{}': {}", op, message));
   };
@@ -423,11 +452,17 @@ TuneReport Tuner::tune(std::span<const Demand> demands, const TuneChoice& choice
   return engine::tune_all(*state_, engine::buckets_of(*state_, demands), choice);
 }
 
-Prewarmed Tuner::prewarm(std::span<const Demand> demands, const TuneChoice& choice) const {
+std::vector<Deployment> Tuner::compile(std::span<const Demand> demands, const TuneChoice& choice) const {
   const auto buckets = engine::buckets_of(*state_, demands);
-  Prewarmed result{engine::tune_all(*state_, buckets, choice), {}};
-  for (std::size_t i = 0; i < state_->classes() && !result.tuned.interrupted; ++i)
-    result.deployments.push_back(engine::deploy(*state_, i, buckets, {}, choice));
+  std::vector<Deployment> deployments;
+  for (std::size_t i = 0; i < state_->classes(); ++i)
+    deployments.push_back(engine::deploy(*state_, i, buckets, {}, choice));
+  return deployments;
+}
+
+Prewarmed Tuner::prewarm(std::span<const Demand> demands, const TuneChoice& choice) const {
+  Prewarmed result{tune(demands, choice), {}};
+  if (!result.tuned.interrupted) result.deployments = compile(demands, choice);
   return result;
 }
 
@@ -445,6 +480,13 @@ Deployment Tuner::deploy(std::span<const Demand> demands, const std::filesystem:
         ErrorKind::bad_input,
         fmt::format("the folder of the file to deploy, '{}', does not exist; make it, or name another", path.string()));
   return engine::deploy(*state_, 0, engine::buckets_of(*state_, demands), path, choice);
+}
+
+std::string Tuner::not_kept() const {
+  cuda::require_not_forked();
+  for (const auto& device : state_->devices)
+    if (std::string why = device->state->layers.not_kept(); !why.empty()) return why;
+  return {};
 }
 
 std::vector<std::string> Tuner::warnings() const {

@@ -84,8 +84,7 @@ TEST_CASE("the ranks of a command tune what rank 0 read, whatever the others wou
         return std::vector<OpBucket>{gather_of(ops, 100 + 1000 * reads.next())};
       };
       const auto lead = [&](const Options& chosen, std::span<const OpBucket> buckets) {
-        const Tuner tuner = make_tuner(globals, "", chosen);
-        const TuneReport report = tune_buckets(globals, tuner, buckets, {});
+        const TuneReport report = tune_buckets(globals, make_tuner(globals, "", chosen), ops, buckets, {});
         return report.buckets.size() == 1 && report.buckets.front().outcome == TunedBucket::Outcome::tuned ? 0 : 1;
       };
       const int status = on_ranks(
@@ -108,7 +107,7 @@ TEST_CASE("ranks wait for rank 0 for longer than a collective's time-out while i
     const Globals globals = without_files();
     Options options = engine_options(globals);
     options.team = impatient_team(of);
-    const Tuner tuner = make_tuner(globals, "", options, [&](const Tuner&) { wait_on_rank_0(of); });
+    make_tuner(globals, "", options, [&](const TunerOn&) { wait_on_rank_0(of); });
     return std::string("made");
   });
   for (const std::size_t rank : {0U, 1U}) CHECK(ranks.outcome(rank) == "made");

@@ -174,6 +174,23 @@ TEST_CASE("a pre-warmed workload needs no compile, and its deployment neither an
   CHECK(contains(lacking.missing[0].bucket, "rows=128"));
 }
 
+TEST_CASE("a Tuner compiles what buckets need without tuning them, and says why its overlay keeps nothing") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Tuner tuner(options(""));
+  const auto demands = rows_between(tuner, 40, 60);
+  const auto compiled = tuner.compile(demands);
+  REQUIRE(compiled.size() == 1);
+  CHECK(compiled[0].compiled > 0);
+  REQUIRE(compiled[0].missing.size() == 1);
+  CHECK(compiled[0].missing[0].why == "no record");
+  CHECK(tuner.compile(demands)[0].compiled == 0);
+  CHECK(contains(tuner.not_kept(), "in memory"));
+  const Tuner keeping(options(folder / "overlay.kiln"));
+  CHECK(keeping.compile(demands)[0].compiled == compiled[0].compiled);
+  CHECK(keeping.not_kept().empty());
+}
+
 TEST_CASE("a Tuner of an engine replaces the fallback that the engine serves") {
   const Machine machine;
   const TemporaryFolder folder;

@@ -16,17 +16,17 @@ constexpr std::int64_t least_rounds = 11, most_rounds = 41;
 
 class Contest {
  public:
-  Contest(engine::State& state, const manifest::Op& op, const Problem& problem, Regime regime)
-      : state_(state), bucket_({op, state.context.info().facts, regime}, problem) {
-    const tune::BenchSettings settings{bucket_, state.context.info(), state.arch()};
-    bench_ = state.worker ? state.worker->bench(settings, state.cubins) : tune::local_bench(settings, state.cubins);
+  Contest(Tools& tools, const manifest::Op& op, const Problem& problem, Regime regime)
+      : tools_(tools), bucket_({op, tools.facts(), regime}, problem) {
+    const tune::BenchSettings settings{bucket_, tools.context.info(), tools.arch()};
+    bench_ = tools.worker ? tools.worker->bench(settings, tools.cubins) : tune::local_bench(settings, tools.cubins);
     bench_->set_sizes({bucket_.edge});
   }
 
   Timed admit(std::size_t number, const manifest::Variant& contender) {
     Timed timed;
     try {
-      const auto cubin = state_.cubins.get(jit::specialise(bucket_, contender, bucket_.edge, state_.arch()));
+      const auto cubin = tools_.cubins.get(jit::specialise(bucket_, contender, bucket_.edge, tools_.arch()));
       const auto admission = bench_->admit(number, {contender, cubin.cubin, bucket_.edge});
       timed.verdict = admission.verdict;
       timed.reason = admission.reason;
@@ -70,16 +70,16 @@ class Contest {
     }
   }
 
-  engine::State& state_;
+  Tools& tools_;
   const manifest::Bucket bucket_;  // of the sizes that are timed
   std::unique_ptr<tune::Bench> bench_;
 };
 
 }  // namespace
 
-std::vector<Timed> contest(engine::State& state, const manifest::Op& op, const Problem& problem, Regime regime,
+std::vector<Timed> contest(Tools& tools, const manifest::Op& op, const Problem& problem, Regime regime,
                            std::span<const manifest::Variant> contenders) {
-  Contest contest(state, op, problem, regime);
+  Contest contest(tools, op, problem, regime);
   std::vector<Timed> all;
   for (std::size_t i = 0; i < contenders.size(); ++i) all.push_back(contest.admit(i, contenders[i]));
   contest.time(all);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/state.hpp"
+#include "cli/tools.hpp"
 #include "store/record.hpp"
 #include "tune/bench.hpp"
 #include "tune/search.hpp"
@@ -20,9 +20,9 @@ struct Timed {
   [[nodiscard]] bool ok() const noexcept { return verdict == store::Verdict::ok; }
 };
 
-/// Returns a result for each contender, measured at `problem`, in a worker process if the engine has one. The context must be current.
+/// Returns a result for each contender, measured at `problem`, in a worker process if there is one. The context must be current.
 /// Throws as tune::Bench and Cubins do; the failure of one contender is its verdict.
-std::vector<Timed> contest(engine::State& state, const manifest::Op& op, const Problem& problem, Regime regime,
+std::vector<Timed> contest(Tools& tools, const manifest::Op& op, const Problem& problem, Regime regime,
                            std::span<const manifest::Variant> contenders);
 
 /// True when `now` is slower by more than `tolerance` (0.05 for 5 %) and the 95 % intervals are disjoint. False for a stored cost of 0.

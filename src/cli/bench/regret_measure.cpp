@@ -4,17 +4,22 @@
 
 #include <algorithm>
 
-#include "answer/resolver.hpp"
 #include "answer/serving.hpp"
-#include "engine/tuning.hpp"
+#include "cli/interrupt.hpp"
 #include "kiln/error.hpp"
 #include "tune/tuner.hpp"
 
 namespace kiln::cli::bench {
 
-RegretMeasurement::RegretMeasurement(engine::State& state, const manifest::Op& op, std::size_t axis,
+RegretMeasurement::RegretMeasurement(Tools& tools, const Engine& engine, const manifest::Op& op, std::size_t axis,
                                      std::vector<manifest::BucketPolicy> policies)
-    : state_(state), op_(op), axis_(axis), policies_(std::move(policies)), exact_{op, {}} {
+    : tools_(tools),
+      engine_(engine),
+      tuner_(engine),
+      op_(op),
+      axis_(axis),
+      policies_(std::move(policies)),
+      exact_{op, {}} {
   for (manifest::Axis& each : exact_.op.axes) each.policies.assign(1, {});
   for (const manifest::BucketPolicy& policy : policies_)
     variants_.push_back({op, {}}), variants_.back().op.axes[axis].policies.assign(1, {{}, policy});
@@ -23,9 +28,13 @@ RegretMeasurement::RegretMeasurement(engine::State& state, const manifest::Op& o
 const store::Record& RegretMeasurement::tuned(Variant& variant, const Problem& bucket) {
   const std::string text = manifest::to_string(variant.op, bucket);
   if (const auto known = variant.records.find(text); known != variant.records.end()) return known->second;
-  tune::TuneRequest request = state_.tune_request(variant.op, bucket);
-  request.worker = state_.worker.get();
-  return variant.records.emplace(text, tune::tune_bucket(request, state_.cubins).record).first->second;
+  const tune::TuneRequest request{.bucket = {{variant.op, tools_.facts()}, bucket},
+                                  .device = tools_.context.info(),
+                                  .arch = tools_.arch(),
+                                  .worker = tools_.worker.get(),
+                                  .stop_requested = Interrupt::requested,
+                                  .on_event = {}};
+  return variant.records.emplace(text, tune::tune_bucket(request, tools_.cubins).record).first->second;
 }
 
 manifest::Variant RegretMeasurement::contender(std::string_view implementation, const std::string& config) const {
@@ -39,24 +48,30 @@ manifest::Variant RegretMeasurement::contender(std::string_view implementation, 
 
 /// Returns the config that a launch takes once the bucket is tuned.
 RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
-  const auto outcome = engine::tune_once(state_, op_, manifest::bucket_of(op_, problem), {});
-  const answer::Answer* answer = outcome.resolution.first(problem).serves;
-  if (answer == nullptr)
-    throw Error(ErrorKind::not_tuned, "nothing is legal at " + manifest::display_text(op_, problem));
-  return {contender(answer->implementation->name, manifest::to_string(*answer->implementation, answer->config)),
-          !answer->is_hit()};
+  const kiln::Demand demand{op_.name, problem};
+  const TuneReport report = tuner_.tune({&demand, 1});
+  if (report.interrupted) throw Error(ErrorKind::interrupted, "interrupted");
+  if (const TunedBucket& bucket = report.buckets.front(); bucket.outcome == TunedBucket::Outcome::failed)
+    throw Error(ErrorKind::not_tuned, bucket.reason);
+  const Explanation found = engine_.explain(engine_.op(op_.name), problem);
+  if (!is_hit(found.origin)) return pick_default(problem);
+  return {contender(found.implementation, found.config), false};
 }
 
 /// The same for a record that is in no file.
 RegretMeasurement::Picked RegretMeasurement::pick(Variant& variant, const Problem& problem) {
-  const manifest::DeviceFacts& device = state_.context.info().facts;
+  const manifest::DeviceFacts& device = tools_.facts();
   const Problem bucket = manifest::bucket_of(variant.op, problem);
   const answer::Servings servings = answer::servings_of({{variant.op, device}, bucket}, tuned(variant, bucket));
   for (const auto* role : {&servings.fastest, &servings.without_library})
     for (const answer::Serving& each : *role)
       if (each.region.contains(variant.op, problem) && !each.broken_constraint({variant.op, device}, problem))
         return {contender(each.choice.implementation, each.choice.config), false};
-  const answer::Usable usual = answer::default_for({exact_.op, device}, problem);
+  return pick_default(problem);
+}
+
+RegretMeasurement::Picked RegretMeasurement::pick_default(const Problem& problem) {
+  const answer::Usable usual = answer::default_for({exact_.op, tools_.facts()}, problem);
   if (!usual) throw Error(ErrorKind::not_tuned, usual.why_not);
   return {usual, true};
 }
@@ -80,7 +95,7 @@ std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
                        .fell_back = picked.fell_back});
     if (known == contenders.end()) contenders.push_back(picked.config);
   }
-  const auto timed = contest(state_, exact_.op, problem, state_.options.regime, contenders);
+  const auto timed = contest(tools_, exact_.op, problem, Regime::cold_l2, contenders);
   for (std::size_t i = 0; i < regrets.size(); ++i) {
     const Timed& shared = timed[places[i]];
     for (const Timed* each : {&shared, &timed.front()})

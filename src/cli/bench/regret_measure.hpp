@@ -6,14 +6,15 @@
 
 #include "cli/bench/contest.hpp"
 #include "cli/bench/regret.hpp"
+#include "kiln/tuner.hpp"
 
 namespace kiln::cli::bench {
 
 class RegretMeasurement {
  public:
-  /// `axis`: an index into op.axes. Buckets of the op's own policy are looked up, or tuned and published as kiln tune does. Buckets of
-  /// other policies and single lengths are tuned and not kept.
-  RegretMeasurement(engine::State& state, const manifest::Op& op, std::size_t axis,
+  /// `axis`: an index into op.axes. Buckets of the op's own policy are looked up by the engine, or tuned and published as kiln tune does.
+  /// Buckets of other policies and single lengths are tuned and not kept.
+  RegretMeasurement(Tools& tools, const Engine& engine, const manifest::Op& op, std::size_t axis,
                     std::vector<manifest::BucketPolicy> policies);
 
   /// Returns a result for each policy at this problem's sizes. Throws as tune::tune_bucket does.
@@ -33,8 +34,11 @@ class RegretMeasurement {
   [[nodiscard]] manifest::Variant contender(std::string_view implementation, const std::string& config) const;
   Picked pick_own(const Problem& problem);
   Picked pick(Variant& variant, const Problem& problem);
+  Picked pick_default(const Problem& problem);
 
-  engine::State& state_;
+  Tools& tools_;
+  const Engine& engine_;
+  Tuner tuner_;
   const manifest::Op& op_;
   std::size_t axis_;
   std::vector<manifest::BucketPolicy> policies_;
