@@ -48,10 +48,7 @@ void declare(CLI::App& command, BenchRecordsSettings& settings) {
 
 /// A choice of a record of this device. It can serve.
 struct Subject {
-  const manifest::Op* op = nullptr;
-  Problem bucket;
-  Regime regime = Regime::cold_l2;
-  std::string key;
+  manifest::Bucket bucket;
   double baseline_ns = 0;  // the stored time, when it is of the sizes that are timed; else 0
   answer::Serving serving;
   [[nodiscard]] const Problem& at() const noexcept { return serving.at(); }
@@ -97,20 +94,22 @@ std::vector<std::vector<Subject>> servings_by_record(Tools& tools, const manifes
         ++subjects.of_teams;
         continue;
       }
-      const answer::Resolution found = answer::resolve({op, device, regime}, *bucket, tools.layers, false);
+      const manifest::Bucket asked({op, device, regime}, *bucket);
+      const answer::Resolution found = answer::resolve(asked, asked.edge, tools.layers, false);
       const store::Record& record = found.is_hit() ? found.record->value : listed.value;
-      answer::Servings servings = answer::servings_of({{op, device}, *bucket}, record);
+      answer::Servings servings = answer::servings_of(asked, record);
       subjects.unusable += servings.unusable;
       if (!servings.any()) continue;
       std::vector<Subject>& configs = by_record.emplace_back();
       for (auto* role : {&servings.fastest, &servings.without_library})
         for (answer::Serving& each : *role) {
-          const double baseline_ns = each.at() == *bucket ? record.baseline_ns : 0.0;
-          configs.push_back({&op, *bucket, regime, record.key, baseline_ns, std::move(each)});
+          const double baseline_ns = each.at() == asked.edge ? record.baseline_ns : 0.0;
+          configs.push_back({asked, baseline_ns, std::move(each)});
         }
     }
   }
-  std::ranges::sort(by_record, [](const auto& a, const auto& b) { return reads_before(a[0].key, b[0].key); });
+  std::ranges::sort(by_record,
+                    [](const auto& a, const auto& b) { return reads_before(a[0].bucket.key(), b[0].bucket.key()); });
   return by_record;
 }
 
@@ -125,10 +124,10 @@ Subjects subjects_of(Tools& tools, const manifest::Catalogue& ops, const BenchRe
 
 /// Returns the other file's choice of the same role and upper sizes, or nothing.
 std::optional<store::Choice> earlier_of(const Subject& subject, store::File* against) {
-  const auto record = against == nullptr ? std::nullopt : against->find_record(subject.key);
+  const auto record = against == nullptr ? std::nullopt : against->find_record(subject.bucket.key());
   if (!record) return std::nullopt;
   for (const store::Choice& each : record->choices) {
-    const auto region = manifest::parse_region(*subject.op, subject.bucket, each.sizes);
+    const auto region = manifest::parse_region(*subject.bucket.op, subject.bucket.edge, each.sizes);
     if (each.role == subject.serving.choice.role && region && region->high == subject.at()) return each;
   }
   return std::nullopt;
@@ -160,7 +159,7 @@ void judge_idle(Checked& checked, std::span<const manifest::Variant> wider, std:
     if (!timed[i].ok() || !bench::is_slower(checked.now.samples_ns, timed[i].samples_ns, tolerance)) continue;
     if (checked.wider_blocks > 0 && timed[i].cost.median_ns >= checked.wider_ns) continue;
     if (checked.wider_blocks > 0) checked.findings.pop_back();
-    checked.wider_blocks = bench::blocks_of({*subject.op, device}, wider[i], subject.at());
+    checked.wider_blocks = bench::blocks_of(subject.bucket, wider[i], subject.at());
     checked.wider_ns = timed[i].cost.median_ns;
     checked.findings.push_back(
         fmt::format("idle: {} and takes {}, {} as long",
@@ -172,14 +171,14 @@ void judge_idle(Checked& checked, std::span<const manifest::Variant> wider, std:
 Checked check(Tools& tools, const Subject& subject, store::File* against, double tolerance) {
   const manifest::DeviceFacts& device = tools.facts();
   std::vector<manifest::Variant> contenders{subject.config()};
-  const answer::Usable usual = answer::default_for({*subject.op, device}, subject.at());
+  const answer::Usable usual = answer::default_for(subject.bucket, subject.at());
   const manifest::Variant baseline = usual;
   const bool has_baseline = usual.implementation != nullptr && baseline != subject.config();
   if (has_baseline) contenders.push_back(baseline);
-  const auto idle = bench::idle_launch({*subject.op, device}, subject.config(), subject.at());
+  const auto idle = bench::idle_launch(subject.bucket, subject.config(), subject.at());
   const std::size_t first_wider = contenders.size();
   if (idle) contenders.insert(contenders.end(), idle->wider.begin(), idle->wider.end());
-  const auto timed = bench::contest(tools, *subject.op, subject.at(), subject.regime, contenders);
+  const auto timed = bench::contest(tools, {subject.bucket, subject.at()}, contenders);
   Checked checked;
   checked.now = timed.front();
   if (has_baseline) checked.baseline = timed[1];
@@ -203,7 +202,7 @@ Json json_of(const Subject& subject, const Checked& checked) {
   const store::Choice& stored = subject.serving.choice;
   return {{"event", "choice"},
           {"build", build()},
-          {"key", subject.key},
+          {"key", subject.bucket.key()},
           {"role", to_string(stored.role)},
           {"sizes", stored.sizes},
           {"config", config_of(stored)},
@@ -220,7 +219,7 @@ Json json_of(const Subject& subject, const Checked& checked) {
 
 void add_row(Table& table, const Subject& subject, const Checked& checked) {
   const store::Choice& stored = subject.serving.choice;
-  table.row({subject.op->name, manifest::display_text(*subject.op, subject.bucket),
+  table.row({subject.bucket.op->name, manifest::display_text(*subject.bucket.op, subject.bucket.edge),
              stored.sizes + (stored.role == store::Role::fastest ? "" : " without library"), config_of(stored),
              format_time(stored.cost_ns), checked.now.ok() ? format_time(checked.now.cost.median_ns) : "-",
              format_ratio(bench::change_of(checked.now.cost, stored.cost_ns)),
@@ -255,8 +254,8 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
   Table table({"op", "bucket", "sizes", "config", "> stored", "> now", "> change", "> default now", "found"});
   for (const Subject& subject : subjects.all) {
     if (Interrupt::requested()) break;
-    line.show(fmt::format("{}/{} {} {} {}", ++done, subjects.all.size(), subject.op->name,
-                          manifest::display_text(*subject.op, subject.bucket), subject.serving.choice.sizes));
+    line.show(
+        fmt::format("{}/{} {} {}", ++done, subjects.all.size(), subject.bucket.text(), subject.serving.choice.sizes));
     const Checked checked = check_or_say(tools, subject, against.get(), settings.tolerance_percent / 100);
     found += checked.findings.empty() ? 0 : 1;
     if (globals.json) print_json(json_of(subject, checked));

@@ -239,13 +239,14 @@ Options options_of(const Globals& globals, const PrewarmSettings& settings) {
 
 Retune retune_of(const PrewarmSettings& settings) { return settings.force ? Retune::all : Retune::none; }
 
+std::string class_of(const cuda::DeviceInfo& device) { return device.facts.device_class(); }
+
 TunerOn make_prewarming_tuner(const Globals& globals, const PrewarmSettings& settings, const Options& options) {
   return make_tuner(globals, settings.devices, options, [&](const TunerOn& on) {
     if (settings.output.path.empty()) require_place(pre_warmed, on.tuner.not_kept());
-    const auto is_of_another = [&](const cuda::DeviceInfo& each) {
-      return each.facts.device_class() != on.devices.front().facts.device_class();
-    };
-    if (std::ranges::any_of(on.devices, is_of_another) && !settings.output.path.empty())
+    const bool has_one_class =
+        std::ranges::adjacent_find(on.devices, std::ranges::not_equal_to(), class_of) == on.devices.end();
+    if (!has_one_class && !settings.output.path.empty())
       throw Error(
           ErrorKind::bad_input,
           "the devices are of several classes and -o writes a file for one; prewarm without it, then kiln cache export --workload");
@@ -285,8 +286,7 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings, con
   const std::string why = has_output ? std::string() : on.tuner.not_kept();
   for (const Deployment& each : deployments) {
     if (!globals.json) print("\n");
-    const auto device = std::ranges::find(on.devices, each.device_class,
-                                          [](const cuda::DeviceInfo& info) { return info.facts.device_class(); });
+    const auto device = std::ranges::find(on.devices, each.device_class, class_of);
     const bool is_kept = why.empty() && (has_output || lost_records(tuned) == 0);
     status = std::max(status, finish(globals, settings, ops, {each, device->name, is_kept}));
   }

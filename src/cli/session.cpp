@@ -79,15 +79,11 @@ store::CodeTrust code_trust(const Globals& globals) {
 
 store::Layers open_layers(const Globals& globals) {
   store::Layers layers(layer_settings(globals));
-  require_bases(layers);
-  say_warnings(globals, layers);
-  return layers;
-}
-
-void require_bases(const store::Layers& layers) {
   for (const store::Layer& layer : layers.layers())
     if (layer.kind == store::LayerKind::base && !layer.refused.empty())
       throw Error(ErrorKind::bad_file, fmt::format("a base cannot be used: {}", layer.refused));
+  say_warnings(globals, layers);
+  return layers;
 }
 
 void say_warnings(const Globals& globals, const store::Layers& layers) {

@@ -39,10 +39,8 @@ store::LayerSettings layer_settings(const Globals& globals);
 bool wants_no_overlay(const Globals& globals);
 /// Returns the trust that decides whether another file's machine code is copied.
 store::CodeTrust code_trust(const Globals& globals);
-/// Throws as require_bases does. Notes on the standard error tell what else could not be opened.
+/// Throws Error(bad_file) when a base is refused, because the user named it. Notes on the standard error tell what else could not be opened.
 store::Layers open_layers(const Globals& globals);
-/// Throws Error(bad_file) when a base is refused, because the user named it.
-void require_bases(const store::Layers& layers);
 void say_warnings(const Globals& globals, const store::Layers& layers);
 
 /// Calls `act`. Appends `advice` to an Error of a machine that lacks a driver or a GPU.

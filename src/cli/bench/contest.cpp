@@ -16,8 +16,7 @@ constexpr std::int64_t least_rounds = 11, most_rounds = 41;
 
 class Contest {
  public:
-  Contest(Tools& tools, const manifest::Op& op, const Problem& problem, Regime regime)
-      : tools_(tools), bucket_({op, tools.facts(), regime}, problem) {
+  Contest(Tools& tools, const manifest::Bucket& at) : tools_(tools), bucket_(at) {
     const tune::BenchSettings settings{bucket_, tools.context.info(), tools.arch()};
     bench_ = tools.worker ? tools.worker->bench(settings, tools.cubins) : tune::local_bench(settings, tools.cubins);
     bench_->set_sizes({bucket_.edge});
@@ -77,9 +76,8 @@ class Contest {
 
 }  // namespace
 
-std::vector<Timed> contest(Tools& tools, const manifest::Op& op, const Problem& problem, Regime regime,
-                           std::span<const manifest::Variant> contenders) {
-  Contest contest(tools, op, problem, regime);
+std::vector<Timed> contest(Tools& tools, const manifest::Bucket& at, std::span<const manifest::Variant> contenders) {
+  Contest contest(tools, at);
   std::vector<Timed> all;
   for (std::size_t i = 0; i < contenders.size(); ++i) all.push_back(contest.admit(i, contenders[i]));
   contest.time(all);

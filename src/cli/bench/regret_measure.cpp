@@ -25,10 +25,10 @@ RegretMeasurement::RegretMeasurement(Tools& tools, const Engine& engine, const m
     variants_.push_back({op, {}}), variants_.back().op.axes[axis].policies.assign(1, {{}, policy});
 }
 
-const store::Record& RegretMeasurement::tuned(Variant& variant, const Problem& bucket) {
-  const std::string text = manifest::to_string(variant.op, bucket);
+const store::Record& RegretMeasurement::tuned(Variant& variant, const manifest::Bucket& bucket) {
+  const std::string text = bucket.text();
   if (const auto known = variant.records.find(text); known != variant.records.end()) return known->second;
-  const tune::TuneRequest request{.bucket = {{variant.op, tools_.facts()}, bucket},
+  const tune::TuneRequest request{.bucket = bucket,
                                   .device = tools_.context.info(),
                                   .arch = tools_.arch(),
                                   .worker = tools_.worker.get(),
@@ -60,12 +60,11 @@ RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
 
 /// The same for a record that is in no file.
 RegretMeasurement::Picked RegretMeasurement::pick(Variant& variant, const Problem& problem) {
-  const manifest::DeviceFacts& device = tools_.facts();
-  const Problem bucket = manifest::bucket_of(variant.op, problem);
-  const answer::Servings servings = answer::servings_of({{variant.op, device}, bucket}, tuned(variant, bucket));
+  const manifest::Bucket bucket = manifest::Site(variant.op, tools_.facts()).bucket_of(problem);
+  const answer::Servings servings = answer::servings_of(bucket, tuned(variant, bucket));
   for (const auto* role : {&servings.fastest, &servings.without_library})
     for (const answer::Serving& each : *role)
-      if (each.region.contains(variant.op, problem) && !each.broken_constraint({variant.op, device}, problem))
+      if (each.region.contains(variant.op, problem) && !each.broken_constraint(bucket, problem))
         return {contender(each.choice.implementation, each.choice.config), false};
   return pick_default(problem);
 }
@@ -77,7 +76,7 @@ RegretMeasurement::Picked RegretMeasurement::pick_default(const Problem& problem
 }
 
 std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
-  const store::Choice& own = tuned(exact_, problem).at_edge();
+  const store::Choice& own = tuned(exact_, {{exact_.op, tools_.facts()}, problem}).at_edge();
   std::vector<manifest::Variant> contenders{contender(own.implementation, own.config)};
   std::vector<std::size_t> places;  // index of each policy's config among the contenders
   std::vector<Regret> regrets;
@@ -95,7 +94,7 @@ std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
                        .fell_back = picked.fell_back});
     if (known == contenders.end()) contenders.push_back(picked.config);
   }
-  const auto timed = contest(tools_, exact_.op, problem, Regime::cold_l2, contenders);
+  const auto timed = contest(tools_, {{exact_.op, tools_.facts()}, problem}, contenders);
   for (std::size_t i = 0; i < regrets.size(); ++i) {
     const Timed& shared = timed[places[i]];
     for (const Timed* each : {&shared, &timed.front()})

@@ -30,7 +30,7 @@ class RegretMeasurement {
     manifest::Variant config;  // of `exact_`
     bool fell_back = false;
   };
-  const store::Record& tuned(Variant& variant, const Problem& bucket);
+  const store::Record& tuned(Variant& variant, const manifest::Bucket& bucket);
   [[nodiscard]] manifest::Variant contender(std::string_view implementation, const std::string& config) const;
   Picked pick_own(const Problem& problem);
   Picked pick(Variant& variant, const Problem& problem);
