@@ -71,7 +71,7 @@ class Bench {
     line["problem"] = kiln::manifest::to_string(described_, problem);
     kiln::tune::Placement placement;
     placement.leave_optional_out = true;
-    VerificationCase tensors(described_, problem, context_.info().facts, arch_, cubins_, ++seed_, stream_.handle(),
+    VerificationCase tensors({described_, context_.info().facts}, problem, arch_, cubins_, ++seed_, stream_.handle(),
                              placement);
 
     std::vector<Contender> all{plan(tensors, line)};

@@ -157,7 +157,7 @@ class Rank {
     const kiln::Problem problem = kiln::cli::parse_problem(described, words);
     kiln::tune::Placement placement;
     if (described.is_of_team()) placement.rank = rank_;
-    kiln::tune::VerificationCase tensors(described, problem, context_.info().facts, arch_, cubins_, seed,
+    kiln::tune::VerificationCase tensors({described, context_.info().facts}, problem, arch_, cubins_, seed,
                                          stream_.handle(), placement);
     const kiln::Op op = engine_.op(asked.op);
     const auto launch = [&](CUstream stream) { op.launch(problem, tensors.arguments(), stream); };

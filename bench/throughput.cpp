@@ -80,7 +80,7 @@ class Bench {
     const kiln::tune::Placement placement = kiln::cli::take_runtime_values(described, words);
     const kiln::Problem problem = kiln::cli::parse_problem(described, words);
     const auto& facts = context_.info().facts;
-    kiln::tune::VerificationCase tensors(described, problem, facts, arch_, cubins_, seed, stream_.handle());
+    kiln::tune::VerificationCase tensors({described, facts}, problem, arch_, cubins_, seed, stream_.handle());
     if (!placement.runtime.empty() || !placement.reals.empty())
       tensors.retarget(problem, seed, stream_.handle(), placement);
 

@@ -160,7 +160,7 @@ class Bench {
   void compare(const kiln::manifest::Op& op, const kiln::Problem& problem) {
     kiln::tune::Placement placement;
     placement.leave_optional_out = true;
-    VerificationCase tensors(op, problem, state_.context.info().facts, state_.arch(), state_.cubins, ++draws_,
+    VerificationCase tensors({op, state_.context.info().facts}, problem, state_.arch(), state_.cubins, ++draws_,
                              stream_.handle(), placement);
     Json line = row_of(op.name);
     line["problem"] = kiln::manifest::to_string(op, problem);

@@ -180,7 +180,7 @@ Explanation explain_nothing(const manifest::Op& op, const Problem& problem) {
 
 Explanation explain(const manifest::Site& site, const Problem& problem, const std::string& arch, store::Layers& layers,
                     Cubins& cubins) {
-  if (const std::string refused = jit::why_defaults_refused(*site.op, problem, *site.device); !refused.empty())
+  if (const std::string refused = jit::why_defaults_refused(site, problem); !refused.empty())
     throw Error(ErrorKind::bad_input, refused);
   Resolution resolution = resolve(site, problem, layers);
   leave_servable(resolution, arch, cubins);

@@ -33,6 +33,10 @@ const jit::Specialisation& CodeLookup::here() {
   return *here_;
 }
 
+const jit::Specialisation& CodeLookup::of(const KeyedCubin& cubin) const {
+  return here_ && jit::cubin_key(timed_, cubin.compiler) != cubin.key ? *here_ : timed_;
+}
+
 std::optional<KeyedCubin> CodeLookup::find_serving(Cubins& cubins, store::Counters* met) {
   return find([&](const jit::Specialisation& code) { return cubins.find_serving(code, compiler_, met); });
 }

@@ -33,6 +33,8 @@ class CodeLookup {
     if (!found && here().arch != timed_.arch) found = look(here());
     return found;
   }
+  /// The one under which the cubin was found.
+  [[nodiscard]] const jit::Specialisation& of(const KeyedCubin& cubin) const;
   /// What a launch loads: Cubins::find_serving() by the answer's compiler.
   [[nodiscard]] std::optional<KeyedCubin> find_serving(Cubins& cubins, store::Counters* met = nullptr);
 

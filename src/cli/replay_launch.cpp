@@ -41,7 +41,7 @@ class SharedTensors {
   SharedTensors(const manifest::Op& op, const manifest::DeviceFacts& device) : op_(op), device_(device) {}
 
   void add(const Problem& problem) {
-    const auto frame = tune::verification_frame(op_, problem, device_);
+    const auto frame = tune::verification_frame({op_, device_}, problem);
     for (std::size_t i = 0; i < op_.tensors.size(); ++i) {
       const manifest::Tensor& tensor = op_.tensors[i];
       if (tensor.optional || !manifest::Op::takes_part(tensor, frame)) continue;
@@ -71,7 +71,7 @@ class SharedTensors {
     for (auto& [problem, tensors] : prepared_) {
       for (auto& each : tensors) each.second.buffer.emplace(each.second.bytes);
       const auto frame = manifest::frame_of({op_, device_}, problem);
-      tune::Preparation(op_, frame, device_, tools.arch(), tools.cubins)
+      tune::Preparation({op_, device_}, frame, tools.arch(), tools.cubins)
           .run(problem, arguments(problem), 1, op_.prepare->timed.front(), stream.handle());
     }
   }
@@ -79,7 +79,7 @@ class SharedTensors {
   /// Leaves out optional tensors and tensors that the problem does not have. Run-time values are those of a verification.
   [[nodiscard]] Arguments arguments(const Problem& problem) const {
     Arguments arguments;
-    const auto frame = tune::verification_frame(op_, problem, device_);
+    const auto frame = tune::verification_frame({op_, device_}, problem);
     for (std::size_t i = 0; i < op_.tensors.size(); ++i) {
       if (op_.tensors[i].optional || !manifest::Op::takes_part(op_.tensors[i], frame)) continue;
       const bool own = op_.tensors[i].fill == manifest::Fill::prepared;
@@ -335,8 +335,8 @@ VerifyReport verify_trace(const Globals& globals, const Engine& engine, Tools& t
           tensors->retarget(entry->problem, seed, stream.handle(), placement);
         } else {
           tensors.reset();
-          tensors.emplace(*entry->op, entry->problem, tools.facts(), tools.arch(), tools.cubins, seed, stream.handle(),
-                          placement);
+          tensors.emplace(manifest::Site(*entry->op, tools.facts()), entry->problem, tools.arch(), tools.cubins, seed,
+                          stream.handle(), placement);
         }
         last = entry;
         tensors->poison(stream.handle());

@@ -67,7 +67,8 @@ Ran launch_and_time(Tools& tools, const Op& op, const manifest::Op& described, c
   const cuda::Stream stream;
   const std::vector<std::size_t> cases = tune::cases_timed_last(described);
   const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  tune::VerificationCase tensors(described, problem, tools.facts(), tools.arch(), tools.cubins, seed, stream.handle());
+  tune::VerificationCase tensors({described, tools.facts()}, problem, tools.arch(), tools.cubins, seed,
+                                 stream.handle());
   const Arguments& arguments = tensors.arguments();
   const Plan plan = op.plan(problem, stream.handle());
   Origin origin = Origin::default_;

@@ -14,13 +14,13 @@
 #include "answer/cubins.hpp"
 #include "engine/pacer.hpp"
 #include "jit/compile_pool.hpp"
+#include "kiln/engine.hpp"
 #include "manifest/bucketing.hpp"
 #include "plan/plan_state.hpp"
 
 namespace kiln::engine {
 
 struct State;
-struct plan::OpState;
 
 class Background {
  public:

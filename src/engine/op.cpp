@@ -1,3 +1,4 @@
+// kiln::Op and kiln::Plan. Their launches are elsewhere: plan/hit_path.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>

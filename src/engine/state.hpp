@@ -1,4 +1,4 @@
-// The state behind kiln::Engine.
+// The state behind kiln::Engine: engine.cpp, and miss_path.cpp for launch_missed().
 #pragma once
 
 #include <condition_variable>

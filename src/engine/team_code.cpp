@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "answer/machine_code.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
 #include "process/message.hpp"
@@ -26,10 +27,9 @@ struct Offer {
   std::string digest;  // of the row
 };
 
-/// What an answer needs on this rank: code for the target that its record's was compiled for, or for the one that the NVRTC here knows.
+/// What an answer needs on this rank.
 struct Need {
-  jit::Specialisation timed;
-  std::optional<jit::Specialisation> here;  // made where `timed` is not found
+  answer::CodeLookup code;
   std::optional<answer::KeyedCubin> found{};
   std::optional<int> source{};  // the rank that gives it
   std::string key{};            // of the code that is given
@@ -61,9 +61,9 @@ class Sharing {
       if (!each.implementation->has_kernels()) continue;
       try {
         store::Counters met;
-        needs_.push_back(need_of(each, met));
-        if (had_record && !needs_.back().found)
-          state_.owner.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
+        Need& need = needs_.emplace_back(Need{{state_.site(), each, [this] { return state_.owner.arch(); }}});
+        need.found = need.code.find_serving(cubins_, &met);
+        if (had_record && !need.found) state_.owner.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
       } catch (const Error& error) {  // refused sources, which plan::PlanStore::load may do without
         if (error.kind() != ErrorKind::compile_failed) throw;
       }
@@ -102,7 +102,7 @@ class Sharing {
     if (!cubins_.can_compile()) return told;
     for (Need& each : needs_) {
       if (each.found || each.source) continue;
-      each.key = manifest::to_hex(jit::cubin_key(here(each), jit::compiler_identity()));
+      each.key = manifest::to_hex(jit::cubin_key(each.code.here(), jit::compiler_identity()));
       told.push_back(each.key);
     }
     return told;
@@ -123,7 +123,7 @@ class Sharing {
     for (Need& each : needs_) {
       if (each.found || each.source != team_.rank()) continue;
       try {
-        each.found = cubins_.compile_and_keep(here(each));
+        each.found = cubins_.compile_and_keep(each.code.here());
       } catch (const std::exception&) {
         each.source.reset();
       }
@@ -161,7 +161,7 @@ class Sharing {
           taken.push_back(std::move(row));
         } else {
           state_.owner.warn(fmt::format("team '{}': the machine code of {} that rank {} sent is not what it offered",
-                                        team_.name(), each.timed.label, *each.source));
+                                        team_.name(), each.code.timed().label, *each.source));
         }
       }
     }
@@ -169,28 +169,9 @@ class Sharing {
   }
 
  private:
-  [[nodiscard]] Need need_of(const answer::Answer& answer, store::Counters& met) {
-    const auto frame = answer.frame({state_.op, state_.device()}, answer.at);
-    Need need{
-        .timed = jit::specialise(state_.op, *answer.implementation, frame, jit::target_arch(state_.device().sm())),
-        .here = {}};
-    need.found = cubins_.find_serving(need.timed, answer.compiler, &met);
-    if (!need.found && here(need).arch != need.timed.arch)
-      need.found = cubins_.find_serving(here(need), answer.compiler, &met);
-    return need;
-  }
-
-  const jit::Specialisation& here(Need& need) const {
-    if (!need.here) {
-      need.here = need.timed;
-      need.here->arch = state_.owner.arch();
-    }
-    return *need.here;
-  }
-
   [[nodiscard]] bool serves(Need& need, const Offer& offer) const {
-    return offer.key == manifest::to_hex(jit::cubin_key(need.timed, offer.compiler)) ||
-           offer.key == manifest::to_hex(jit::cubin_key(here(need), offer.compiler));
+    return offer.key == manifest::to_hex(jit::cubin_key(need.code.timed(), offer.compiler)) ||
+           offer.key == manifest::to_hex(jit::cubin_key(need.code.here(), offer.compiler));
   }
 
   /// Code that its rank has just compiled was not offered.
@@ -201,10 +182,7 @@ class Sharing {
     return offer == offers_.end() || offer->digest == digest_of(row);
   }
 
-  static store::CubinRow row_of(const Need& need) {
-    const bool is_timed = !need.here || jit::cubin_key(need.timed, need.found->compiler) == need.found->key;
-    return answer::to_row(is_timed ? need.timed : *need.here, *need.found);
-  }
+  static store::CubinRow row_of(const Need& need) { return answer::to_row(need.code.of(*need.found), *need.found); }
 
   plan::OpState& state_;
   team::Member& team_;

@@ -2,11 +2,10 @@
 #pragma once
 
 #include "answer/resolver.hpp"
+#include "kiln/engine.hpp"
 #include "team/member.hpp"
 
 namespace kiln::engine {
-
-struct plan::OpState;
 
 /// Collective: stores on each rank the machine code of the answers that its own files lack. It comes from the lowest rank that has code which this
 /// rank may load. Code that no rank has is compiled by the lowest of the ranks that need the same. A rank without NVRTC that is offered none is left

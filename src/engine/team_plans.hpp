@@ -4,12 +4,12 @@
 #include <memory>
 
 #include "engine/tuning.hpp"
+#include "kiln/engine.hpp"
 #include "plan/bucket_plans.hpp"
 #include "team/member.hpp"
 
 namespace kiln::engine {
 
-struct plan::OpState;
 struct State;
 
 /// Collective: returns the bucket's record, which all ranks then have. A record that some ranks have, and that `asked.retune` spares, goes from

@@ -54,8 +54,9 @@ std::vector<manifest::Runtime> runtime_at(const manifest::Op& op, std::span<cons
   return runtime;
 }
 
-std::string why_defaults_refused(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
-  const std::vector<std::int64_t> frame = manifest::frame_of({op, device}, problem);
+std::string why_defaults_refused(const manifest::Site& site, const Problem& problem) {
+  const std::vector<std::int64_t> frame = manifest::frame_of(site, problem);
+  const manifest::Op& op = *site.op;
   const std::vector<manifest::Range> any(frame.size());
   for (const manifest::Runtime& each : runtime_at(op, frame)) {
     std::int64_t value = 0;

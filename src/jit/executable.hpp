@@ -193,6 +193,6 @@ class alignas(64) Executable {
 std::vector<manifest::Runtime> runtime_at(const manifest::Op& op, std::span<const std::int64_t> frame);
 
 /// Returns why a launch with the run-time values' defaults is refused at this problem, or an empty string.
-std::string why_defaults_refused(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device);
+std::string why_defaults_refused(const manifest::Site& site, const Problem& problem);
 
 }  // namespace kiln::jit

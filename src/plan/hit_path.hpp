@@ -1,4 +1,11 @@
-// Problem -> bucket -> hot table -> plan -> launch.
+// Problem -> bucket -> hot table -> plan -> launch. Op::launch and Plan::launch stand at the end of hit_path.cpp.
+//
+//   launch            finds the bucket's plan in the hot table, else Owner::launch_missed
+//     launch_plan     picks the plan by size; finds the thread's frame
+//       attempt       fills the frame, asks whether the plan admits it, counts
+//         run         with or without a workspace
+//           submit    hands the passes to the driver
+//       launch_next   where the plan refuses: the bucket's next answers (refused_launch.hpp)
 #pragma once
 
 #include "plan/op_state.hpp"

@@ -1,4 +1,4 @@
-// What an engine lends its plans and their launches, and what these ask of it.
+// The part of an engine that its plans see: what it lends them and their launches, and what these ask of it. engine::State is the whole.
 #pragma once
 
 #include <memory>
@@ -38,9 +38,9 @@ struct Owner {
   Owner(const Owner&) = delete;
   Owner& operator=(const Owner&) = delete;
 
-  /// Launches a problem whose bucket has no plan: makes one, or on a capturing stream has a loaded one stand in.
+  /// Launches a problem whose bucket has no plan: makes one, or on a capturing stream has a loaded one stand in (engine/miss_path.cpp).
   virtual Origin launch_missed(OpState& op, const Call& call) = 0;
-  /// Throws Error(bad_input) where waiting for the plans of a bucket would be for ever: within a callback of a tune.
+  /// Throws Error(bad_input) where waiting for the plans of a bucket would be for ever: within a callback of a tune (engine/tuning.cpp).
   virtual void refuse_wait(const manifest::Bucket& bucket) const = 0;
 
   /// jit::default_arch of the device. The first call opens NVRTC, which takes tens of milliseconds.

@@ -21,7 +21,7 @@ bool may_pass(const std::exception& failure) {
          dynamic_cast<const std::system_error*>(&failure) != nullptr;
 }
 
-/// What the machine code of a plan is bound to, where its op is one of a team: plans of different configs have different tags.
+/// What the machine code of a plan is bound to, where its op is one of a team: plans of different configs have different tags, as far as 16 bits tell.
 team::TeamBinding binding_of(const team::Member& team, const answer::Resolution& resolution,
                              const answer::Answer& answer) {
   const manifest::Digest digest = manifest::Hasher().field(resolution.key).field(answer.name()).finish();

@@ -223,8 +223,7 @@ class LocalBench final : public Bench {
 
   void add_case(const Problem& problem, answer::Cubins& cubins, Placement placement) {
     if (settings_.team != nullptr) placement.rank = settings_.team->rank;
-    cases_.emplace_back(*settings_.bucket.op, problem, *settings_.bucket.device, settings_.arch, cubins, seed_++,
-                        stream_.handle(), placement);
+    cases_.emplace_back(settings_.bucket, problem, settings_.arch, cubins, seed_++, stream_.handle(), placement);
   }
 
   bool is_right(Admission& admission, Live& live) {

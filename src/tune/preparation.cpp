@@ -30,11 +30,11 @@ std::vector<jit::Specialisation> Preparation::specialisations(const manifest::Op
   return result;
 }
 
-Preparation::Preparation(const manifest::Op& op, std::span<const std::int64_t> frame,
-                         const manifest::DeviceFacts& device, const std::string& arch, answer::Cubins& cubins)
-    : op_(op), device_(device) {
+Preparation::Preparation(const manifest::Site& site, std::span<const std::int64_t> frame, const std::string& arch,
+                         answer::Cubins& cubins)
+    : op_(*site.op), device_(*site.device) {
   std::map<std::vector<std::string>, std::shared_ptr<jit::Module>> loaded;  // by name expressions
-  for (const jit::Specialisation& each : specialisations(op, frame, arch)) {
+  for (const jit::Specialisation& each : specialisations(op_, frame, arch)) {
     auto& module = loaded[each.name_expressions];
     if (!module) {
       const answer::KeyedCubin found = cubins.get_and_keep(each);

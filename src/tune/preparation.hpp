@@ -20,8 +20,8 @@ class Preparation {
   static std::vector<jit::Specialisation> specialisations(const manifest::Op& op, std::span<const std::int64_t> frame,
                                                           const std::string& arch);
   /// Loads the kernels, for all problems with the selections and exact axes of `frame`. Throws as Cubins::get_and_keep() does.
-  Preparation(const manifest::Op& op, std::span<const std::int64_t> frame, const manifest::DeviceFacts& device,
-              const std::string& arch, answer::Cubins& cubins);
+  Preparation(const manifest::Site& site, std::span<const std::int64_t> frame, const std::string& arch,
+              answer::Cubins& cubins);
   /// Writes the prepared tensors of `arguments` for these sizes, and waits. `seed` decides the values. Throws Error(bad_input) for sizes that
   /// a pass cannot take, and Error(driver_failed).
   void run(const Problem& problem, const Arguments& arguments, std::uint64_t seed, std::size_t prepare_case,

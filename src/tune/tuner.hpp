@@ -1,4 +1,4 @@
-// Tunes one bucket: verifies candidates, times them at several lengths, and publishes the chosen few with their cubins.
+// Tunes one bucket: verifies candidates, times them at several sizes, and publishes the chosen few with their cubins.
 #pragma once
 
 #include <string>

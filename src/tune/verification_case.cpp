@@ -50,7 +50,7 @@ struct VerificationCase::State {
   cuda::Buffer result{static_cast<std::int64_t>(sizeof(CompareResult))};
   cuda::Gate gate;  // holds launches back until all are enqueued, so that they can overtake each other
 
-  State(const manifest::Op& op, const manifest::DeviceFacts& device) : tensors(op, device) {}
+  explicit State(const manifest::Site& site) : tensors(site) {}
 
   void load(const std::string& arch, answer::Cubins& cubins) {
     const manifest::Op& op = tensors.op;
@@ -157,10 +157,10 @@ struct VerificationCase::State {
   }
 };
 
-VerificationCase::VerificationCase(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
-                                   const std::string& arch, answer::Cubins& cubins, std::uint64_t seed, CUstream stream,
+VerificationCase::VerificationCase(const manifest::Site& site, const Problem& problem, const std::string& arch,
+                                   answer::Cubins& cubins, std::uint64_t seed, CUstream stream,
                                    const Placement& placement)
-    : state_(std::make_unique<State>(op, device)) {
+    : state_(std::make_unique<State>(site)) {
   state_->tensors.problem = problem;
   state_->load(arch, cubins);
   retarget(problem, seed, stream, placement);

@@ -57,9 +57,8 @@ class VerificationCase {
   /// parts that all ranks have by this seed, so the ranks' seeds must be equal and no rank hears of another. Precondition: a context is
   /// current.
   /// Throws Error(out_of_memory) with op, problem and bytes, and Error(compile_failed) for a reference that does not compile.
-  VerificationCase(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
-                   const std::string& arch, answer::Cubins& cubins, std::uint64_t seed, CUstream stream,
-                   const Placement& placement = {});
+  VerificationCase(const manifest::Site& site, const Problem& problem, const std::string& arch, answer::Cubins& cubins,
+                   std::uint64_t seed, CUstream stream, const Placement& placement = {});
   ~VerificationCase();
   VerificationCase(VerificationCase&&) noexcept;
   VerificationCase(const VerificationCase&) = delete;

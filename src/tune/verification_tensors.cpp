@@ -44,7 +44,7 @@ void VerificationTensors::load(const std::string& arch, answer::Cubins& cubins) 
     const jit::Cubin cubin = cubins.get_and_keep(fill_kernel(type, arch)).cubin;
     fill_.try_emplace(type, cubin.image, cubin.lowered_names);
   };
-  if (op.prepare) preparation_.emplace(op, frame(), device, arch, cubins);
+  if (op.prepare) preparation_.emplace(manifest::Site(op, device), frame(), arch, cubins);
   if (needs_late_copy(op)) {
     const jit::Cubin cubin = cubins.get_and_keep(late_copy_kernel(arch)).cubin;
     copy_late_.emplace(cubin.image, cubin.lowered_names);
@@ -69,7 +69,7 @@ void VerificationTensors::bound_lengths(const Placement& placement, std::vector<
   }
   lengths_.copy_from_host(values.data(), sizeof values, stream);
   true_lengths_.copy_from_host(values.data(), sizeof values, stream);
-  const auto bounded = verification_frame(op, *placement.bound, device, placement.runtime);
+  const auto bounded = verification_frame({op, device}, *placement.bound, placement.runtime);
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
     if (!op.runtime[i].is_integer() || op.runtime[i].team_rank) continue;
     const auto slot = static_cast<std::size_t>(op.first_runtime()) + i;
@@ -94,7 +94,7 @@ std::int64_t VerificationTensors::bytes_of(const manifest::Tensor& tensor, const
 
 void VerificationTensors::allocate(const Placement& placement, CUstream stream) {
   arguments = reference_arguments = {};
-  auto frame = verification_frame(op, problem, device, placement.runtime);
+  auto frame = verification_frame({op, device}, problem, placement.runtime);
   set_verification_values(op, frame, arguments);
   reference_arguments = arguments;
   set_rank(placement);
@@ -162,7 +162,7 @@ std::int64_t VerificationTensors::reference_bytes(std::size_t tensor) const {
   return op.tensors[tensor].per_rank ? world() * state.part_stride * size_of(state.extent.type) : 0;
 }
 
-std::vector<std::int64_t> VerificationTensors::frame() const { return verification_frame(op, problem, device); }
+std::vector<std::int64_t> VerificationTensors::frame() const { return verification_frame({op, device}, problem); }
 
 VerificationTensors::FillParameters VerificationTensors::fill_parameters(CUdeviceptr pointer, std::size_t tensor,
                                                                          std::uint64_t seed,

@@ -39,8 +39,8 @@ class VerificationTensors {
     [[nodiscard]] CUdeviceptr address() const { return data.pointer() + static_cast<CUdeviceptr>(offset); }
   };
 
-  VerificationTensors(const manifest::Op& described, const manifest::DeviceFacts& facts)
-      : op(described), device(facts), tensors(described.tensors.size()) {}
+  explicit VerificationTensors(const manifest::Site& site)
+      : op(*site.op), device(*site.device), tensors(op.tensors.size()) {}
 
   /// Loads the fill kernels of the problem's types, and the op's [prepare]. Throws as Cubins::get_and_keep() does.
   void load(const std::string& arch, answer::Cubins& cubins);

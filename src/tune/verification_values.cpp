@@ -14,10 +14,10 @@ constexpr double usual_real = 1e-5;
 
 }  // namespace
 
-std::vector<std::int64_t> verification_frame(const manifest::Op& op, const Problem& problem,
-                                             const manifest::DeviceFacts& device,
+std::vector<std::int64_t> verification_frame(const manifest::Site& site, const Problem& problem,
                                              std::span<const std::pair<RuntimeId, std::int64_t>> given) {
-  auto frame = manifest::frame_of({op, device}, problem);
+  const manifest::Op& op = *site.op;
+  auto frame = manifest::frame_of(site, problem);
   // In the manifest's order: a value may depend on those before it.
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
     const manifest::Runtime& runtime = op.runtime[i];

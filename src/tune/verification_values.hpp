@@ -14,8 +14,7 @@ namespace kiln::tune {
 /// Returns manifest::frame_of, its run-time integers replaced by those that a verification gives. An integer with
 /// neither `verify` nor a default is 1. Those of `given` have its values, and defaults that depend on them follow. A team's rank that is
 /// not given is 0.
-std::vector<std::int64_t> verification_frame(const manifest::Op& op, const Problem& problem,
-                                             const manifest::DeviceFacts& device,
+std::vector<std::int64_t> verification_frame(const manifest::Site& site, const Problem& problem,
                                              std::span<const std::pair<RuntimeId, std::int64_t>> given = {});
 /// Sets the run-time values that have `verify` or no default, but a team's rank, which is not a launch's. A real with neither is 1e-5, which
 /// suits an epsilon.

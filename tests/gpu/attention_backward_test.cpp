@@ -161,7 +161,7 @@ TEST_CASE("attention_backward's gradients have equal bits in 1,000 runs where th
   const Problem problem = backward(op, {"2", "777", "1023", "4", "2", "128", "128"},
                                    {{"mask", "causal"}, {"sinks", "head"}, {"deterministic", "yes"}});
   const Problem bucket = manifest::bucket_of(op, problem);
-  tune::VerificationCase verified(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, 5,
+  tune::VerificationCase verified({op, fixture.facts()}, problem, fixture.arch(), fixture.cubins, 5,
                                   fixture.stream.handle());
   for (const Candidate& candidate : candidates(fixture, op, bucket, generator)) {
     const jit::Executable executable = fixture.load(op, *candidate.implementation, bucket, candidate.config);

@@ -29,7 +29,7 @@ struct Call {
       : op(engine.op(name)),
         problem(fixture.problem(fixture.op(name), settings)),
         stream(fixture.stream.handle()),
-        verified(fixture.op(name), problem, fixture.facts(), fixture.arch(), fixture.cubins, 3, stream) {}
+        verified({fixture.op(name), fixture.facts()}, problem, fixture.arch(), fixture.cubins, 3, stream) {}
   Origin launch(CUstream on) { return op.launch(problem, verified.arguments(), on); }
   void poison() {
     verified.poison(stream);

@@ -83,7 +83,7 @@ inline void check_all(Fixture& fixture, const manifest::Op& op, const Problem& p
                       const tune::Placement& placement, std::mt19937& generator) {
   const Problem bucket = manifest::bucket_of(op, problem);
   const std::vector<Candidate> tried = candidates(fixture, op, bucket, generator);
-  tune::VerificationCase verified(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, generator(),
+  tune::VerificationCase verified({op, fixture.facts()}, problem, fixture.arch(), fixture.cubins, generator(),
                                   fixture.stream.handle());
   verified.retarget(problem, generator(), fixture.stream.handle(), placement);
   int launched = 0;

@@ -19,7 +19,7 @@ TEST_CASE("an early launch that does not wait for its inputs or its length is fo
       if (on_device) problem.axes[0] = (bound.axes[0] + 1) / 2;
       tune::Placement placement;
       if (on_device) placement.bound = bound;
-      tune::VerificationCase verified(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, 7,
+      tune::VerificationCase verified({op, fixture.facts()}, problem, fixture.arch(), fixture.cubins, 7,
                                       fixture.stream.handle(), placement);
       for (const manifest::Config& config : manifest::search_space({op, fixture.facts()}, doubled, bound)) {
         const bool waits = config[0] != 0, peeks = config[1] != 0, early = config[2] != 0;

@@ -21,7 +21,7 @@ TEST_CASE("one tune serves every length of its bucket, in this engine and in the
   const auto folder = temporary_folder();
   const manifest::Op& described = fixture.op("rms_norm");
   const Problem first = fixture.problem(described, {{"rows", "33"}, {"cols", "512"}, {"dtype", "bf16"}});
-  tune::VerificationCase verified(described, first, fixture.facts(), fixture.arch(), fixture.cubins, 1,
+  tune::VerificationCase verified({described, fixture.facts()}, first, fixture.arch(), fixture.cubins, 1,
                                   fixture.stream.handle());
   const auto serve_all = [&](const Engine& engine) {
     const Op op = engine.op("rms_norm");
@@ -64,7 +64,7 @@ TEST_CASE("eight threads on one engine, each on its own stream, get right answer
       const cuda::Stream stream;
       const Problem problem =
           fixture.problem(described, {{"rows", fmt::to_string(17 + t)}, {"cols", "3000"}, {"dtype", "f16"}});
-      tune::VerificationCase verified(described, problem, fixture.facts(), fixture.arch(), fixture.cubins,
+      tune::VerificationCase verified({described, fixture.facts()}, problem, fixture.arch(), fixture.cubins,
                                       static_cast<std::uint64_t>(t), stream.handle());
       for (int i = 0; i < 20; ++i) {
         verified.poison(stream.handle());
@@ -83,7 +83,7 @@ TEST_CASE("a thread without a current context launches all the same") {
   const Op op = engine.op("rms_norm");
   const manifest::Op& described = fixture.op("rms_norm");
   const Problem problem = fixture.problem(described, {{"rows", "4"}, {"cols", "128"}, {"dtype", "f32"}});
-  tune::VerificationCase verified(described, problem, fixture.facts(), fixture.arch(), fixture.cubins, 5,
+  tune::VerificationCase verified({described, fixture.facts()}, problem, fixture.arch(), fixture.cubins, 5,
                                   fixture.stream.handle());
   op.plan(problem);
   verified.poison(fixture.stream.handle());

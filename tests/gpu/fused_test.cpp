@@ -126,7 +126,7 @@ void check_fused(Fixture& fixture, const FusedGemm& of, std::mt19937& generator)
   for (std::size_t i = 0; i < op.runtime.size(); ++i)
     if (op.runtime[i].name == "scale")
       placement.reals.emplace_back(RuntimeId{static_cast<std::uint8_t>(i), RuntimeId::Kind::real32}, product_scale);
-  tune::VerificationCase on(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, generator(),
+  tune::VerificationCase on({op, fixture.facts()}, problem, fixture.arch(), fixture.cubins, generator(),
                             fixture.stream.handle(), placement);
   const StepByStep steps(fixture, op, of, on);
   const cuda::Buffer sums(std::stol(of.m) * std::stol(of.n) * 4);
@@ -171,7 +171,7 @@ TEST_CASE("batches and groups of products have the same bits in every run") {
   const auto check = [&](const manifest::Op& op, const Problem& problem) {
     std::vector<Candidate> kinds = one_of_each_kind(fixture, op, manifest::bucket_of(op, problem), 3, generator);
     prefetch(fixture, op, manifest::bucket_of(op, problem), kinds);
-    tune::VerificationCase on(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, generator(),
+    tune::VerificationCase on({op, fixture.facts()}, problem, fixture.arch(), fixture.cubins, generator(),
                               fixture.stream.handle());
     std::size_t launched = 0;
     for (const Candidate& each : kinds) launched += run_repeatedly(fixture, op, on, each).empty() ? 0 : 1;

@@ -47,7 +47,7 @@ TEST_CASE("what cuBLASLt proposes is made again from its config, and is right at
           const auto configs = jit::library_candidates(op, library, frame, proposed);
           CHECK_MESSAGE(!configs.empty(), what);
           for (const Problem& at : {bucket, manifest::low_corner(op, bucket)}) {
-            tune::VerificationCase verified(op, at, fixture.facts(), fixture.arch(), fixture.cubins, 5,
+            tune::VerificationCase verified({op, fixture.facts()}, at, fixture.arch(), fixture.cubins, 5,
                                             fixture.stream.handle());
             for (const manifest::Config& config : configs) {
               const jit::Executable executable = fixture.load(op, library, bucket, config);
@@ -94,7 +94,7 @@ TEST_CASE(
           const std::string what = manifest::to_string(op, bucket);
           CHECK_MESSAGE(!configs.empty(), what);
           for (const Problem& at : {bucket, manifest::low_corner(op, bucket)}) {
-            tune::VerificationCase verified(op, at, fixture.facts(), fixture.arch(), fixture.cubins, 5,
+            tune::VerificationCase verified({op, fixture.facts()}, at, fixture.arch(), fixture.cubins, 5,
                                             fixture.stream.handle());
             for (const tune::Placement& placement : placements) {
               verified.retarget(at, 6, fixture.stream.handle(), placement);
@@ -117,7 +117,7 @@ TEST_CASE("a capture holds the first launch of an algorithm of cuBLASLt's, in ev
   const manifest::Implementation& library = *op.find("cublaslt");
   const Problem bucket = gemm(fixture, "512", "bf16", "nt", "relu");
   const auto frame = manifest::Variant{&library}.frame({op, fixture.facts()}, bucket);
-  tune::VerificationCase verified(op, bucket, fixture.facts(), fixture.arch(), fixture.cubins, 9,
+  tune::VerificationCase verified({op, fixture.facts()}, bucket, fixture.arch(), fixture.cubins, 9,
                                   fixture.stream.handle());
   const CUstream stream = fixture.stream.handle();
   for (const manifest::Config& config : jit::library_candidates(op, library, frame, proposed))
@@ -140,7 +140,7 @@ TEST_CASE("the algorithm of a tuned bucket gives the same bits each time") {
   const manifest::Implementation& library = *op.find("cublaslt");
   const Problem bucket = gemm(fixture, "64", "bf16", "nt", "none");
   const auto frame = manifest::Variant{&library}.frame({op, fixture.facts()}, bucket);
-  tune::VerificationCase verified(op, bucket, fixture.facts(), fixture.arch(), fixture.cubins, 9,
+  tune::VerificationCase verified({op, fixture.facts()}, bucket, fixture.arch(), fixture.cubins, 9,
                                   fixture.stream.handle());
   const std::size_t y = 3;
   REQUIRE(op.tensors[y].output);

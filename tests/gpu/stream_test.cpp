@@ -20,7 +20,7 @@ struct Gradients {
                                                                    {"value_dim", "128"},
                                                                    {"dtype", "bf16"}})),
         stream(fixture.stream.handle()),
-        verified(fixture.op("attention_backward"), problem, fixture.facts(), fixture.arch(), fixture.cubins, seed,
+        verified({fixture.op("attention_backward"), fixture.facts()}, problem, fixture.arch(), fixture.cubins, seed,
                  stream) {}
   void launch(CUstream on) { op.launch(problem, verified.arguments(), on); }
   void poison() {

@@ -37,7 +37,7 @@ struct OpFixture {
     return {op, implementation, frame, cubin(bucket, config)};
   }
   VerificationCase case_of(const Problem& problem, const Placement& placement = {}) {
-    return {op, problem, facts(), arch(), cubins, 11, stream.handle(), placement};
+    return {{op, facts()}, problem, arch(), cubins, 11, stream.handle(), placement};
   }
 
   cuda::Context context{0};

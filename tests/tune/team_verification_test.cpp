@@ -36,7 +36,7 @@ struct GatheredRows : testing::OpFixture {
   VerificationCase of_rank(std::int32_t rank, std::uint64_t seed = 11) {
     Placement placement;
     placement.rank = rank;
-    return {op, problem(), facts(), arch(), cubins, seed, stream.handle(), placement};
+    return {{op, facts()}, problem(), arch(), cubins, seed, stream.handle(), placement};
   }
   jit::Executable loaded(std::int32_t rank) {
     const Problem at = problem();

@@ -99,7 +99,7 @@ TEST_CASE("defaults follow from the run-time values that a case gives") {
     return static_cast<std::size_t>(std::ranges::find(op.runtime, name, &manifest::Runtime::name) - op.runtime.begin());
   };
   const std::pair page_size(runtime_id(op, place("page_size")), std::int64_t{16});
-  const auto frame = verification_frame(op, problem, device, std::span(&page_size, 1));
+  const auto frame = verification_frame({op, device}, problem, std::span(&page_size, 1));
   CHECK(frame[op.first_runtime() + place("page_size")] == 16);
   CHECK(frame[op.first_runtime() + place("pages")] == 5 * 94);
   CHECK(frame[op.first_runtime() + place("table_stride")] == 94);
