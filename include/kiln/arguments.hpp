@@ -20,13 +20,13 @@ struct RuntimeId {
   enum class Kind : std::uint8_t { integer, real32, real64 } kind;
 };
 
-/// A value like Problem: made once by Op::arguments, changed between calls, read by Op::launch. A run-time value that is not set takes the
-/// manifest's default, computed from the real problem at each launch.
+/// A value like Problem: made once by Op::arguments, changed between calls, read by Op::launch. A run-time value that
+/// is not set takes the manifest's default, computed from the real problem at each launch.
 ///
-/// The length of an axis that the op declares `on_device` may lie in device memory. Kernels read it when they run, so that a graph captured
-/// once serves every length. The problem's size is then the length's bound, and decides bucket, grid and default strides. Tensors must reach
-/// as far as the bound. Elements past the length may hold anything, and are not written. A length under 0 or past the bound is clamped and
-/// reported by Engine::check.
+/// The length of an axis that the op declares `on_device` may lie in device memory. Kernels read it when they run, so
+/// that a graph captured once serves every length. The problem's size is then the length's bound, and decides bucket,
+/// grid and default strides. Tensors must reach as far as the bound. Elements past the length may hold anything, and
+/// are not written. A length under 0 or past the bound is clamped and reported by Engine::check.
 struct Arguments {
   std::array<const void*, max_tensors> tensors{};       // device addresses; null for an optional tensor that is absent
   std::array<std::int64_t, max_runtime> runtime{};      // integers, and the bits of reals
@@ -38,7 +38,8 @@ struct Arguments {
     tensors[tensor.index] = address;
     return *this;
   }
-  /// Takes the axis's length from the int32 at this device address, 4-byte aligned, which each launch reads when it runs.
+  /// Takes the axis's length from the int32 at this device address, 4-byte aligned, which each launch reads when it
+  /// runs.
   Arguments& set(AxisId axis, const std::int32_t* length) noexcept {
     lengths[axis.index] = length;
     lengths_set |= 1U << axis.index;
@@ -50,7 +51,8 @@ struct Arguments {
     lengths_set &= ~(1U << axis.index);
     return *this;
   }
-  /// Converted to the type of the value: a real becomes the integer next to it towards 0, clamped to 64 bits; NaN becomes the lowest.
+  /// Converted to the type of the value: a real becomes the integer next to it towards 0, clamped to 64 bits; NaN
+  /// becomes the lowest.
   Arguments& set(RuntimeId value, std::int64_t number) noexcept {
     if (value.kind != RuntimeId::Kind::integer) return set(value, static_cast<double>(number));
     return set_bits(value, number);

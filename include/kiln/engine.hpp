@@ -26,8 +26,8 @@ namespace kiln {
 /// A CUDA stream (CUstream or cudaStream_t; null is the default stream).
 using Stream = CUstream_st*;
 
-/// Where an answer came from: the hits, then the kinds of fallback. What one is called here it is called in statistics, explanations,
-/// coverage and the command's output.
+/// Where an answer came from: the hits, then the kinds of fallback. What one is called here it is called in statistics,
+/// explanations, coverage and the command's output.
 enum class Origin : std::uint8_t {
   hot,       // hit: a plan in memory
   overlay,   // hit: a record of the user's file
@@ -83,18 +83,19 @@ struct Footprint {
   int blocks_per_multiprocessor = 0;  // resident at once
 };
 
-/// A bucket's answers made ready: loaded functions and launch geometry of each config that its sizes pick. Keeps its Engine's resources
-/// alive. A moved-from Plan remains valid. A Plan of a fallback keeps serving that fallback after its bucket was tuned in the background.
-/// Every member may be called from any thread.
+/// A bucket's answers made ready: loaded functions and launch geometry of each config that its sizes pick. Keeps its
+/// Engine's resources alive. A moved-from Plan remains valid. A Plan of a fallback keeps serving that fallback after
+/// its bucket was tuned in the background. Every member may be called from any thread.
 class Plan {
  public:
   Plan(const Plan&) = default;
   Plan& operator=(const Plan&) = default;
   ~Plan() = default;
-  /// As Op::launch, without the look-up. Throws Error(bad_input) for a problem of another bucket, unless a size of it is 0.
+  /// As Op::launch, without the look-up. Throws Error(bad_input) for a problem of another bucket, unless a size of it
+  /// is 0.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
-  // The members below describe the config of the bucket's upper edge. Other sizes may have other configs; see Engine::explain. For a
-  // problem with a size of 0 they are Origin::hot, empty and 0.
+  // The members below describe the config of the bucket's upper edge. Other sizes may have other configs; see
+  // Engine::explain. For a problem with a size of 0 they are Origin::hot, empty and 0.
   [[nodiscard]] Origin origin() const noexcept;
   [[nodiscard]] std::string_view implementation() const noexcept;
   [[nodiscard]] std::string_view config() const noexcept;  // "threads=256 vector=8"
@@ -129,8 +130,8 @@ class Op {
   [[nodiscard]] TensorId tensor(std::string_view name) const;
   [[nodiscard]] RuntimeId runtime(std::string_view name) const;
 
-  /// {{"rows", 1}, {"cols", 4096}, {"dtype", "bf16"}}. Every axis must be given; a type or choice left out takes its default. A size may be
-  /// 0, except the number of ranks.
+  /// {{"rows", 1}, {"cols", 4096}, {"dtype", "bf16"}}. Every axis must be given; a type or choice left out takes its
+  /// default. A size may be 0, except the number of ranks.
   /// Throws Error(bad_input) naming the axis that is unknown, missing, or out of its range.
   [[nodiscard]] Problem problem(std::initializer_list<Setting> settings) const;
   /// {{"x", x}, {"y", y}, {"epsilon", 1e-6}}. An axis takes the device address of its length, an int32.
@@ -139,36 +140,39 @@ class Op {
 
   /// Launches asynchronously on `stream`. Returns where the config came from.
   ///
-  /// A launch of a hot bucket takes no lock, allocates nothing, makes no string, and reads neither file nor clock. A thread's first launch
-  /// of a plan allocates 2.3 KiB of host memory, 0.6 KiB for each pass, and 16 KiB for each TMA descriptor. The first launch on a stream of a
-  /// plan that needs a larger workspace allocates it, and may wait for the device to free those of other streams. On a miss
-  /// Options::on_miss decides.
+  /// A launch of a hot bucket takes no lock, allocates nothing, makes no string, and reads neither file nor clock. A
+  /// thread's first launch of a plan allocates 2.3 KiB of host memory, 0.6 KiB for each pass, and 16 KiB for each TMA
+  /// descriptor. The first launch on a stream of a plan that needs a larger workspace allocates it, and may wait for
+  /// the device to free those of other streams. On a miss Options::on_miss decides.
   ///
-  /// On a capturing stream nothing is tuned, compiled or loaded, and nothing waits for the captured work. Device memory is allocated there for
-  /// workspaces alone, in a way that every capture mode allows. A bucket that is not ready is served by the nearest bucket's loaded plan that is
-  /// legal at the problem (Origin::nearest). Where there is none, and under MissPolicy::error, the launch throws Error(capture). The capture
-  /// goes on either way. MissPolicy::background queues the bucket. Engine::prepare before the capture leaves nothing to miss.
+  /// On a capturing stream nothing is tuned, compiled or loaded, and nothing waits for the captured work. Device memory
+  /// is allocated there for workspaces alone, in a way that every capture mode allows. A bucket that is not ready is
+  /// served by the nearest bucket's loaded plan that is legal at the problem (Origin::nearest). Where there is none,
+  /// and under MissPolicy::error, the launch throws Error(capture). The capture goes on either way.
+  /// MissPolicy::background queues the bucket. Engine::prepare before the capture leaves nothing to miss.
   ///
-  /// Where a size of the problem is 0, nothing is launched, counted or looked up, and Origin::hot is returned. The arguments are not looked
-  /// at, so addresses may be null. All outputs stay as they are, also those that lack the axis of size 0: a product with k = 0 writes no
-  /// zeros. For an op of a team, all ranks pass such a problem or none does.
+  /// Where a size of the problem is 0, nothing is launched, counted or looked up, and Origin::hot is returned. The
+  /// arguments are not looked at, so addresses may be null. All outputs stay as they are, also those that lack the axis
+  /// of size 0: a product with k = 0 writes no zeros. For an op of a team, all ranks pass such a problem or none does.
   ///
-  /// Throws Error(bad_input) for a size or a run-time value out of range, a missing tensor, an address that no implementation takes, and a
-  /// stream of another device. Throws Error(bad_input) for a null length on the device, and for one of an axis that is not `on_device`. A miss throws as its
-  /// policy says: Error(not_tuned), Error(no_nvrtc), Error(compile_failed). A launch that the driver fails throws Error(driver_failed) or
-  /// Error(out_of_memory).
+  /// Throws Error(bad_input) for a size or a run-time value out of range, a missing tensor, an address that no
+  /// implementation takes, and a stream of another device. Throws Error(bad_input) for a null length on the device, and
+  /// for one of an axis that is not `on_device`. A miss throws as its policy says: Error(not_tuned), Error(no_nvrtc),
+  /// Error(compile_failed). A launch that the driver fails throws Error(driver_failed) or Error(out_of_memory).
   ///
-  /// Launches are ordered by `stream` alone, and threads may share one. All plans of an engine share one workspace on a stream. A capture has workspaces of its own, one
-  /// for each stream that takes part, which its graph keeps: it may run on any stream, beside any launch and other graphs, after its streams
-  /// are gone. Two things are the caller's:
-  /// - executable graphs that were instantiated from one captured graph share its workspaces, so order them after each other;
+  /// Launches are ordered by `stream` alone, and threads may share one. All plans of an engine share one workspace on a
+  /// stream. A capture has workspaces of its own, one for each stream that takes part, which its graph keeps: it may
+  /// run on any stream, beside any launch and other graphs, after its streams are gone. Two things are the caller's:
+  /// - executable graphs that were instantiated from one captured graph share its workspaces, so order them after each
+  ///   other;
   /// - until a graph's last launch has ended, keep the Engine, or an Op or Plan of it, which owns the machine code.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
-  /// Makes the problem's bucket ready without launching: looks it up, loads it, or tunes it as Options::on_miss says. Allocates its
-  /// workspace for `stream`; the per-thread default stream is the calling thread's. A capture on any stream then finds everything in
-  /// place but its workspace. This includes the config that serves where the record is not legal at this size. Where a library has the record, it includes
-  /// the kernel for lengths on the device. Throws as launch does; Error(capture) on a capturing stream for a bucket that is not ready.
+  /// Makes the problem's bucket ready without launching: looks it up, loads it, or tunes it as Options::on_miss says.
+  /// Allocates its workspace for `stream`; the per-thread default stream is the calling thread's. A capture on any
+  /// stream then finds everything in place but its workspace. This includes the config that serves where the record is
+  /// not legal at this size. Where a library has the record, it includes the kernel for lengths on the device. Throws
+  /// as launch does; Error(capture) on a capturing stream for a bucket that is not ready.
   Plan plan(const Problem& problem, Stream stream = nullptr) const;
 
  private:
@@ -181,14 +185,15 @@ class Op {
 /// What one file answered.
 struct LayerAnswer {
   std::string layer;  // "overlay /home/u/.cache/kiln/overlay.kiln"
-  /// "record vectorized threads=256 vector=8, 12.3 us", "not opened: ...", or what else of the op it holds: other sizes, types, ...
+  /// "record vectorized threads=256 vector=8, 12.3 us", "not opened: ...", or what else of the op it holds: other
+  /// sizes, types, ...
   std::string found;
   bool opened = true;  // false: it was refused
   std::string trust;   // whether its machine code may be loaded, and the reason
 };
 
-/// The config that MissPolicy::nearest would launch for a problem, and the reason, whatever the engine's policy. Where no record can
-/// serve, MissPolicy::tune would tune and MissPolicy::error would throw.
+/// The config that MissPolicy::nearest would launch for a problem, and the reason, whatever the engine's policy. Where
+/// no record can serve, MissPolicy::tune would tune and MissPolicy::error would throw.
 struct Explanation {
   std::string problem;  // "rows=137 cols=4096 dtype=bf16": without types and choices at their defaults
   std::string bucket;   // likewise; empty where a size is 0
@@ -201,23 +206,24 @@ struct Explanation {
   std::string miss;          // why no record serves, as a member of Misses: "absent", ...; empty when a record serves
   bool stale = false;        // the sources have changed since the config was tuned
   bool cubin_found = false;  // a file supplies the machine code: a launch here needs no compile
-  std::string
-      machine_code;  // which file has it, or why none supplies it and what a launch does then; empty when nothing serves
+  // Which file has it, or why none supplies it and what a launch does then; empty when nothing serves
+  std::string machine_code;
   std::string compiler;  // of the machine code that a file supplies, "nvrtc 13.0 build 65be..."; else empty
   std::string nvrtc;     // the NVRTC here, in the same form; empty without one. Code by another one serves too
   std::string
       library;  // the library that computes in place of kernels or beside them, such as "cublaslt 13.1.0"; else empty
   double cost_ns = 0;    // median device time of the tune; 0 for Origin::model and Origin::default_
   std::string timed_at;  // the sizes of cost_ns: "at the bucket's upper edge", "at rows=80", "of the nearest bucket"
-  /// Expected time over a tuned config's: 1 for a hit, 0 when nothing serves. For a fallback it is the median slowdown of such fallbacks
-  /// in near records. Without those it is the model's estimate, else the upper bound from the op's cost expressions.
+  /// Expected time over a tuned config's: 1 for a hit, 0 when nothing serves. For a fallback it is the median slowdown
+  /// of such fallbacks in near records. Without those it is the model's estimate, else the upper bound from the op's
+  /// cost expressions.
   double expected_slowdown = 0;
   std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"
 };
 
-/// A length, an offset or an index in device memory that was negative or past its bound. Kernels clamp lengths, and offsets outside of the tensor. For
-/// packed sequences `length` is such an offset, or a sequence's length: negative where offsets fall, or more than the launch says that any
-/// has, which some configs compute whole and others cut.
+/// A length, an offset or an index in device memory that was negative or past its bound. Kernels clamp lengths, and
+/// offsets outside of the tensor. For packed sequences `length` is such an offset, or a sequence's length: negative
+/// where offsets fall, or more than the launch says that any has, which some configs compute whole and others cut.
 struct LengthFault {
   std::string op;
   std::string axis;         // empty for an index
@@ -231,7 +237,8 @@ struct Gap {
   std::string op;
   std::string problem;  // "rows=500 cols=4096 dtype=bf16"; empty when the op has no such problem
   std::string bucket;   // "rows=512 cols=4096 dtype=bf16"
-  /// The kind of fallback that would serve it on a capturing stream; nothing where such a launch would throw Error(capture).
+  /// The kind of fallback that would serve it on a capturing stream; nothing where such a launch would throw
+  /// Error(capture).
   std::optional<Origin> serves;
   bool workspace_missing = false;  // the first launch on the stream, or in each capture, allocates a workspace
   std::string why;                 // one sentence
@@ -251,49 +258,53 @@ struct Coverage {
   }
 };
 
-/// Thread-safe. Retains the device's primary context. Plans live until the Engine and all its Ops and Plans are destroyed.
+/// Thread-safe. Retains the device's primary context. Plans live until the Engine and all its Ops and Plans are
+/// destroyed.
 ///
-/// Constructing, using and destroying an Engine ends no capture of another thread. A launch on the legacy default stream may, as any work on
-/// that stream. CUDA does not work in a child of fork: every constructor and member that reaches the driver throws Error(driver_failed)
-/// there. Destructors leave the parent's resources alone.
+/// Constructing, using and destroying an Engine ends no capture of another thread. A launch on the legacy default
+/// stream may, as any work on that stream. CUDA does not work in a child of fork: every constructor and member that
+/// reaches the driver throws Error(driver_failed) there. Destructors leave the parent's resources alone.
 class Engine {
  public:
   Engine(const Engine&) = default;
   Engine& operator=(const Engine&) = default;
   ~Engine() = default;
-  /// Throws Error(no_driver), Error(no_device), Error(bad_input) for an option out of its range, and Error(io) for a template path that
-  /// cannot be listed. An op in one whose manifest is wrong is left out, with a warning.
+  /// Throws Error(no_driver), Error(no_device), Error(bad_input) for an option out of its range, and Error(io) for a
+  /// template path that cannot be listed. An op in one whose manifest is wrong is left out, with a warning.
   explicit Engine(const Options& options = {});
 
-  /// Throws Error(bad_input) for an unknown op, listing those that there are, and Error(bad_manifest) for one that was left out. Under Loading::eager the first call for an op loads its
-  /// records; one that cannot be loaded is left to its first launch.
+  /// Throws Error(bad_input) for an unknown op, listing those that there are, and Error(bad_manifest) for one that was
+  /// left out. Under Loading::eager the first call for an op loads its records; one that cannot be loaded is left to
+  /// its first launch.
   [[nodiscard]] Op op(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> ops() const;  // their names
 
-  /// Makes every problem's bucket ready once, as Op::plan does, with workspaces for `stream`. A capture then misses nothing.
-  /// A bucket that fails becomes a gap with the reason, and the others go on. Returns what coverage() would return then. Addresses are
-  /// not known here: where one is less aligned than a record's config needs, launch it once before the capture, to load the default.
-  /// Throws Error(capture) on a capturing stream, Error(bad_input) for another engine's op or another device's stream, and
-  /// Error(interrupted).
+  /// Makes every problem's bucket ready once, as Op::plan does, with workspaces for `stream`. A capture then misses
+  /// nothing. A bucket that fails becomes a gap with the reason, and the others go on. Returns what coverage() would
+  /// return then. Addresses are not known here: where one is less aligned than a record's config needs, launch it once
+  /// before the capture, to load the default. Throws Error(capture) on a capturing stream, Error(bad_input) for another
+  /// engine's op or another device's stream, and Error(interrupted).
   Coverage prepare(const Op& op, std::span<const Problem> problems, Stream stream = nullptr) const;
-  /// Which of the problems launches on `stream` would hit, and what would serve the others in a capture. Loads, compiles and launches
-  /// nothing. Throws Error(bad_input) for another engine's op.
+  /// Which of the problems launches on `stream` would hit, and what would serve the others in a capture. Loads,
+  /// compiles and launches nothing. Throws Error(bad_input) for another engine's op.
   [[nodiscard]] Coverage coverage(const Op& op, std::span<const Problem> problems, Stream stream = nullptr) const;
   /// The coverage of each bucket that is ready, at its upper edge and without regard to workspaces.
   [[nodiscard]] Coverage coverage() const;
 
   [[nodiscard]] Stats stats() const;
-  /// Explains what MissPolicy::nearest serves. Tunes, compiles, loads and launches nothing. Throws Error(bad_input) for a problem that
-  /// the op does not have.
+  /// Explains what MissPolicy::nearest serves. Tunes, compiles, loads and launches nothing. Throws Error(bad_input) for
+  /// a problem that the op does not have.
   [[nodiscard]] Explanation explain(const Op& op, const Problem& problem) const;
-  /// Under MissPolicy::background, waits until every queued bucket was tuned or has failed. Returns false when `limit` passed before.
+  /// Under MissPolicy::background, waits until every queued bucket was tuned or has failed. Returns false when `limit`
+  /// passed before.
   bool wait_for_tunes(std::chrono::milliseconds limit) const;
-  /// Waits for `stream`, then returns a length that was outside its bound (see Arguments), or an index that was outside its table, or
-  /// nothing. For each op and axis, or tensor of indices, only the latest is kept, and each is returned once, so call it until it returns nothing. Ended launches on other streams count too.
-  /// Throws Error(capture) on a capturing stream, Error(driver_failed) for a failure on the stream.
+  /// Waits for `stream`, then returns a length that was outside its bound (see Arguments), or an index that was outside
+  /// its table, or nothing. For each op and axis, or tensor of indices, only the latest is kept, and each is returned
+  /// once, so call it until it returns nothing. Ended launches on other streams count too. Throws Error(capture) on a
+  /// capturing stream, Error(driver_failed) for a failure on the stream.
   [[nodiscard]] std::optional<LengthFault> check(Stream stream) const;
-  /// Frees the workspaces of all streams, which the next launches allocate again, and those of graphs that are gone. Waits for the device.
-  /// Returns the bytes freed.
+  /// Frees the workspaces of all streams, which the next launches allocate again, and those of graphs that are gone.
+  /// Waits for the device. Returns the bytes freed.
   std::int64_t trim() const;
   /// Failures that the engine worked around, such as an overlay that cannot be written, each once.
   [[nodiscard]] std::vector<std::string> warnings() const;

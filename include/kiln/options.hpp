@@ -17,10 +17,15 @@ class Team;
 
 /// What a launch does when no record can serve its bucket.
 enum class MissPolicy : std::uint8_t {
-  tune,  // wait for a tune, then launch the winner; needs NVRTC. After five minutes of another process's or engine's tune: as `nearest`
-  background,  // launch what `nearest` would, tune in a worker process, then launch the winner; needs NVRTC and kiln-worker
-  nearest,  // never tune: launch a config of a record near enough, else the model's choice, else the default. See docs/deployment.md
-  error,    // throw Error(not_tuned)
+  // Wait for a tune, then launch the winner; needs NVRTC. After five minutes of another process's or engine's tune: as
+  // `nearest`
+  tune,
+  // Launch what `nearest` would, tune in a worker process, then launch the winner; needs NVRTC and kiln-worker
+  background,
+  // Never tune: launch a config of a record near enough, else the model's choice, else the default. See
+  // docs/deployment.md
+  nearest,
+  error,  // throw Error(not_tuned)
 };
 
 /// How the candidates of a bucket are searched.
@@ -38,16 +43,16 @@ struct SearchSettings {
   /// After this no candidate is begun, and the best so far are compared. 0: no limit.
   std::chrono::milliseconds time_limit{0};
   std::uint64_t seed = 1;  // for the random choices of racing: one seed and the same costs give the same trials
-  /// A file to which each tune of one device appends a line: all that the search asked, and what it was answered. With it the search can be
-  /// repeated where there is no such device. Empty: nothing is written.
+  /// A file to which each tune of one device appends a line: all that the search asked, and what it was answered. With
+  /// it the search can be repeated where there is no such device. Empty: nothing is written.
   std::filesystem::path samples{};
 };
 
 /// The state of the L2 cache in which costs are measured: flushed, or holding the inputs. Part of the record key.
 enum class Regime : std::uint8_t { cold_l2, hot_l2 };
 
-/// Which base files may supply machine code. The others supply records, checked against what the op declares, and their kernels are
-/// compiled.
+/// Which base files may supply machine code. The others supply records, checked against what the op declares, and their
+/// kernels are compiled.
 enum class TrustPolicy : std::uint8_t {
   owner,  // root or this user owns file and folder, and nobody else may write them; or a trusted key signed the file
   signed_files,  // a trusted key signed the file
@@ -77,69 +82,80 @@ struct TuneEvent {
 /// Where compiles and the candidates of a tune run.
 enum class Isolation : std::uint8_t {
   automatic,  // in worker processes where kiln-worker is found, else in this process
-  worker,  // in worker processes: a compile or candidate that crashes or hangs fails alone; one whose worker is killed is tried again
+  // In worker processes: a compile or candidate that crashes or hangs fails alone; one whose worker is killed is tried
+  // again
+  worker,
   in_process,  // in threads and the context of this process, which a crash of the compiler or an illegal address breaks
 };
 
 /// When the machine code of records is loaded into the context.
 enum class Loading : std::uint8_t {
-  lazy,   // at the bucket's first launch or plan
-  eager,  // at the first Engine::op of the op: every record for this device and regime whose machine code a file has. Compiles nothing
+  lazy,  // at the bucket's first launch or plan
+  // At the first Engine::op of the op: every record for this device and regime whose machine code a file has. Compiles
+  // nothing
+  eager,
 };
 
 struct Options {
   int device = 0;  // ordinal
-  /// The ranks that compute ops with a team axis together, on this engine's device, which is Team::device(). Nothing: launches of these ops throw Error(bad_input). A
-  /// plan of such an op is made by all ranks at once, in the same order on each (see docs/teams.md). Its candidates run in this process.
+  /// The ranks that compute ops with a team axis together, on this engine's device, which is Team::device(). Nothing:
+  /// launches of these ops throw Error(bad_input). A plan of such an op is made by all ranks at once, in the same order
+  /// on each (see docs/teams.md). Its candidates run in this process.
   std::shared_ptr<Team> team;
-  /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache folder. An empty path, here
-  /// or in $KILN_CACHE, keeps records in memory. A read-only file of the user is asked as the first base, and records are kept in memory.
+  /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache
+  /// folder. An empty path, here or in $KILN_CACHE, keeps records in memory. A read-only file of the user is asked as
+  /// the first base, and records are kept in memory.
   std::optional<std::filesystem::path> overlay;
   /// Shipped files, .kiln or .jsonl (text, without machine code), asked in order after the overlay. Never written.
   std::vector<std::filesystem::path> bases;
-  /// Refuses to start, with Error(bad_file), where a base is missing or refused, or may not supply the machine code that it holds. Otherwise
-  /// Engine::warnings() says so, and the program goes on without.
+  /// Refuses to start, with Error(bad_file), where a base is missing or refused, or may not supply the machine code
+  /// that it holds. Otherwise Engine::warnings() says so, and the program goes on without.
   bool require_bases = false;
   /// Folders that hold op folders, searched before $KILN_TEMPLATE_PATH and the built-in ops.
   std::vector<std::filesystem::path> template_paths;
   /// Nothing: $KILN_TRUST, which is "owner" or "signed", else owner.
   std::optional<TrustPolicy> trust;
-  /// Folders of public keys (NAME.pem, Ed25519) whose signature lets a base supply machine code. None: $KILN_TRUSTED_KEYS, separated by
-  /// colons, else kiln/trusted in the user's configuration folder. /etc/kiln/trusted is always searched too.
+  /// Folders of public keys (NAME.pem, Ed25519) whose signature lets a base supply machine code. None:
+  /// $KILN_TRUSTED_KEYS, separated by colons, else kiln/trusted in the user's configuration folder. /etc/kiln/trusted
+  /// is always searched too.
   std::vector<std::filesystem::path> trusted_keys;
   /// The largest size of the overlay; 0: no limit.
   std::int64_t overlay_limit_bytes = std::int64_t{1} << 30;
-  /// Device memory that workspaces of streams may take. Past it those of streams that have not launched for long are freed, which waits for the
-  /// device. A launch that needs more gets it all the same. Graphs' workspaces do not count. 0: an eighth of the device's memory.
+  /// Device memory that workspaces of streams may take. Past it those of streams that have not launched for long are
+  /// freed, which waits for the device. A launch that needs more gets it all the same. Graphs' workspaces do not count.
+  /// 0: an eighth of the device's memory.
   std::int64_t workspace_limit_bytes = 0;
   MissPolicy on_miss = MissPolicy::tune;
   Loading loading = Loading::lazy;
-  /// MissPolicy::background: the share of the GPU's time that tuning may take, over 0 and up to 1. A worker that tunes holds a context
-  /// and one bucket's tensors in device memory.
+  /// MissPolicy::background: the share of the GPU's time that tuning may take, over 0 and up to 1. A worker that tunes
+  /// holds a context and one bucket's tensors in device memory.
   double background_share = 0.05;
-  /// Whether one launch in 16 is counted by its real problem. A thread writes the counts to the overlay each minute, for
-  /// `kiln prewarm --from-histogram` and `kiln coverage`.
+  /// Whether one launch in 16 is counted by its real problem. A thread writes the counts to the overlay each minute,
+  /// for `kiln prewarm --from-histogram` and `kiln coverage`.
   bool histogram = true;
   Regime regime = Regime::cold_l2;
   SearchSettings search;
-  /// The most compiles at a time; 0: one for each core that the process may use: by its affinity, and by its control group's limit.
+  /// The most compiles at a time; 0: one for each core that the process may use: by its affinity, and by its control
+  /// group's limit.
   int compile_workers = 0;
   Isolation isolation = Isolation::automatic;
-  /// The program kiln-worker, of this library's version, in which compiles and candidates run. Empty: $KILN_WORKER ("none": no worker),
-  /// else beside the running program, else beside libkiln or in ../bin or ../../bin from there, else where Kiln was installed. A program
-  /// that embeds Kiln ships kiln-worker beside itself, or names it here. One that is found, not named, is passed over with a warning where another
-  /// user than root or the library's owner has it or its folder, or others may write them.
+  /// The program kiln-worker, of this library's version, in which compiles and candidates run. Empty: $KILN_WORKER
+  /// ("none": no worker), else beside the running program, else beside libkiln or in ../bin or ../../bin from there,
+  /// else where Kiln was installed. A program that embeds Kiln ships kiln-worker beside itself, or names it here. One
+  /// that is found, not named, is passed over with a warning where another user than root or the library's owner has it
+  /// or its folder, or others may write them.
   std::filesystem::path worker;
   /// A compile in a worker that takes longer, or more memory, is stopped and fails alone. 0 bytes: no limit.
   std::chrono::milliseconds compile_limit{120'000};
   std::int64_t compile_memory_bytes = std::int64_t{4} << 30;
   /// A candidate in a worker that takes longer is stopped and rejected.
   std::chrono::milliseconds candidate_limit{60'000};
-  /// Called between candidates and while another process tunes the bucket, on the thread that tunes. True ends the tune with
-  /// Error(interrupted), and keeps what was finished. A tune of this engine asked for in here or in on_tune throws Error(bad_input).
+  /// Called between candidates and while another process tunes the bucket, on the thread that tunes. True ends the tune
+  /// with Error(interrupted), and keeps what was finished. A tune of this engine asked for in here or in on_tune throws
+  /// Error(bad_input).
   std::function<bool()> stop_requested;
-  /// Called on the thread that tunes. An exception ends the tune; that of a tune in the background becomes a warning. Neither callback may end
-  /// its thread, by pthread_exit or cancellation.
+  /// Called on the thread that tunes. An exception ends the tune; that of a tune in the background becomes a warning.
+  /// Neither callback may end its thread, by pthread_exit or cancellation.
   std::function<void(const TuneEvent&)> on_tune;
 };
 

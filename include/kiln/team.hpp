@@ -20,18 +20,20 @@ std::shared_ptr<Team> team_of(std::unique_ptr<State> state);
 
 /// How a rank takes part in its team.
 struct TeamOptions {
-  /// Ordinal of the rank's GPU. Nothing: the communicator's, or the launcher's local rank where this process sees so many GPUs, else the
-  /// only GPU that it sees. A process that sees several and has neither must give it.
+  /// Ordinal of the rank's GPU. Nothing: the communicator's, or the launcher's local rank where this process sees so
+  /// many GPUs, else the only GPU that it sees. A process that sees several and has neither must give it.
   std::optional<int> device;
-  /// Of symmetric memory on each rank: device memory that every rank reaches. The same for all ranks, 1 or more. With an address: none is
-  /// allocated.
+  /// Of symmetric memory on each rank: device memory that every rank reaches. The same for all ranks, 1 or more. With
+  /// an address: none is allocated.
   std::int64_t bytes = std::int64_t{256} << 20;
   /// How long a rank waits for the others, in each collective. A program whose ranks load for unlike times needs more.
   std::chrono::milliseconds timeout{60'000};
-  /// How long a launch waits for the other ranks' data, before it ends with NaN and Error(team_failed). Nothing: as `timeout`.
+  /// How long a launch waits for the other ranks' data, before it ends with NaN and Error(team_failed). Nothing: as
+  /// `timeout`.
   std::optional<std::chrono::milliseconds> launch_timeout = std::nullopt;
-  /// "HOST:PORT", "[IPv6]:PORT": where rank 0 listens for the others, which may be on other hosts. The same for all ranks; rank 0 is on that
-  /// host. The ranks share no memory, and only what NCCL serves is launched. Empty: all ranks are on one host, and share memory.
+  /// "HOST:PORT", "[IPv6]:PORT": where rank 0 listens for the others, which may be on other hosts. The same for all
+  /// ranks; rank 0 is on that host. The ranks share no memory, and only what NCCL serves is launched. Empty: all ranks
+  /// are on one host, and share memory.
   std::string address = {};
 };
 
@@ -40,26 +42,29 @@ std::string unique_team_name();
 
 /// One process's part in a team, made by every rank. Retains the primary context of its device.
 ///
-/// The constructors, reset() and close() are collective: they return once every rank has called them, and wait for TeamOptions::timeout at most. What
-/// fails on one rank is thrown on all that had met, with the rank that failed. Error(io) names a rank that has ended, left or not come. After
-/// it the team is of no more use. One thread at a time may call reset() and close(). The other members may be called from any thread.
+/// The constructors, reset() and close() are collective: they return once every rank has called them, and wait for
+/// TeamOptions::timeout at most. What fails on one rank is thrown on all that had met, with the rank that failed.
+/// Error(io) names a rank that has ended, left or not come. After it the team is of no more use. One thread at a time
+/// may call reset() and close(). The other members may be called from any thread.
 class Team {
  public:
-  /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64 (of built-in ops: to 8); with an address, those of any host that
-  /// were given the same. Throws Error(bad_input) for a rank out of range, a name of no or more than 1024 bytes, a device that must be given, an
-  /// address that is none, and worlds or bytes that differ. Throws Error(io), Error(no_driver), Error(no_device), Error(driver_failed) and
+  /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64 (of built-in ops:
+  /// to 8); with an address, those of any host that were given the same. Throws Error(bad_input) for a rank out of
+  /// range, a name of no or more than 1024 bytes, a device that must be given, an address that is none, and worlds or
+  /// bytes that differ. Throws Error(io), Error(no_driver), Error(no_device), Error(driver_failed) and
   /// Error(out_of_memory).
   ///
-  /// With an address, whoever knows the name and reaches the port may join, and nothing is encrypted: the network must be trusted, as NCCL asks.
+  /// With an address, whoever knows the name and reaches the port may join, and nothing is encrypted: the network must
+  /// be trusted, as NCCL asks.
   Team(int rank, int world, const std::string& name, const TeamOptions& options = {});
-  /// Takes rank, world and name from the variables that torchrun, Open MPI's mpirun or Slurm's srun has set, and the address from
-  /// KILN_TEAM_ADDRESS where TeamOptions has none. Throws Error(bad_input), naming the variables, where they are missing or wrong, or of several
-  /// hosts without an address, and as the other constructor does.
+  /// Takes rank, world and name from the variables that torchrun, Open MPI's mpirun or Slurm's srun has set, and the
+  /// address from KILN_TEAM_ADDRESS where TeamOptions has none. Throws Error(bad_input), naming the variables, where
+  /// they are missing or wrong, or of several hosts without an address, and as the other constructor does.
   explicit Team(const TeamOptions& options);
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
-  /// Unmaps the memory and waits for no rank. The memory of this rank stays until every rank has unmapped it. Precondition: no kernel of this
-  /// process uses the team's memory any more.
+  /// Unmaps the memory and waits for no rank. The memory of this rank stays until every rank has unmapped it.
+  /// Precondition: no kernel of this process uses the team's memory any more.
   ~Team();
 
   [[nodiscard]] int rank() const noexcept;
@@ -70,12 +75,13 @@ class Team {
       const noexcept;  // of symmetric memory on each rank, as asked for; 0 with an address
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;
 
-  /// Collective. Makes the team serve again after a launch that threw Error(team_failed), where no rank has ended: forgets the fault, and clears
-  /// what launches told each other. Precondition: this rank has synchronised the streams that launched ops of the team. Throws Error(io),
-  /// Error(driver_failed), and Error(team_failed) where NCCL's communicator was aborted, after which a new Team alone serves.
+  /// Collective. Makes the team serve again after a launch that threw Error(team_failed), where no rank has ended:
+  /// forgets the fault, and clears what launches told each other. Precondition: this rank has synchronised the streams
+  /// that launched ops of the team. Throws Error(io), Error(driver_failed), and Error(team_failed) where NCCL's
+  /// communicator was aborted, after which a new Team alone serves.
   void reset();
-  /// Returns once the memory is free on all ranks. Frees the communicator too that ops of the team had of NCCL. Has the destructor's
-  /// precondition. Throws Error(io), having unmapped.
+  /// Returns once the memory is free on all ranks. Frees the communicator too that ops of the team had of NCCL. Has the
+  /// destructor's precondition. Throws Error(io), having unmapped.
   void close();
 
  private:

@@ -1,5 +1,5 @@
-// A Team of the ranks of an MPI communicator, by the program's own MPI: this header alone calls it, and the library does not. Where mpi.h was
-// not included before and is not found, the header declares nothing.
+// A Team of the ranks of an MPI communicator, by the program's own MPI: this header alone calls it, and the library
+// does not. Where mpi.h was not included before and is not found, the header declares nothing.
 #pragma once
 
 #include <array>
@@ -17,12 +17,13 @@
 
 namespace kiln {
 
-/// Collective over the communicator: returns a team with its ranks and world, under a name of its own, which rank 0 broadcasts. Without
-/// TeamOptions::address all ranks must be on one host, for they share memory: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED makes such a
-/// communicator. With one they may be on any hosts. The communicator stays the caller's, and is not used once the function has returned.
+/// Collective over the communicator: returns a team with its ranks and world, under a name of its own, which rank 0
+/// broadcasts. Without TeamOptions::address all ranks must be on one host, for they share memory: MPI_Comm_split_type
+/// with MPI_COMM_TYPE_SHARED makes such a communicator. With one they may be on any hosts. The communicator stays the
+/// caller's, and is not used once the function has returned.
 ///
-/// Throws Error(io) where MPI returns an error, which its default error handler does not, and as Team's constructors. Ranks of another host are
-/// ranks that have not come within TeamOptions::timeout, where there is no address.
+/// Throws Error(io) where MPI returns an error, which its default error handler does not, and as Team's constructors.
+/// Ranks of another host are ranks that have not come within TeamOptions::timeout, where there is no address.
 inline std::shared_ptr<Team> team_from_mpi(MPI_Comm communicator, const TeamOptions& options = {}) {
   const auto require = [](int result, const char* what) {
     if (result != MPI_SUCCESS)

@@ -86,8 +86,8 @@ struct TunedBucket {
   double cost_ns = 0;          // median device time at the upper edge
   double baseline_ns = 0;      // the default's median device time there; 0 where it is not legal
   std::string reason;          // of a failure
-  /// Of a tune: implementations that gave a wrong result with every config that ran, a sentence each. They are left out; their kernels need
-  /// mending.
+  /// Of a tune: implementations that gave a wrong result with every config that ran, a sentence each. They are left
+  /// out; their kernels need mending.
   std::vector<std::string> wrong;
 };
 
@@ -121,15 +121,15 @@ namespace engine {
 struct TunerState;
 }  // namespace engine
 
-/// Tunes into the overlay of its Options, which every engine and process of this user reads. A bucket that another process is tuning is
-/// waited for, and found. Every member may be called from any thread; calls that tune or compile wait for each other. Cheap to copy:
-/// copies are one Tuner.
+/// Tunes into the overlay of its Options, which every engine and process of this user reads. A bucket that another
+/// process is tuning is waited for, and found. Every member may be called from any thread; calls that tune or compile
+/// wait for each other. Cheap to copy: copies are one Tuner.
 ///
-/// With Options::team, tune() and prewarm() are collective: all ranks of the team call them, with the same demands for ops of the team in the
-/// same order, and the same TuneChoice::retune. Their buckets come first. Rank 0 tunes them and the others take part; each rank's overlay gets
-/// the records. A failure or a stop of one rank is that of all. Other demands are for this rank alone, and may differ. An engine that has a
-/// team's bucket ready goes on with its plan. Ranks wait for each other for 30 minutes here, whatever TeamOptions::timeout is. deploy() is not
-/// collective.
+/// With Options::team, tune() and prewarm() are collective: all ranks of the team call them, with the same demands for
+/// ops of the team in the same order, and the same TuneChoice::retune. Their buckets come first. Rank 0 tunes them and
+/// the others take part; each rank's overlay gets the records. A failure or a stop of one rank is that of all. Other
+/// demands are for this rank alone, and may differ. An engine that has a team's bucket ready goes on with its plan.
+/// Ranks wait for each other for 30 minutes here, whatever TeamOptions::timeout is. deploy() is not collective.
 class Tuner {
  public:
   Tuner(const Tuner&) = default;
@@ -137,41 +137,44 @@ class Tuner {
   ~Tuner() = default;
   /// On Options::device. Throws as Engine's constructor does.
   explicit Tuner(const Options& options = {});
-  /// On the GPUs of these ordinals, which divide buckets and compiles among themselves. Each bucket is tuned once for each class of device.
-  /// Throws Error(bad_input) for an empty list, for a device named twice, and for several devices with an overlay in memory. With a team, its
-  /// device must be among them, and all must be of one class.
+  /// On the GPUs of these ordinals, which divide buckets and compiles among themselves. Each bucket is tuned once for
+  /// each class of device. Throws Error(bad_input) for an empty list, for a device named twice, and for several devices
+  /// with an overlay in memory. With a team, its device must be among them, and all must be of one class.
   Tuner(const Options& options, std::span<const int> devices);
-  /// On an engine's device, with its files and options. A bucket that the engine has ready is served by its new record at once; another
-  /// one at its next miss.
+  /// On an engine's device, with its files and options. A bucket that the engine has ready is served by its new record
+  /// at once; another one at its next miss.
   explicit Tuner(const Engine& engine);
 
   /// An op of the first device. Throws Error(bad_input) for an unknown op, listing those that there are.
   [[nodiscard]] Op op(std::string_view name) const;
-  /// A demand for each bucket of the problems from `low` to `high`, both included on every axis. An exact axis gives every legal size.
-  /// Throws Error(bad_input) where types or choices of the two differ, where `low` is above `high` on an axis, and for more than 10,000
-  /// buckets.
+  /// A demand for each bucket of the problems from `low` to `high`, both included on every axis. An exact axis gives
+  /// every legal size. Throws Error(bad_input) where types or choices of the two differ, where `low` is above `high` on
+  /// an axis, and for more than 10,000 buckets.
   [[nodiscard]] std::vector<Demand> between(std::string_view op, const Problem& low, const Problem& high) const;
 
-  /// Tunes each bucket that has no usable record, and those of `choice.retune`. Each finished bucket is written to the overlay at once, in
-  /// one transaction. Where the overlay cannot be written, it is held in memory and not `kept`. A bucket that is stopped, or fails, is left
-  /// as it was. One bucket's failure is reported in its TunedBucket, and the others go on. A stop is reported as `interrupted`.
-  /// Throws Error(bad_input) for a demand that is no problem of its op or needs a team, before anything is tuned. Throws failures that end all tunes, such as
-  /// Error(no_nvrtc) or a broken context's Error(driver_failed).
+  /// Tunes each bucket that has no usable record, and those of `choice.retune`. Each finished bucket is written to the
+  /// overlay at once, in one transaction. Where the overlay cannot be written, it is held in memory and not `kept`. A
+  /// bucket that is stopped, or fails, is left as it was. One bucket's failure is reported in its TunedBucket, and the
+  /// others go on. A stop is reported as `interrupted`. Throws Error(bad_input) for a demand that is no problem of its
+  /// op or needs a team, before anything is tuned. Throws failures that end all tunes, such as Error(no_nvrtc) or a
+  /// broken context's Error(driver_failed).
   TuneReport tune(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
-  /// Brings all machine code that launching and verifying these buckets can need to the overlay: no launch compiles. Tunes nothing. Returns what
-  /// there is for each class of device. Throws as deploy() does.
+  /// Brings all machine code that launching and verifying these buckets can need to the overlay: no launch compiles.
+  /// Tunes nothing. Returns what there is for each class of device. Throws as deploy() does.
   std::vector<Deployment> compile(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
   /// tune(), then compile() unless the tunes were interrupted. Throws as these do.
   Prewarmed prewarm(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
-  /// Writes a file to ship beside a program (Options::bases) that serves these buckets without NVRTC: their records and all machine code
-  /// that they can need. Tunes nothing. The file is written beside `path`, which ends in .kiln, and renamed over it. One that exists is
-  /// replaced when it is such a file and none of its records is lost, or with `choice.replace`; else Error(bad_input) is thrown. Throws
-  /// Error(bad_input) where the devices are of several classes, too, Error(interrupted) when stopped, Error(io) and Error(no_permission).
-  /// Throws Error(no_nvrtc) where a compile is needed and there is no NVRTC.
+  /// Writes a file to ship beside a program (Options::bases) that serves these buckets without NVRTC: their records and
+  /// all machine code that they can need. Tunes nothing. The file is written beside `path`, which ends in .kiln, and
+  /// renamed over it. One that exists is replaced when it is such a file and none of its records is lost, or with
+  /// `choice.replace`; else Error(bad_input) is thrown. Throws Error(bad_input) where the devices are of several
+  /// classes, too, Error(interrupted) when stopped, Error(io) and Error(no_permission). Throws Error(no_nvrtc) where a
+  /// compile is needed and there is no NVRTC.
   Deployment deploy(std::span<const Demand> demands, const std::filesystem::path& path,
                     const TuneChoice& choice = {}) const;
 
-  /// Why the overlay does not keep all that was tuned or compiled here, such as a file that cannot be written; empty where it does.
+  /// Why the overlay does not keep all that was tuned or compiled here, such as a file that cannot be written; empty
+  /// where it does.
   [[nodiscard]] std::string not_kept() const;
   /// Engine::warnings of all devices.
   [[nodiscard]] std::vector<std::string> warnings() const;

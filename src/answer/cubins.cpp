@@ -10,7 +10,8 @@ namespace kiln::answer {
 
 namespace {
 
-/// For what has no kernels: returns an empty cubin with the library as compiler, or nothing where the library is missing.
+/// For what has no kernels: returns an empty cubin with the library as compiler, or nothing where the library is
+/// missing.
 std::optional<KeyedCubin> in_library(const jit::Specialisation& specialisation) {
   std::string identity = jit::library_identity(specialisation.library);
   if (identity.empty()) return std::nullopt;

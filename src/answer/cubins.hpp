@@ -23,27 +23,28 @@ struct KeyedCubin {
       layer;  // that it was found in, as an index of store::Layers::layers(); nothing where it was compiled
 };
 
-/// Thread-safe. For a library's specialisation it returns an empty cubin with the library as compiler, and nothing where the library is
-/// missing.
+/// Thread-safe. For a library's specialisation it returns an empty cubin with the library as compiler, and nothing
+/// where the library is missing.
 class Cubins {
  public:
   Cubins(store::Layers& layers, jit::CompilePool& pool) : layers_(layers), pool_(pool) {}
 
-  /// Returns the cubin of a trusted layer, by this machine's compiler or, without NVRTC, by any compiler that a layer names: what tunes time,
-  /// so that no candidate gains by its compiler. Counts failures in `met`.
+  /// Returns the cubin of a trusted layer, by this machine's compiler or, without NVRTC, by any compiler that a layer
+  /// names: what tunes time, so that no candidate gains by its compiler. Counts failures in `met`.
   [[nodiscard]] std::optional<KeyedCubin> find(const jit::Specialisation& specialisation,
                                                store::Counters* met = nullptr);
-  /// Returns what a launch loads: the cubin of a trusted layer by this machine's compiler, else by `recorded` (a record's, or empty), else by
-  /// any compiler that a layer names. Counts failures in `met`.
+  /// Returns what a launch loads: the cubin of a trusted layer by this machine's compiler, else by `recorded` (a
+  /// record's, or empty), else by any compiler that a layer names. Counts failures in `met`.
   [[nodiscard]] std::optional<KeyedCubin> find_serving(const jit::Specialisation& specialisation,
                                                        std::string_view recorded, store::Counters* met = nullptr);
   [[nodiscard]] std::size_t compiles_at_once() const noexcept { return pool_.at_once(); }
-  /// Begins a compile unless find() would find the cubin. Does not throw for a template that fails to compile: get() does.
+  /// Begins a compile unless find() would find the cubin. Does not throw for a template that fails to compile: get()
+  /// does.
   void prefetch(const jit::Specialisation& specialisation, jit::Urgency urgency = jit::Urgency::now);
   /// The same, unless find_serving() would find the cubin.
   void prefetch_serving(const jit::Specialisation& specialisation, std::string_view recorded);
-  /// Returns the cubin of a layer, else compiles it. Throws Error(no_nvrtc) or Error(no_cublaslt) when it cannot, and Error(compile_failed)
-  /// with the log.
+  /// Returns the cubin of a layer, else compiles it. Throws Error(no_nvrtc) or Error(no_cublaslt) when it cannot, and
+  /// Error(compile_failed) with the log.
   [[nodiscard]] KeyedCubin get(const jit::Specialisation& specialisation);
   /// get(), and stores a compiled cubin in the overlay.
   KeyedCubin get_and_keep(const jit::Specialisation& specialisation);

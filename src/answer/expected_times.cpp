@@ -20,7 +20,8 @@ constexpr double bytes_per_ns = 4000;
 constexpr double flops_per_ns = 200'000;
 constexpr double usual_launch_ns = 2000;
 constexpr std::size_t near_enough = 4;
-// The model's slowdown where no candidates are known: the median over gemm's records on an H100, each without those of its n and k.
+// The model's slowdown where no candidates are known: the median over gemm's records on an H100, each without those of
+// its n and k.
 constexpr double usual_guess = 1.05;
 
 double bound_ns(const manifest::Site& site, const Problem& problem) {
@@ -47,7 +48,8 @@ double expected_at_edge(const manifest::Bucket& bucket, NearIndex& records) {
   return best;
 }
 
-/// The model's estimate of the answer over that of the config that it expects to be the fastest; nothing where the implementation has no model.
+/// The model's estimate of the answer over that of the config that it expects to be the fastest; nothing where the
+/// implementation has no model.
 std::optional<double> modelled_slowdown(const manifest::Site& site, const Answer& answer) {
   if (!has_model(*answer.implementation)) return std::nullopt;
   const double ratio = estimate(site, answer, answer.at).ns / fastest_expected(site, answer.at, answer.at).ns;

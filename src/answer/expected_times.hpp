@@ -25,15 +25,16 @@ class ExpectedTimes {
   std::map<const manifest::Op*, NearIndex> indexes_;
 };
 
-/// Nanoseconds of device time at these real sizes, never 0. Takes the time of the bucket's record, else the model's estimate of the best known
-/// config, corrected by near records. Scales it from the bucket's upper edge to the sizes by the op's cost expressions.
+/// Nanoseconds of device time at these real sizes, never 0. Takes the time of the bucket's record, else the model's
+/// estimate of the best known config, corrected by near records. Scales it from the bucket's upper edge to the sizes by
+/// the op's cost expressions.
 double expected_ns(const manifest::Site& site, const Problem& problem, store::Layers& layers);
 
 /// The time of `problem` over that of `other`, by the op's cost expressions. Both are of one bucket.
 double relative_cost(const manifest::Site& site, const Problem& problem, const Problem& other);
 
-/// The answer's expected time over that of a tuned config: 1 for a hit. For a fallback the median slowdown of such fallbacks in near records,
-/// else the model's estimate, else the bound that the op's cost gives.
+/// The answer's expected time over that of a tuned config: 1 for a hit. For a fallback the median slowdown of such
+/// fallbacks in near records, else the model's estimate, else the bound that the op's cost gives.
 double expected_slowdown(const manifest::Bucket& bucket, const Answer& answer, store::Layers& layers);
 
 }  // namespace kiln::answer

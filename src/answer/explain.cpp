@@ -82,7 +82,8 @@ std::string text_of(const ByName& sizes) {
   return text;
 }
 
-/// Returns the axes whose sizes differ. Axes of policy `exact` hide the others, because no length of a batch mends them.
+/// Returns the axes whose sizes differ. Axes of policy `exact` hide the others, because no length of a batch mends
+/// them.
 std::map<std::string, std::int64_t> differing_axes(const manifest::Op& op, const Problem& bucket,
                                                    const Problem& other) {
   std::map<std::string, std::int64_t> exact, others;

@@ -1,4 +1,5 @@
-// Engine::explain, which resolves with fallbacks under any policy. Needs no device, and tunes, compiles, loads and launches nothing.
+// Engine::explain, which resolves with fallbacks under any policy. Needs no device, and tunes, compiles, loads and
+// launches nothing.
 #pragma once
 
 #include <string>

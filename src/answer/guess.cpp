@@ -16,17 +16,19 @@ constexpr double never = std::numeric_limits<double>::infinity();
 // Share of the default's estimate: a config must be expected below it. Estimates err by more than 5 % between configs.
 constexpr double worth_a_compile = 0.95;
 
-// Chosen on 21 H100 records of gemm with their candidates, each served without the records of its n and k. Time over the best timed own
-// kernel, median and 95th percentile:
+// Chosen on 21 H100 records of gemm with their candidates, each served without the records of its n and k. Time over
+// the best timed own kernel, median and 95th percentile:
 //   one config for the bucket              1.10  1.32
 //   one config for each of 16 sizes        1.03  1.16
 //   that, with winners at 0.92             1.02  1.11
 // Winners at 0.90 to 0.96 give equal figures; 8 sizes give 1.02 and 1.12.
-// On 22 further records of other n and k, not used for the choice: 1.03 and 1.16, against 1.07 and 1.31 with one config.
+// On 22 further records of other n and k, not used for the choice: 1.03 and 1.16, against 1.07 and 1.31 with one
+// config.
 constexpr std::size_t guessed_sizes = 16;
 constexpr std::size_t most_guesses = 6;  // each is compiled before its first launch
 constexpr double winners_share = 0.92;   // of a winner's estimate that is counted
-// All configs are estimated at the upper edge; those within near_best at scanned_sizes; the best_of_each there at all sizes.
+// All configs are estimated at the upper edge; those within near_best at scanned_sizes; the best_of_each there at all
+// sizes.
 constexpr std::size_t scanned_sizes = 4;
 constexpr double near_best = 1.35;
 constexpr std::size_t best_of_each = 16;

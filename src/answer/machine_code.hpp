@@ -11,12 +11,12 @@
 
 namespace kiln::answer {
 
-/// What the machine code of an answer is looked up by. A tune compiles for the device's own architecture; the NVRTC here may know an older one
-/// alone, and then compiles for that.
+/// What the machine code of an answer is looked up by. A tune compiles for the device's own architecture; the NVRTC
+/// here may know an older one alone, and then compiles for that.
 class CodeLookup {
  public:
-  /// `arch`: what the NVRTC here compiles for (jit::default_arch). It is asked where the code for the device's own architecture is not found,
-  /// since it opens NVRTC, which takes tens of milliseconds.
+  /// `arch`: what the NVRTC here compiles for (jit::default_arch). It is asked where the code for the device's own
+  /// architecture is not found, since it opens NVRTC, which takes tens of milliseconds.
   CodeLookup(const manifest::Site& site, const Answer& answer, std::function<std::string()> arch);
   CodeLookup(const manifest::Site& site, const Answer& answer, const std::string& arch)
       : CodeLookup(site, answer, [arch] { return arch; }) {}
@@ -48,11 +48,12 @@ class CodeLookup {
 /// Without NVRTC, removes fallbacks whose machine code no file holds, except defaults, which deployments include.
 void leave_servable(Resolution& resolution, const std::string& arch, Cubins& cubins);
 
-/// The machine code that launches of the bucket may need, each once, in the order of the answers. A library's answer has none.
+/// The machine code that launches of the bucket may need, each once, in the order of the answers. A library's answer
+/// has none.
 std::vector<jit::Specialisation> code_needed(const Resolution& resolution, const std::string& arch);
 
-/// Returns the layer that may supply the answer's machine code, whatever NVRTC made it, because another machine may do the launches. A
-/// library's answer has none.
+/// Returns the layer that may supply the answer's machine code, whatever NVRTC made it, because another machine may do
+/// the launches. A library's answer has none.
 std::optional<std::size_t> layer_with_code(const manifest::Site& site, const Answer& answer, const std::string& arch,
                                            store::Layers& layers);
 

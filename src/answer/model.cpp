@@ -13,8 +13,8 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-// A load from idle memory takes about 480 clocks (Luo et al., arXiv 2402.13499: 478 on an H100), and three to four times that from busy
-// memory, which is the case that counts. From L2 it takes 270 clocks idle, and twice that busy.
+// A load from idle memory takes about 480 clocks (Luo et al., arXiv 2402.13499: 478 on an H100), and three to four
+// times that from busy memory, which is the case that counts. From L2 it takes 270 clocks idle, and twice that busy.
 constexpr double memory_latency_ns = 1000;
 constexpr double l2_latency_ns = 300;
 constexpr double launch_ns = 3000;            // between two events around an empty kernel
@@ -58,8 +58,9 @@ Time joint(const std::array<Limit, N>& limits) {
   return {most.ns * std::pow(sum, 1 / norm_order), most.name};
 }
 
-// Returns the share of a rate that so many threads reach. A multiprocessor's four partitions need one warp each for the tensor cores. Other
-// instructions need two warps: results take four clocks, and about half of the instructions are independent.
+// Returns the share of a rate that so many threads reach. A multiprocessor's four partitions need one warp each for the
+// tensor cores. Other instructions need two warps: results take four clocks, and about half of the instructions are
+// independent.
 double share_of_rate(manifest::Unit unit, double threads) {
   return std::min(1.0, threads / (unit == manifest::Unit::mma || unit == manifest::Unit::wgmma ? 128 : 256));
 }
@@ -77,8 +78,8 @@ Time wave(const BlockWork& work, const manifest::DeviceFacts& device, const Thro
   const auto threads = static_cast<double>(work.threads);
   const double rate = rates.of(work.unit);
 
-  // L2 sends lines once that several multiprocessors read at the same time, such as a matrix that their blocks share. Only the ports limit
-  // such reads.
+  // L2 sends lines once that several multiprocessors read at the same time, such as a matrix that their blocks share.
+  // Only the ports limit such reads.
   Time together = joint(std::array{
       Limit{each * work.operations / (rate * share_of_rate(work.unit, each * threads)), "computation"},
       Limit{each * work.shared / rates.shared_bytes, "shared memory"},
@@ -191,7 +192,8 @@ BlockWork work_of_library(double bytes, double operations, const manifest::Devic
   return work;
 }
 
-/// What a collective beside kernels reads and writes. It is equal for all their configs, which this must tell apart no further.
+/// What a collective beside kernels reads and writes. It is equal for all their configs, which this must tell apart no
+/// further.
 double bytes_of_collective(const manifest::Site& site, const manifest::Variant& variant, const Problem& at,
                            Evaluation& value) {
   const manifest::Op& op = *site.op;

@@ -1,5 +1,5 @@
-// Estimates a config's time before anything is compiled, from the op's cost, the passes' models, the launch geometry and the device's rates.
-// Pure. Estimates rank candidates; their scale is approximate.
+// Estimates a config's time before anything is compiled, from the op's cost, the passes' models, the launch geometry
+// and the device's rates. Pure. Estimates rank candidates; their scale is approximate.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,16 @@ struct Estimate {
   std::string_view limit;  // "computation", "shared memory", "L2", "memory" or "latency"
 };
 
-/// A pass runs in waves of resident blocks. A wave takes the time of its scarcest rate, or the time of one block if that is longer: to start,
-/// wait for its first bytes, stream the others and write. In the first wave all blocks wait for their first bytes.
-/// A first pass without a model has the op's cost, and a later one has no cost. Their reads are all in flight at once, and their threads have
-/// 32 registers.
+/// A pass runs in waves of resident blocks. A wave takes the time of its scarcest rate, or the time of one block if
+/// that is longer: to start, wait for its first bytes, stream the others and write. In the first wave all blocks wait
+/// for their first bytes.
+/// A first pass without a model has the op's cost, and a later one has no cost. Their reads are all in flight at once,
+/// and their threads have 32 registers.
 /// A library has the op's cost.
 Estimate estimate(const manifest::Site& site, const manifest::Variant& variant, const Problem& at);
 
-/// Returns for each parameter whether estimates may depend on it. Configs that differ only in the others have equal estimates.
+/// Returns for each parameter whether estimates may depend on it. Configs that differ only in the others have equal
+/// estimates.
 std::vector<bool> modelled_parameters(const manifest::Op& op, const manifest::Implementation& implementation);
 
 }  // namespace kiln::answer

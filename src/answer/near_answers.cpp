@@ -13,10 +13,11 @@
 namespace kiln::answer {
 namespace {
 
-// Doublings within which a record's configs are added to the model's proposals. H100, gemm (see answer/guess.cpp): 2 and 4 are about as good.
+// Doublings within which a record's configs are added to the model's proposals. H100, gemm (see answer/guess.cpp): 2
+// and 4 are about as good.
 constexpr double farthest = 3;
-// Doublings within which a record of one config serves before the model. H200, records of ten other ops, each served by the others: it names the
-// tuned config in 6 of 10, the model in 4.
+// Doublings within which a record of one config serves before the model. H200, records of ten other ops, each served by
+// the others: it names the tuned config in 6 of 10, the model in 4.
 constexpr double steady_within = 1;
 constexpr std::size_t most_winners = 96;  // each takes microseconds to estimate
 constexpr std::size_t most_answers = 8;   // each may be compiled by a launch
@@ -39,8 +40,8 @@ bool is_current_device(const manifest::DeviceFacts& device) {
 
 bool is_same_bucket(const Asked& asked, const NearRecord& near) { return near.found.value.bucket == asked.edge_text; }
 
-/// The record with its choices as this device may launch them. Without a library's algorithm for other buckets: H100, gemm: at other n and k
-/// one takes 1.4 to 2.1 times the best time.
+/// The record with its choices as this device may launch them. Without a library's algorithm for other buckets: H100,
+/// gemm: at other n and k one takes 1.4 to 2.1 times the best time.
 store::Record adapted(const Asked& asked, const NearRecord& near) {
   store::Record record = near.found.value;
   record.candidates.clear();
@@ -84,7 +85,8 @@ Answer answer_of(const Asked& asked, const NearRecord& near, const Serving& serv
   return answer;
 }
 
-/// 0: this device's record, or the same bucket's of a device of its architecture; 1: the same bucket's of another architecture; 2: others.
+/// 0: this device's record, or the same bucket's of a device of its architecture; 1: the same bucket's of another
+/// architecture; 2: others.
 int tier_of(const Asked& asked, const NearRecord& near) {
   const bool same = is_same_bucket(asked, near);
   if (near.same_device || (same && near.device.sm() == asked.device->sm())) return 0;
@@ -96,7 +98,8 @@ bool is_measured(const Asked& asked, const NearRecord& near) {
   return is_same_bucket(asked, near) && tier_of(asked, near) == 0;
 }
 
-/// Whether the record is of this device, at most a doubling away on the open axes, and one config serves all its lengths.
+/// Whether the record is of this device, at most a doubling away on the open axes, and one config serves all its
+/// lengths.
 bool is_steady(const Asked& asked, const NearRecord& near) {
   if (!near.same_device || near.distance > steady_within) return false;
   for (std::size_t i = 0; i < asked.op->axes.size(); ++i)
@@ -164,7 +167,8 @@ std::vector<manifest::Variant> winners_of(const Asked& asked, const std::vector<
   return winners;
 }
 
-/// The model's choices. Where one breaks a constraint at its lowest sizes, also the best config that is legal in the whole bucket.
+/// The model's choices. Where one breaks a constraint at its lowest sizes, also the best config that is legal in the
+/// whole bucket.
 std::vector<Answer> guesses(const Asked& asked, const std::vector<NearRecord>& near) {
   const std::string why = near.empty()
                               ? "no record is near"

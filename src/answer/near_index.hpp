@@ -1,8 +1,10 @@
-// The records of an op arranged by their sizes, for commands that ask about many buckets: neighbours() reads and sorts all records each time.
+// The records of an op arranged by their sizes, for commands that ask about many buckets: neighbours() reads and sorts
+// all records each time.
 //
-// Records of equal selections lie in one tree for this device class and one for the others. A tree is a k-d tree over the logarithms of the
-// sizes and the distance of the device, since a distance is the sum of the differences of these (neighbours.hpp). A query visits few
-// records where their sizes differ, so that many queries of many records do not cost their product.
+// Records of equal selections lie in one tree for this device class and one for the others. A tree is a k-d tree over
+// the logarithms of the sizes and the distance of the device, since a distance is the sum of the differences of these
+// (neighbours.hpp). A query visits few records where their sizes differ, so that many queries of many records do not
+// cost their product.
 #pragma once
 
 #include <array>

@@ -10,8 +10,8 @@
 namespace kiln::answer {
 namespace {
 
-// Factors on a measurement's weight for each doubling of distance. Parameters count for more than sizes: another tile is another kernel, while
-// twice as many rows run the same one.
+// Factors on a measurement's weight for each doubling of distance. Parameters count for more than sizes: another tile
+// is another kernel, while twice as many rows run the same one.
 constexpr double weight_a_bucket_doubling = 0.3;
 constexpr double weight_a_parameter_doubling = 0.05;
 constexpr double farthest_config = 3;     // doublings; beyond, a measurement has no weight
@@ -85,7 +85,7 @@ void Prior::learn(const store::Record& record) {
   const double weight = std::pow(weight_a_bucket_doubling, distance), offset = median_ratio(measured);
   offset_sum_ += weight * offset;
   offset_weight_ += weight;
-  for (MeasuredConfig& each : measured) points_.push_back({std::move(each), each.log_ratio - offset, weight});
+  for (const MeasuredConfig& each : measured) points_.push_back({each, each.log_ratio - offset, weight});
 }
 
 double Prior::correction(const manifest::Variant& variant) const {

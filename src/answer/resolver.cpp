@@ -100,8 +100,8 @@ Problem largest(const Problem& left, const Problem& right) {
   return result;
 }
 
-/// Gives answers of one config one plan, made for the largest sizes of them all. A library's plan is made only for sizes that it was asked
-/// about.
+/// Gives answers of one config one plan, made for the largest sizes of them all. A library's plan is made only for
+/// sizes that it was asked about.
 void share_plans(std::vector<Answer>& answers, const manifest::Bucket& bucket) {
   for (Answer& each : answers) {
     Problem at = each.at;
@@ -114,8 +114,8 @@ void share_plans(std::vector<Answer>& answers, const manifest::Bucket& bucket) {
   }
 }
 
-/// The record's own kernels for the whole bucket, those of larger sizes first. They serve sizes whose own choice is not legal or cannot be
-/// made.
+/// The record's own kernels for the whole bucket, those of larger sizes first. They serve sizes whose own choice is not
+/// legal or cannot be made.
 std::vector<Answer> beyond(const std::vector<Answer>& answers, const manifest::Bucket& bucket) {
   std::vector<Answer> result;
   const manifest::Region whole = manifest::whole_of(*bucket.op, bucket.edge);
@@ -155,7 +155,8 @@ void add_choices(Resolution& resolution, const store::Record& record, Origin ori
   std::ranges::move(beyond(answers, resolution.bucket), std::back_inserter(answers));
 }
 
-/// Takes the first layer's record with a choice that can serve. A record without one does not hide those of later layers.
+/// Takes the first layer's record with a choice that can serve. A record without one does not hide those of later
+/// layers.
 void use_record(Resolution& resolution, store::Layers& layers) {
   store::Counters met;
   Servings servings;
@@ -175,7 +176,8 @@ void use_record(Resolution& resolution, store::Layers& layers) {
   add_choices(resolution, resolution.record->value, overlay ? Origin::overlay : Origin::base, std::move(servings));
 }
 
-/// The ranks of a team need one config, whatever their policies are. Where their sizes may differ, that for the largest sizes serves the bucket.
+/// The ranks of a team need one config, whatever their policies are. Where their sizes may differ, that for the largest
+/// sizes serves the bucket.
 void leave_what_ranks_share(Resolution& resolution) {
   const manifest::Bucket& bucket = resolution.bucket;
   std::vector<Answer>& answers = resolution.answers;

@@ -1,6 +1,6 @@
-// Maps a problem and a device to the configs that may serve it, in the order in which they are tried, each with its reason. Launches,
-// coverage, explanations and deployments all use it. A capture whose bucket is not ready does not: loaded_fallbacks() of
-// capture_launch.hpp serves it. Needs no device.
+// Maps a problem and a device to the configs that may serve it, in the order in which they are tried, each with its
+// reason. Launches, coverage, explanations and deployments all use it. A capture whose bucket is not ready does not:
+// loaded_fallbacks() of capture_launch.hpp serves it. Needs no device.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,9 @@ struct Answer : manifest::Variant {
   Origin origin = Origin::default_;  // overlay, base, nearest, model or default_; never hot
   store::Role role = store::Role::fastest;
   manifest::Region region;  // the sizes that it is tried for
-  /// The largest sizes that its plan is made for. Alignments and workspace bytes are computed there. It is the upper end of `region`, or of the
-  /// regions of all answers of one config; for answers beyond a record's intervals, the bucket's edge.
+  /// The largest sizes that its plan is made for. Alignments and workspace bytes are computed there. It is the upper
+  /// end of `region`, or of the regions of all answers of one config; for answers beyond a record's intervals, the
+  /// bucket's edge.
   Problem at;
   double cost_ns = 0;      // as recorded; 0 for Origin::model and Origin::default_
   std::string timed_at;    // the sizes of cost_ns: "at the bucket's upper edge", "at m=96", "of the nearest bucket"
@@ -33,8 +34,8 @@ struct Answer : manifest::Variant {
   bool is_beyond = false;  // a kernel of the record, at sizes that the record gives to other configs
   std::string why;         // one sentence
   [[nodiscard]] bool is_hit() const noexcept { return kiln::is_hit(origin); }
-  /// The reason why it does not serve a problem of its bucket, as far as sizes tell; nothing where it does. Asks a library where a context is
-  /// current.
+  /// The reason why it does not serve a problem of its bucket, as far as sizes tell; nothing where it does. Asks a
+  /// library where a context is current.
   [[nodiscard]] std::optional<std::string> why_not(const manifest::Site& site, const Problem& problem) const;
 };
 
@@ -43,8 +44,8 @@ Answer answer_from(const Serving& serving, Origin origin);
 /// An answer that no record gives: the model's choice, or a default.
 Answer answer_without_record(Origin origin, manifest::Variant variant, const manifest::Region& region, std::string why);
 
-/// The answers of a bucket. The first whose region holds the problem and that is legal there serves it. A call that is refused at its launch
-/// goes to the next answer: by a library, for an address, or for a length in device memory.
+/// The answers of a bucket. The first whose region holds the problem and that is legal there serves it. A call that is
+/// refused at its launch goes to the next answer: by a library, for an address, or for a length in device memory.
 struct Resolution {
   manifest::Bucket bucket;
   std::string key;                                    // bucket.key()
@@ -78,16 +79,18 @@ struct Resolution {
 };
 
 /// Returns the same answers for all problems of a bucket, in this order:
-/// 1. for a hit, the record's fastest choices in the order of their sizes, those without a library, then its kernels beyond their own sizes;
+/// 1. for a hit, the record's fastest choices in the order of their sizes, those without a library, then its kernels
+///    beyond their own sizes;
 /// 2. for a miss with `fallbacks`, near_answers(); without, nothing at all;
 /// 3. the defaults that are legal at some size of the bucket.
-/// Of an op of a team only the record's choices serve. Where its ranks may launch unlike sizes, that for the largest sizes serves all, and one without a
-/// library behind a library's. A miss is no error.
+/// Of an op of a team only the record's choices serve. Where its ranks may launch unlike sizes, that for the largest
+/// sizes serves all, and one without a library behind a library's. A miss is no error.
 Resolution resolve(const manifest::Site& site, const Problem& problem, store::Layers& layers, bool fallbacks = true);
 /// The answers of a bucket whose record is at hand, or is known to be absent: those of its choices and the defaults.
 Resolution resolve_with(const manifest::Bucket& bucket, const store::Record* record);
 
-/// Why no implementation serves a problem of a team over a network, which has no symmetric memory; nothing where one does, and for other links.
+/// Why no implementation serves a problem of a team over a network, which has no symmetric memory; nothing where one
+/// does, and for other links.
 std::optional<std::string> why_network_serves_not(const manifest::Site& site, const Problem& problem);
 
 /// Whether the sources of a config, or the version of its library, have changed since its tune.

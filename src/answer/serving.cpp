@@ -13,8 +13,8 @@ namespace kiln::answer {
 
 namespace {
 
-/// The rule that rules the implementation out: what it requires, else the first constraint that its default breaks and that no parameter
-/// can mend, else the first that the default breaks. Empty where its default is legal.
+/// The rule that rules the implementation out: what it requires, else the first constraint that its default breaks and
+/// that no parameter can mend, else the first that the default breaks. Empty where its default is legal.
 std::string rule_broken(const manifest::Site& site, const manifest::Implementation& implementation,
                         const Problem& problem) {
   const auto frame = manifest::default_of(implementation).frame(site, problem);

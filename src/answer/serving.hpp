@@ -16,11 +16,13 @@ namespace kiln::answer {
 struct Usable : manifest::Variant {
   std::string why_not;
 };
-/// Looks up an implementation and a config by their stored texts. Where a context is current, asks a library whether it takes the config.
+/// Looks up an implementation and a config by their stored texts. Where a context is current, asks a library whether it
+/// takes the config.
 Usable usable(const manifest::Site& site, const Problem& at, std::string_view implementation, std::string_view config);
 
-/// Returns the rules that rule out the defaults for this problem, with the implementations that need them: "mma, wgmma need 'heads %
-/// key_heads == 0'". Rules that no parameter can meet come before others. Empty where every default is legal.
+/// Returns the rules that rule out the defaults for this problem, with the implementations that need them: "mma, wgmma
+/// need 'heads % key_heads == 0'". Rules that no parameter can meet come before others. Empty where every default is
+/// legal.
 std::string rules_broken(const manifest::Site& site, const Problem& problem);
 
 /// Returns the first implementation whose default is legal for this problem.
@@ -32,11 +34,13 @@ std::vector<manifest::Variant> defaults_of(const manifest::Bucket& bucket);
 struct Serving : manifest::Variant {
   manifest::Region region;
   store::Choice choice;
-  /// The sizes at which it was timed: the region's upper ends. Executables are made for them or for larger ones (Answer::at).
+  /// The sizes at which it was timed: the region's upper ends. Executables are made for them or for larger ones
+  /// (Answer::at).
   [[nodiscard]] const Problem& at() const noexcept { return region.high; }
 };
 
-/// The choices of a record that can serve, in its order. Sizes of a library that is missing are covered by `without_library` alone.
+/// The choices of a record that can serve, in its order. Sizes of a library that is missing are covered by
+/// `without_library` alone.
 struct Servings {
   std::vector<Serving> fastest;
   std::vector<Serving> without_library;  // empty where no choice of the record is a library's
@@ -45,8 +49,9 @@ struct Servings {
   [[nodiscard]] bool any() const noexcept { return !fastest.empty() || !without_library.empty(); }
 };
 
-/// Returns the choices that can serve `bucket`: the record's, or another one of the same selections. Where open sizes differ, each choice
-/// serves all of `bucket`, from the record's upper edge down. Where a context is current, asks a library whether it takes the config.
+/// Returns the choices that can serve `bucket`: the record's, or another one of the same selections. Where open sizes
+/// differ, each choice serves all of `bucket`, from the record's upper edge down. Where a context is current, asks a
+/// library whether it takes the config.
 Servings servings_of(const manifest::Bucket& bucket, const store::Record& record);
 
 }  // namespace kiln::answer

@@ -25,7 +25,8 @@ std::optional<double> median(std::vector<double> values, std::size_t fewest) {
   return *middle;
 }
 
-/// Returns the config with the launch that a search tries: other records' candidates lack the launch that a record chose afterwards.
+/// Returns the config with the launch that a search tries: other records' candidates lack the launch that a record
+/// chose afterwards.
 std::string as_searched(const manifest::Op& op, std::string_view name, std::string_view config) {
   const manifest::Implementation* implementation = op.find(name);
   if (implementation == nullptr) return std::string(config);
@@ -34,8 +35,8 @@ std::string as_searched(const manifest::Op& op, std::string_view name, std::stri
   return manifest::to_string(*implementation, manifest::kernel_config(*implementation, std::move(*parsed)));
 }
 
-/// Returns the time of the candidates that `is_one` selects over the best candidate's: the geometric mean over the lengths at which one of
-/// them was timed.
+/// Returns the time of the candidates that `is_one` selects over the best candidate's: the geometric mean over the
+/// lengths at which one of them was timed.
 std::optional<double> slowdown_of(const store::Record& record,
                                   const std::function<bool(const store::Candidate&)>& is_one) {
   struct Length {

@@ -22,7 +22,8 @@ struct Staleness {
   std::vector<Bucket> stale;  // by op and key
 };
 
-/// Looks at the records that look-ups would find: the first usable layer's of each key, of these ops' present revisions.
+/// Looks at the records that look-ups would find: the first usable layer's of each key, of these ops' present
+/// revisions.
 Staleness find_stale(std::span<const manifest::Op> ops, const manifest::DeviceFacts& device, Regime regime,
                      store::Layers& layers);
 
@@ -36,8 +37,8 @@ enum class Freshness : std::uint8_t {
 /// Stale: a choice was tuned from other sources, or its bucket, implementation or config is no longer declared.
 Freshness freshness_of(const manifest::Catalogue& ops, const store::Record& record);
 
-/// Whether some implementation of the cubin's op, or its reference, has the sources that the cubin was compiled from. Unknown where the
-/// cubin does not say its sources.
+/// Whether some implementation of the cubin's op, or its reference, has the sources that the cubin was compiled from.
+/// Unknown where the cubin does not say its sources.
 Freshness freshness_of(const manifest::Catalogue& ops, const store::PackedCubin& cubin);
 
 }  // namespace kiln::answer

@@ -6,10 +6,11 @@ namespace kiln::answer {
 namespace {
 
 // Rates per multiprocessor and clock. The clock is the boost clock of the data-centre part, else of the largest part.
-// Sources: NVIDIA's architecture whitepapers (V100, T4, A100, GA102, AD102, H100, Blackwell). mma of sm_90 and sm_100 is the rate of
-// mma.sync, not of wgmma or tcgen05: 62 % of 4096 on an H100 (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
-// Architecture", arXiv 2402.13499). l2_bytes is the whitepapers' 5120 bytes a clock of A100 and GH100 over the multiprocessors.
-// memory_bytes_a_bit: GB/s over bits of the bus. sm_90 lies between HBM3 (H100, 0.65) and HBM3e (H200, 0.78).
+// Sources: NVIDIA's architecture whitepapers (V100, T4, A100, GA102, AD102, H100, Blackwell). mma of sm_90 and sm_100
+// is the rate of mma.sync, not of wgmma or tcgen05: 62 % of 4096 on an H100 (Luo et al., "Benchmarking and Dissecting
+// the Nvidia Hopper GPU Architecture", arXiv 2402.13499). l2_bytes is the whitepapers' 5120 bytes a clock of A100 and
+// GH100 over the multiprocessors. memory_bytes_a_bit: GB/s over bits of the bus. sm_90 lies between HBM3 (H100, 0.65)
+// and HBM3e (H200, 0.78).
 struct Architecture {
   std::int64_t sm;
   double clock_ghz, mma, fma, l2_bytes, memory_bytes_a_bit;

@@ -11,8 +11,8 @@
 
 namespace kiln::answer {
 
-/// Ends of each open axis, and all their combinations. A combination stands for the sizes above the next smaller one, up to its own: at its
-/// own size a config has the most blocks, so that it is timed at the end of its stairs.
+/// Ends of each open axis, and all their combinations. A combination stands for the sizes above the next smaller one,
+/// up to its own: at its own size a config has the most blocks, so that it is timed at the end of its stairs.
 struct TimedSizes {
   std::vector<std::size_t> axes;                // the open ones
   std::vector<std::vector<std::int64_t>> ends;  // of each open axis, ascending; the last is the bucket's upper edge
@@ -35,9 +35,10 @@ AxisSizes sizes_of(const manifest::Op& op, const Problem& bucket, std::size_t ax
 /// Returns at most `at_most` of the sizes, spread evenly over them.
 std::vector<std::int64_t> some_of(std::span<const std::int64_t> sizes, std::size_t at_most);
 
-/// Returns up to `at_most` further ends of one axis, by the model. `ns[c][i]`: expected time of config c at `sizes[i]`, which ascend and
-/// include all `ends`. Each step looks for the size where the config that is fastest at the next end is furthest behind the fastest one. It
-/// adds the end of the fastest config's stair there. Stops when the loss is under worth_a_part.
+/// Returns up to `at_most` further ends of one axis, by the model. `ns[c][i]`: expected time of config c at `sizes[i]`,
+/// which ascend and include all `ends`. Each step looks for the size where the config that is fastest at the next end
+/// is furthest behind the fastest one. It adds the end of the fastest config's stair there. Stops when the loss is
+/// under worth_a_part.
 std::vector<std::int64_t> stairs(std::span<const std::int64_t> sizes, std::span<const std::vector<double>> ns,
                                  std::vector<std::int64_t> ends, std::size_t at_most);
 
@@ -47,17 +48,19 @@ struct Interval {
   std::size_t candidate = 0;
   std::size_t size = 0;
 };
-/// Joins neighbouring sizes of one candidate, in ascending order. A size without a candidate gets that of the next larger size,
-/// else of the next smaller. Empty where no size has a candidate.
+/// Joins neighbouring sizes of one candidate, in ascending order. A size without a candidate gets that of the next
+/// larger size, else of the next smaller. Empty where no size has a candidate.
 std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, const TimedSizes& sizes,
                                 const Assignment& assignment);
 
-/// Returns lengths on the device with which candidates are verified when launched for `bound`: about half of it on all axes that may have
-/// them, so that whole blocks lie past them, then on each such axis alone. Empty when no length can be halved.
+/// Returns lengths on the device with which candidates are verified when launched for `bound`: about half of it on all
+/// axes that may have them, so that whole blocks lie past them, then on each such axis alone. Empty when no length can
+/// be halved.
 std::vector<Problem> shorter_lengths(const manifest::Op& op, const Problem& bound);
 
-/// Returns the corners of a bucket where one axis is at its upper end and all others are at their low ends. Each needs less memory than the
-/// bucket. Of two axes, each is so at its low end alone. Empty for a bucket with fewer axes that vary.
+/// Returns the corners of a bucket where one axis is at its upper end and all others are at their low ends. Each needs
+/// less memory than the bucket. Of two axes, each is so at its low end alone. Empty for a bucket with fewer axes that
+/// vary.
 std::vector<Problem> corners(const manifest::Op& op, const Problem& bucket);
 
 }  // namespace kiln::answer

@@ -1,4 +1,5 @@
-// What parts a bucket and what ties, by measured or expected times. tune/tolerances.hpp holds these numbers against the search's.
+// What parts a bucket and what ties, by measured or expected times. tune/tolerances.hpp holds these numbers against the
+// search's.
 #pragma once
 
 #include <array>

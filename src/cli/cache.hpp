@@ -16,18 +16,21 @@ struct NamedFile {
   std::unique_ptr<store::File> owned;
   store::File* file = nullptr;
 };
-/// Returns `file` alone when it is given, else the overlay and the bases, which `layers` then owns. Throws Error(bad_file) when one
-/// of them is damaged beyond single rows, so that no list leaves out rows in silence.
+/// Returns `file` alone when it is given, else the overlay and the bases, which `layers` then owns. Throws
+/// Error(bad_file) when one of them is damaged beyond single rows, so that no list leaves out rows in silence.
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers);
 
-/// The ops by whose defaults stored problems are shortened for people; none when a manifest does not load, as kiln doctor tells.
+/// The ops by whose defaults stored problems are shortened for people; none when a manifest does not load, as kiln
+/// doctor tells.
 manifest::Catalogue ops_for_display(const Globals& globals);
 
-/// Throws Error(bad_input), with the nearest name, for an op that is neither loaded nor in these files. An empty `op` passes.
+/// Throws Error(bad_input), with the nearest name, for an op that is neither loaded nor in these files. An empty `op`
+/// passes.
 void check_op(const Globals& globals, const std::vector<NamedFile>& files, const std::string& op);
 
-/// Opens `file`, or the overlay when it is empty, for writing. Throws Error(bad_input) when it does not exist, and as File::open does.
+/// Opens `file`, or the overlay when it is empty, for writing. Throws Error(bad_input) when it does not exist, and as
+/// File::open does.
 std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::string& file);
 
 /// Print a note about machine code or rows that a transfer did not copy. `what` names the files.

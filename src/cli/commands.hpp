@@ -44,7 +44,8 @@ CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, co
 
 /// Adds --device-class CLASS, which takes names too, such as H200.
 void add_device_class(CLI::App& command, std::string& device_class, const std::string& summary);
-/// Checks the name of an output before the work begins: refuses an empty name, and a folder that does not exist or is not writable.
+/// Checks the name of an output before the work begins: refuses an empty name, and a folder that does not exist or is
+/// not writable.
 CLI::Validator output_name();
 /// Accepts numbers from `low` to `high`, both included. Unlike CLI::Range it refuses NaN and text.
 CLI::Validator number_from(double low, double high);

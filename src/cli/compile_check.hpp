@@ -6,8 +6,8 @@
 
 namespace kiln::cli {
 
-/// Compiles the default of each implementation that is legal there, and the reference. Prints what became of each; returns the exit
-/// status. Throws Error(no_nvrtc).
+/// Compiles the default of each implementation that is legal there, and the reference. Prints what became of each;
+/// returns the exit status. Throws Error(no_nvrtc).
 int check_compiles(const Globals& globals, const manifest::Op& op, const Problem& problem, const Target& target);
 
 }  // namespace kiln::cli

@@ -39,10 +39,11 @@ struct DemandSource {
 void declare_demand(CLI::App& command, DemandSource& source);
 /// "kiln prewarm w.toml x.toml" or "kiln prewarm --from-histogram FILE"
 std::string prewarm_command(const DemandSource& source);
-/// Whether workloads are set that name an op of a team. Throws Error(bad_input) unless exactly one of the two is set, and as read_entries does.
+/// Whether workloads are set that name an op of a team. Throws Error(bad_input) unless exactly one of the two is set,
+/// and as read_entries does.
 bool names_op_of_team(const DemandSource& source, const manifest::Catalogue& ops);
-/// Throws Error(bad_input) unless exactly one of the two is set, and what reading the workload throws. Needs no device and opens no layer.
-/// `world` as in parse_problem_set.
+/// Throws Error(bad_input) unless exactly one of the two is set, and what reading the workload throws. Needs no device
+/// and opens no layer. `world` as in parse_problem_set.
 void check_demand(const DemandSource& source, const manifest::Catalogue& ops, int world = 0);
 /// Throws as check_demand does, Error(bad_input) for an empty histogram, and what reading it throws.
 Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops, const manifest::DeviceFacts& device,

@@ -34,8 +34,8 @@ void declare(CLI::App& command, ExplainSettings& settings) {
   add_device_class(command, settings.target.device_class, "For this device class; needs no GPU");
 }
 
-/// "16 blocks on 132 multiprocessors, so 116 have none; mma splits=128 has 128 (kiln bench records times both)". Empty for a launch that
-/// occupies enough multiprocessors, or that no config of the search space spreads wider.
+/// "16 blocks on 132 multiprocessors, so 116 have none; mma splits=128 has 128 (kiln bench records times both)". Empty
+/// for a launch that occupies enough multiprocessors, or that no config of the search space spreads wider.
 std::string text_of_idle(const manifest::Op& op, const Problem& problem, const Explanation& explanation,
                          const manifest::DeviceFacts& device) {
   const manifest::Implementation* const implementation = op.find(explanation.implementation);

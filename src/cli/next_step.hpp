@@ -43,7 +43,8 @@ std::string shell_word(const std::string& word);
 std::string options_that_find(const Globals& globals);
 /// The ranks of the first of these buckets that is of an op of a team; 0 where none is.
 int ranks_for(const std::vector<manifest::OpBucket>& buckets);
-/// Returns one sentence a step; none when nothing is missing. The command that tunes gets --ranks where an op of a team has no record.
+/// Returns one sentence a step; none when nothing is missing. The command that tunes gets --ranks where an op of a team
+/// has no record.
 std::vector<std::string> next_steps(const Globals& globals, const Target& target, const store::Layers& layers,
                                     const Missing& missing, const Remedy& remedy);
 /// Prints "next: SENTENCE" lines.

@@ -1,5 +1,5 @@
-// The standard streams. Results go to the standard output; progress, notes and errors to the standard error. A failed write neither
-// throws nor ends the process: the command finishes its work.
+// The standard streams. Results go to the standard output; progress, notes and errors to the standard error. A failed
+// write neither throws nor ends the process: the command finishes its work.
 //   standard error    text that cannot be written is dropped, and the exit status does not change
 //   standard output   after the first failure text is dropped, and close_output() reports that failure
 // Text from files, names and messages may be hostile, so all text is escaped by manifest::printable.
@@ -13,10 +13,11 @@ namespace kiln::cli {
 
 using Json = nlohmann::ordered_json;
 
-/// Ignores SIGPIPE, and keeps files from getting the descriptor of a closed stream. Call it once, before any file is opened.
+/// Ignores SIGPIPE, and keeps files from getting the descriptor of a closed stream. Call it once, before any file is
+/// opened.
 void open_output() noexcept;
-/// Returns the exit status: `status`, or when output was lost, exit_broken_pipe if the reader closed the pipe, else exit_refused with
-/// an error. Call it once, at the end.
+/// Returns the exit status: `status`, or when output was lost, exit_broken_pipe if the reader closed the pipe, else
+/// exit_refused with an error. Call it once, at the end.
 int close_output(int status, bool json);
 
 void print(std::string_view text) noexcept;

@@ -1,5 +1,5 @@
-// The option -o of each command that writes a file, and the one rule about what it may replace (docs/deployment.md): the same kind of
-// file that loses no record by it, or anything that is a regular file with --replace.
+// The option -o of each command that writes a file, and the one rule about what it may replace (docs/deployment.md):
+// the same kind of file that loses no record by it, or anything that is a regular file with --replace.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -25,8 +25,8 @@ enum class OutputKind : std::uint8_t {
   trace,            // that kiln trace drew
 };
 
-/// For use before the work. Throws Error(bad_input) when the output exists and may not be replaced, whatever will be written. The writers of
-/// .kiln files (Selection::must_lose_nothing) and write_text find out whether a record is lost.
+/// For use before the work. Throws Error(bad_input) when the output exists and may not be replaced, whatever will be
+/// written. The writers of .kiln files (Selection::must_lose_nothing) and write_text find out whether a record is lost.
 void check_output(const OutputChoice& output, OutputKind kind);
 
 /// Checks the output by the rule, and writes as write_text of output.hpp does.

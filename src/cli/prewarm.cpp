@@ -356,8 +356,8 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
   return status;
 }
 
-/// The ranks that the command tunes on; 0: it tunes no op of a team. Ops of a team that were counted are left out then: the device that counted
-/// may have no others beside it.
+/// The ranks that the command tunes on; 0: it tunes no op of a team. Ops of a team that were counted are left out then:
+/// the device that counted may have no others beside it.
 int ranks_of(const PrewarmSettings& settings, const manifest::Catalogue& ops) {
   if (names_op_of_team(settings.source, ops))
     return world_of(settings.ranks, fmt::format("{} names ops of a team", fmt::join(settings.source.workloads, ", ")));

@@ -19,16 +19,17 @@ using manifest::buckets_of;
 using manifest::ProblemSet;
 using Range = manifest::SizeRange;
 
-/// Throws Error(bad_input) with the nearest op's name, or all names, when no op of `ops` has this one, and Error(bad_manifest) for an op
-/// that was refused.
+/// Throws Error(bad_input) with the nearest op's name, or all names, when no op of `ops` has this one, and
+/// Error(bad_manifest) for an op that was refused.
 const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view name);
 
 /// Splits "name=value". Throws Error(bad_input) for a word of another form.
 manifest::Setting parse_setting(const std::string& word);
 std::vector<manifest::Setting> parse_settings(std::span<const std::string> words);
 
-/// Throws Error(bad_input) for a word that does not parse, an unknown or repeated name, a missing axis, and a size that is not legal.
-/// A selection that is left out takes its default. `world`: the ranks that the command runs on, which the axis of a team is, given or not; 0: none.
+/// Throws Error(bad_input) for a word that does not parse, an unknown or repeated name, a missing axis, and a size that
+/// is not legal. A selection that is left out takes its default. `world`: the ranks that the command runs on, which the
+/// axis of a team is, given or not; 0: none.
 ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words, int world = 0);
 
 /// Parses one problem. Throws Error(bad_input) as manifest::make_problem does, and for ranges and lists.

@@ -23,8 +23,8 @@ struct ChosenRows {
   std::vector<std::string> records;  // keys; without those that the size limit chose
 };
 
-/// Throws Error(bad_input) when no condition is given, one does not parse, or one names something that the file does not hold, and
-/// Error(no_device) for other_devices without a device.
+/// Throws Error(bad_input) when no condition is given, one does not parse, or one names something that the file does
+/// not hold, and Error(no_device) for other_devices without a device.
 std::unique_ptr<ChosenRows> choose_rows(const Globals& globals, const PruneWords& words, store::File& file);
 
 }  // namespace kiln::cli

@@ -81,7 +81,8 @@ void take_part(Globals globals, Options options, std::span<const OpBucket> bucke
   tune_buckets(globals, make_tuner(globals, "", options), work.ops, of_team, {.retune = work.retune});
 }
 
-/// Collective, where each rank has come to the end of its work: the exit statuses, by rank. Throws Error(io) where one has not.
+/// Collective, where each rank has come to the end of its work: the exit statuses, by rank. Throws Error(io) where one
+/// has not.
 std::vector<int> gather_statuses(team::Rendezvous& rendezvous, int own) {
   const team::Patience patience(rendezvous, std::chrono::hours(24 * 7));  // rank 0 may tune other ops for hours
   rendezvous.barrier();
@@ -229,7 +230,8 @@ void leave_out_other_teams(const Globals& globals, std::vector<OpBucket>& bucket
 
 namespace {
 
-/// Each process of a launcher would begin ranks of its own. A batch script of Slurm may: it is one process, whatever its variables say.
+/// Each process of a launcher would begin ranks of its own. A batch script of Slurm may: it is one process, whatever
+/// its variables say.
 void require_no_launcher() {
   for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"})
     if (const auto world = team::process_variable(name); world && *world != "1")

@@ -34,8 +34,9 @@ bool is_integer(manifest::DType type) noexcept {
   return type == i8 || type == u8 || type == i32 || type == i64;
 }
 
-/// One op's tensors, large enough for every problem of the trace. A tensor has separate memory for each of its types: an index of one
-/// type would be out of range in another. A prepared tensor has memory for each problem, because its values suit no other.
+/// One op's tensors, large enough for every problem of the trace. A tensor has separate memory for each of its types:
+/// an index of one type would be out of range in another. A prepared tensor has memory for each problem, because its
+/// values suit no other.
 class SharedTensors {
  public:
   SharedTensors(const manifest::Op& op, const manifest::DeviceFacts& device) : op_(op), device_(device) {}
@@ -76,7 +77,8 @@ class SharedTensors {
     }
   }
 
-  /// Leaves out optional tensors and tensors that the problem does not have. Run-time values are those of a verification.
+  /// Leaves out optional tensors and tensors that the problem does not have. Run-time values are those of a
+  /// verification.
   [[nodiscard]] Arguments arguments(const Problem& problem) const {
     Arguments arguments;
     const auto frame = tune::verification_frame({op_, device_}, problem);
@@ -103,7 +105,8 @@ class SharedTensors {
     }
   }
 
-  /// Offsets rise in equal steps to the largest problem's end. For smaller problems, kernels stop at the end of their axis.
+  /// Offsets rise in equal steps to the largest problem's end. For smaller problems, kernels stop at the end of their
+  /// axis.
   static void fill_offsets(const cuda::Buffer& buffer, manifest::DType type, std::int64_t last) {
     fill_integers(buffer, type, [last](std::int64_t i, std::int64_t count) {
       return last * i / std::max<std::int64_t>(count - 1, 1);
@@ -174,8 +177,8 @@ std::string name_of(std::span<const TraceEntry> trace, const TraceEntry& entry) 
                      manifest::display_text(*entry.op, entry.problem));
 }
 
-/// Times launches of known buckets on the device, in runs. A run ends before anything that stalls the host, which would leave the device
-/// idle.
+/// Times launches of known buckets on the device, in runs. A run ends before anything that stalls the host, which would
+/// leave the device idle.
 class Runs {
  public:
   Runs(const cuda::Stream& stream, LaunchReport& report) : stream_(stream), report_(report) {}
@@ -201,8 +204,8 @@ class Runs {
     stalled_ = false;
   }
 
-  /// Throws `failure` with the launch that caused it. `launched` launches of the trace came before. Later calls report a fault on the
-  /// device, so any launch since the last synchronisation may have caused it.
+  /// Throws `failure` with the launch that caused it. `launched` launches of the trace came before. Later calls report
+  /// a fault on the device, so any launch since the last synchronisation may have caused it.
   [[noreturn]] void name(const Error& failure, std::span<const TraceEntry> trace, std::size_t launched) const {
     const std::size_t first = launched - static_cast<std::size_t>(launches_);
     std::string which;

@@ -22,8 +22,8 @@ struct LaunchReport {
   Stats stats;
 };
 
-/// Launches every problem once, in order, on one stream. Synchronises the stream around the first launch of each bucket and after every
-/// batch of others, so that no launch waits for a place in the device's queue.
+/// Launches every problem once, in order, on one stream. Synchronises the stream around the first launch of each bucket
+/// and after every batch of others, so that no launch waits for a place in the device's queue.
 LaunchReport launch_trace(const Globals& globals, const Engine& engine, Tools& tools,
                           std::span<const TraceEntry> trace);
 

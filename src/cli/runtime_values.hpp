@@ -9,8 +9,8 @@
 
 namespace kiln::cli {
 
-/// Removes the words that name run-time values of the op from `words`. Throws Error(bad_input) for a value that is not a number of its
-/// type or comes twice. The launch checks minimums.
+/// Removes the words that name run-time values of the op from `words`. Throws Error(bad_input) for a value that is not
+/// a number of its type or comes twice. The launch checks minimums.
 tune::Placement take_runtime_values(const manifest::Op& op, std::vector<std::string>& words);
 
 }  // namespace kiln::cli

@@ -39,7 +39,8 @@ store::LayerSettings layer_settings(const Globals& globals);
 bool wants_no_overlay(const Globals& globals);
 /// Returns the trust that decides whether another file's machine code is copied.
 store::CodeTrust code_trust(const Globals& globals);
-/// Throws Error(bad_file) when a base is refused, because the user named it. Notes on the standard error tell what else could not be opened.
+/// Throws Error(bad_file) when a base is refused, because the user named it. Notes on the standard error tell what else
+/// could not be opened.
 store::Layers open_layers(const Globals& globals);
 void say_warnings(const Globals& globals, const store::Layers& layers);
 

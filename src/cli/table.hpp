@@ -13,7 +13,8 @@ class Table {
   /// Adds one cell a column; missing cells are empty.
   void row(std::vector<std::string> cells);
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
-  /// Returns headings and rows, each line after `indent` spaces, with two spaces between columns and no trailing spaces.
+  /// Returns headings and rows, each line after `indent` spaces, with two spaces between columns and no trailing
+  /// spaces.
   [[nodiscard]] std::string text(int indent = 0) const;
 
  private:

@@ -21,17 +21,17 @@ struct Target {
   bool present = false;  // the driver reports it
 };
 
-/// The facts with a link between the ranks of a team, for its ops: where they have none, the fastest of those that the files' records of this
-/// device class are for.
+/// The facts with a link between the ranks of a team, for its ops: where they have none, the fastest of those that the
+/// files' records of this device class are for.
 manifest::DeviceFacts with_link(manifest::DeviceFacts facts, const store::Layers& layers);
 
-/// Chooses the named class; else, unless an architecture was named, the present GPU; else the only class (of that architecture) in the
-/// files; else, with `sample`, the H200. Its facts are with_link(). Throws Error(bad_input) when the choice is ambiguous or does not parse, and Error(no_device)
-/// when there is none.
+/// Chooses the named class; else, unless an architecture was named, the present GPU; else the only class (of that
+/// architecture) in the files; else, with `sample`, the H200. Its facts are with_link(). Throws Error(bad_input) when
+/// the choice is ambiguous or does not parse, and Error(no_device) when there is none.
 Target choose_target(const Globals& globals, const TargetChoice& choice, const store::Layers& layers, bool sample);
 
-/// Returns the device, or nothing on a machine without a driver or a GPU. Throws Error(no_device) for an ordinal that the driver does
-/// not have.
+/// Returns the device, or nothing on a machine without a driver or a GPU. Throws Error(no_device) for an ordinal that
+/// the driver does not have.
 std::optional<cuda::DeviceInfo> present_device(const Globals& globals);
 
 inline constexpr const char* h200_device_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6016";

@@ -20,8 +20,8 @@ struct Draw {
   double sigma = 1.5;            // standard deviation of the logarithm of lognormal sizes
 };
 
-/// Returns `count` distinct problems in the order drawn. Items of a list are equally likely; sizes in a range follow the distribution.
-/// Throws Error(bad_input) when the set seems to hold fewer.
+/// Returns `count` distinct problems in the order drawn. Items of a list are equally likely; sizes in a range follow
+/// the distribution. Throws Error(bad_input) when the set seems to hold fewer.
 std::vector<Problem> draw_problems(const manifest::Op& op, const ProblemSet& set, const Draw& draw);
 
 }  // namespace kiln::cli

@@ -1,4 +1,5 @@
-// Reads a trace: one problem a line, in order; '#' begins a comment. A size may be 0, as that of a batch without tokens.
+// Reads a trace: one problem a line, in order; '#' begins a comment. A size may be 0, as that of a batch without
+// tokens.
 //
 //   rms_norm rows=137 cols=4096 dtype=bf16
 #pragma once

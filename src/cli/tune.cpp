@@ -48,7 +48,8 @@ void declare(CLI::App& command, TuneSettings& settings) {
   command.add_flag("--hot-l2", settings.hot, "Time with a warm L2; the records serve engines of that regime");
 }
 
-/// Checks the arguments before the device is used. Returns the ranks that the command runs on; 0: it tunes no op of a team.
+/// Checks the arguments before the device is used. Returns the ranks that the command runs on; 0: it tunes no op of a
+/// team.
 int check(const TuneSettings& settings, const manifest::Catalogue& ops) {
   const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
   if (settings.stale && settings.force)

@@ -34,8 +34,9 @@ struct TunerOn {
   std::vector<cuda::DeviceInfo> devices;
   store::Layers layers;
 };
-/// `devices`: "" for Options::device, "all", or ordinals such as "0,1,3". Ctrl-C stops the tuner. Calls `check` with it. With a team, it is
-/// collective: what fails on one rank is thrown on all. Throws Error(bad_input), and as Tuner's constructor and `check` do.
+/// `devices`: "" for Options::device, "all", or ordinals such as "0,1,3". Ctrl-C stops the tuner. Calls `check` with
+/// it. With a team, it is collective: what fails on one rank is thrown on all. Throws Error(bad_input), and as Tuner's
+/// constructor and `check` do.
 TunerOn make_tuner(const Globals& globals, const std::string& devices, Options options,
                    const std::function<void(const TunerOn&)>& check = {});
 
@@ -48,8 +49,8 @@ TuneReport tune_buckets(const Globals& globals, const TunerOn& on, const manifes
 /// Returns a message that says how far an interrupted tune came.
 std::string interruption_of(const TuneReport& report);
 
-/// Prints a table: bucket, config at its upper edge, number of configs, cost, baseline, gain, bandwidth and throughput. As JSON, prints
-/// an object for each bucket.
+/// Prints a table: bucket, config at its upper edge, number of configs, cost, baseline, gain, bandwidth and throughput.
+/// As JSON, prints an object for each bucket.
 void print_tuned(const Globals& globals, const manifest::Catalogue& ops, const TuneReport& report);
 
 }  // namespace kiln::cli

@@ -18,7 +18,8 @@ std::string_view verb(std::int64_t count, std::string_view one, std::string_view
 std::string format_ratio(double ratio);   // "1.24x"
 std::string format_wait(double seconds);  // "8 s", "3 min 05 s", "2 h 10 min"
 
-/// Parses "500MB", "1.5 GB", "64MiB" or "4096B" (kB is 1000 bytes, kiB is 1024). Throws Error(bad_input) that begins with `what`.
+/// Parses "500MB", "1.5 GB", "64MiB" or "4096B" (kB is 1000 bytes, kiB is 1024). Throws Error(bad_input) that begins
+/// with `what`.
 std::int64_t parse_bytes(std::string_view text, std::string_view what);
 /// Parses "90d", "12h", "30min", "45s" or "2w". Throws Error(bad_input) that begins with `what`.
 std::int64_t parse_seconds(std::string_view text, std::string_view what);

@@ -28,11 +28,12 @@ std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::stri
 
 using manifest::OpBucket;
 
-/// Reads files, one after the other. Throws as parse_workload does, Error(bad_input) for a file of another sort, and Error(io).
+/// Reads files, one after the other. Throws as parse_workload does, Error(bad_input) for a file of another sort, and
+/// Error(io).
 std::vector<WorkloadEntry> read_entries(std::span<const std::string> paths);
 
-/// Return the distinct buckets in the order of the entries. `world` as in parse_problem_set. Throw Error(bad_input) "NAME:LINE: ...", or
-/// Error(io).
+/// Return the distinct buckets in the order of the entries. `world` as in parse_problem_set. Throw Error(bad_input)
+/// "NAME:LINE: ...", or Error(io).
 std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const manifest::Catalogue& ops,
                                           int world = 0);
 std::vector<OpBucket> read_workloads(std::span<const std::string> paths, const manifest::Catalogue& ops, int world = 0);

@@ -39,7 +39,8 @@ manifest::DeviceFacts facts_of(CUdevice device) {
   return facts;
 }
 
-/// Where processes share a device by MPS, its mode holds for MPS alone. Drivers before CUDA 12 do not know that attribute.
+/// Where processes share a device by MPS, its mode holds for MPS alone. Drivers before CUDA 12 do not know that
+/// attribute.
 ComputeMode mode_of(CUdevice device) {
   constexpr int exclusive_process = 3, prohibited = 2;
   int by_mps = 0;

@@ -43,8 +43,8 @@ struct DeviceInfo {
   int driver_version = 0;  // 13000 for 13.0
   ComputeMode mode = ComputeMode::shared;
 };
-/// Both throw Error(no_driver), Error(no_device) for an `ordinal` that the driver does not have, and Error(driver_failed) in a forked child
-/// (is_forked).
+/// Both throw Error(no_driver), Error(no_device) for an `ordinal` that the driver does not have, and
+/// Error(driver_failed) in a forked child (is_forked).
 std::vector<DeviceInfo> devices();
 DeviceInfo device_info(int ordinal);
 
@@ -155,7 +155,8 @@ class RelaxedCapture {
 enum class CaptureState : std::uint8_t {
   none,
   capturing,
-  excluded,  // the legacy stream while a stream that synchronises with it captures: work on it would invalidate the capture
+  // The legacy stream while a stream that synchronises with it captures: work on it would invalidate the capture
+  excluded,
 };
 /// One driver call, which is legal during a capture.
 CaptureState capture_state(CUstream stream);

@@ -25,9 +25,10 @@ class Gate {
   /// driver's queue is bounded, and never wait for the stream. Throws Error(driver_failed).
   void close(CUstream stream);
   void open() noexcept;
-  /// Calls `work` between close() and open(): what it enqueues on the stream begins once all of it is enqueued. Returns false where that took
-  /// longer than `longest`: the gate was opened then, since a driver or a library may wait for the stream where it enqueues. Returns false and
-  /// leaves the gate open where the system refuses the thread that would open it.
+  /// Calls `work` between close() and open(): what it enqueues on the stream begins once all of it is enqueued. Returns
+  /// false where that took longer than `longest`: the gate was opened then, since a driver or a library may wait for
+  /// the stream where it enqueues. Returns false and leaves the gate open where the system refuses the thread that
+  /// would open it.
   template <class Work>
   bool hold(CUstream stream, const Work& work) {
     close(stream);

@@ -60,11 +60,13 @@ class Library {
 
 using manifest::environment;
 
-/// Returns why a failure, told by `text`, may pass: a shortage of descriptors or memory, with its limit. An empty string where it is for good.
+/// Returns why a failure, told by `text`, may pass: a shortage of descriptors or memory, with its limit. An empty
+/// string where it is for good.
 std::string passing_shortage(std::string_view text);
 
-/// Opens a library by Table::open(PATH), at first use: the path that was chosen, else the value of `variable`. Keeps the table, or the error, which
-/// get() throws each time; after a shortage of descriptors or memory it tries again. Thread-safe.
+/// Opens a library by Table::open(PATH), at first use: the path that was chosen, else the value of `variable`. Keeps
+/// the table, or the error, which get() throws each time; after a shortage of descriptors or memory it tries again.
+/// Thread-safe.
 template <typename Table>
 class OpenedOnce {
  public:

@@ -10,7 +10,8 @@ constexpr LibrarySource nccl_source = {
     "NCCL could not be opened; install libnccl2 or the Python package nvidia-nccl, or set KILN_NCCL_LIBRARY to "
     "libnccl.so.2. Tried:",
     "; install NCCL 2.14 or newer",
-    // The loader gives a libnccl.so.2 that the process has loaded from anywhere, which made the process's communicators.
+    // The loader gives a libnccl.so.2 that the process has loaded from anywhere, which made the process's
+    // communicators.
     [] { return library_files({"libnccl.so.2"}, {"lib64"}, {"nvidia/nccl/lib"}); }};
 
 }  // namespace

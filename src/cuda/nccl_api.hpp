@@ -1,4 +1,5 @@
-// NCCL as a table of functions, opened at first use: by a team that is made of a communicator of NCCL's, and by ops that NCCL may serve.
+// NCCL as a table of functions, opened at first use: by a team that is made of a communicator of NCCL's, and by ops
+// that NCCL may serve.
 #pragma once
 
 #include <cstddef>

@@ -12,7 +12,8 @@
 namespace kiln::cuda {
 namespace {
 
-/// The NVRTC of the driver's major version first, wherever it is: a driver may refuse the code of a newer one. Without a driver, the newest.
+/// The NVRTC of the driver's major version first, wherever it is: a driver may refuse the code of a newer one. Without
+/// a driver, the newest.
 std::vector<std::string> names_by_preference() {
   std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
   const int major = driver_version() / 1000;

@@ -57,8 +57,8 @@ struct Nvrtc {
   static Nvrtc open(const std::string& library);
 };
 
-/// Returns that the NVRTC is of a newer major version than the driver, with both versions and the remedy. Empty where it
-/// is not, and without a driver.
+/// Returns that the NVRTC is of a newer major version than the driver, with both versions and the remedy. Empty where
+/// it is not, and without a driver.
 std::string why_newer_than_driver(const Nvrtc& nvrtc);
 
 }  // namespace kiln::cuda

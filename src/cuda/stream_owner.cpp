@@ -44,7 +44,8 @@ std::string unknown(CUresult result) {
   return "the driver does not know the stream, " + describe(result) + ": it was destroyed, or is no stream";
 }
 
-/// Null and CU_STREAM_LEGACY. A capture never takes it, and cuStreamGetId would end the captures that are in order with it.
+/// Null and CU_STREAM_LEGACY. A capture never takes it, and cuStreamGetId would end the captures that are in order with
+/// it.
 bool is_legacy(CUstream stream) noexcept { return reinterpret_cast<std::uintptr_t>(stream) <= 1; }
 
 /// The threads' own default streams have one handle, and several of them may join one capture. Odd, as no handle is.

@@ -1,4 +1,5 @@
-// Which stream a handle is, and which context it belongs to. The latter is asked off the hit path and after a failed launch.
+// Which stream a handle is, and which context it belongs to. The latter is asked off the hit path and after a failed
+// launch.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,9 @@ struct StreamIdentity {
   friend bool operator==(const StreamIdentity&, const StreamIdentity&) = default;
 };
 
-/// Identifies the stream by two driver calls that end no capture (none for the legacy stream). The per-thread default stream is the calling
-/// thread's, in the current context. Returns the driver's error, and CUDA_ERROR_STREAM_CAPTURE_INVALIDATED for a capture that has ended so.
+/// Identifies the stream by two driver calls that end no capture (none for the legacy stream). The per-thread default
+/// stream is the calling thread's, in the current context. Returns the driver's error, and
+/// CUDA_ERROR_STREAM_CAPTURE_INVALIDATED for a capture that has ended so.
 CUresult identify(CUstream stream, StreamIdentity& identity) noexcept;
 
 }  // namespace kiln::cuda

@@ -8,7 +8,7 @@
 #include "cuda/device.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
-#include "engine/tuning.hpp"
+#include "engine/tune_once.hpp"
 #include "kiln/error.hpp"
 #include "manifest/shortage.hpp"
 

@@ -1,4 +1,5 @@
-// MissPolicy::background: tunes buckets without a record one at a time, in the worker process, within a share of the GPU's time.
+// MissPolicy::background: tunes buckets without a record one at a time, in the worker process, within a share of the
+// GPU's time.
 #pragma once
 
 #include <chrono>
@@ -35,8 +36,8 @@ class Background {
   /// Waits until nothing is queued or being tuned. Returns false when `limit` passed before.
   bool wait(std::chrono::milliseconds limit);
   [[nodiscard]] std::int64_t waiting() const;  // buckets queued or being tuned
-  /// Deletes `state`, which owns this, once this thread's tune has ended. Called on this thread, which cannot join itself, by what drops the last
-  /// handle of the engine.
+  /// Deletes `state`, which owns this, once this thread's tune has ended. Called on this thread, which cannot join
+  /// itself, by what drops the last handle of the engine.
   void delete_at_end(State& state);
   [[nodiscard]] bool is_this_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
   [[nodiscard]] std::int64_t compiled() const;                                  // specialisations
@@ -52,15 +53,16 @@ class Background {
     Clock::time_point not_before{};  // set where another process holds the lease
   };
   enum class End { done, held_elsewhere, stopped };
-  /// Separate from the engine's pool, where a launch that waits for a fallback's compile would queue behind a tune's candidates.
+  /// Separate from the engine's pool, where a launch that waits for a fallback's compile would queue behind a tune's
+  /// candidates.
   struct Compiling {
     explicit Compiling(State& engine);
     jit::CompilePool pool;
     answer::Cubins cubins;
   };
 
-  /// Begins the thread unless it runs or nothing is queued. Where the system refuses one, warns, and a later call tries again. Precondition: the
-  /// mutex is held.
+  /// Begins the thread unless it runs or nothing is queued. Where the system refuses one, warns, and a later call tries
+  /// again. Precondition: the mutex is held.
   void begin_thread();
   void serve_and_delete(const std::stop_token& stop);
   void serve(const std::stop_token& stop);

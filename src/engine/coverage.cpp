@@ -35,7 +35,8 @@ std::string why_not_ready(const plan::OpState& state, const Problem& problem) {
                                      : "its bucket's record cannot serve: " + resolution.unusable;
 }
 
-/// Returns the plan of a loaded bucket that serves the problem, null where it is not loaded. Sets gap.why where that is no hit.
+/// Returns the plan of a loaded bucket that serves the problem, null where it is not loaded. Sets gap.why where that is
+/// no hit.
 const plan::PlanState* describe_plan(const plan::OpState& state, Gap& gap, plan::BucketPlans& of,
                                      const Problem& problem) {
   const answer::Resolution::First found = of.first(problem);

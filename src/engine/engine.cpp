@@ -11,7 +11,7 @@
 #include "engine/coverage.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
-#include "engine/team_plans.hpp"
+#include "engine/team/agree.hpp"
 #include "manifest/text.hpp"
 #include "process/child.hpp"
 #include "store/holder.hpp"
@@ -35,7 +35,8 @@ store::LayerSettings layer_settings(const Options& options) {
           options.require_bases};
 }
 
-/// For SQLite's busy handler, which no exception may pass through. One ends the wait, and the tune meets it again at its next call.
+/// For SQLite's busy handler, which no exception may pass through. One ends the wait, and the tune meets it again at
+/// its next call.
 bool wants_to_stop(const Options& options) noexcept {
   try {
     return options.stop_requested();

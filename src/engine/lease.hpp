@@ -16,13 +16,13 @@
 
 namespace kiln::engine {
 
-/// The term of a lease: how long a suspended holder keeps others waiting. A running holder renews each third of it, and a dead one's lease
-/// is taken over before its end.
+/// The term of a lease: how long a suspended holder keeps others waiting. A running holder renews each third of it, and
+/// a dead one's lease is taken over before its end.
 inline constexpr std::int64_t lease_seconds = 30;
 inline constexpr auto lease_poll = std::chrono::milliseconds(50);
 
-/// Held from a successful acquire() to destruction, and renewed by a thread; where the system refuses one, by renew_if_due(). A forked child
-/// does not release its parent's.
+/// Held from a successful acquire() to destruction, and renewed by a thread; where the system refuses one, by
+/// renew_if_due(). A forked child does not release its parent's.
 class Lease {
  public:
   Lease(store::Layers& layers, std::string key, std::string holder, std::int64_t term_seconds = lease_seconds)

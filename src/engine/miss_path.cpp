@@ -8,8 +8,8 @@
 #include "answer/machine_code.hpp"
 #include "cuda/stream_owner.hpp"
 #include "engine/state.hpp"
-#include "engine/team_plans.hpp"
-#include "engine/tuning.hpp"
+#include "engine/team/agree.hpp"
+#include "engine/tune_once.hpp"
 #include "kiln/error.hpp"
 #include "plan/capture_launch.hpp"
 #include "plan/hit_path.hpp"
@@ -19,7 +19,8 @@ namespace {
 
 constexpr auto lease_patience = std::chrono::minutes(5);
 
-/// Whether `stream` itself captures. Making ready enqueues nothing on the legacy stream, so a capture ordered with it does not count.
+/// Whether `stream` itself captures. Making ready enqueues nothing on the legacy stream, so a capture ordered with it
+/// does not count.
 bool is_captured(CUstream stream) { return cuda::capture_state(stream) == cuda::CaptureState::capturing; }
 
 /// Begins what launches need besides plans.
@@ -28,8 +29,8 @@ void begin_serving(plan::OpState& state) {
   if (state.reports) state.owner.length_reports.open();
 }
 
-/// Loads the first answer that serves the problem. Behind a library loads the next one that needs none, for launches that the library declines
-/// and for lengths on the device.
+/// Loads the first answer that serves the problem. Behind a library loads the next one that needs none, for launches
+/// that the library declines and for lengths on the device.
 void make_serving(plan::OpState& state, plan::BucketPlans& of, const Problem& problem, CUstream stream) {
   const bool is_capturing = is_captured(stream);
   bool is_behind_library = false;

@@ -5,8 +5,9 @@
 
 namespace kiln::engine {
 
-/// Returns the plan of the bucket's upper edge. Looks up, loads or tunes a bucket that is not hot, once for all threads that ask. Throws
-/// Error(capture) where `stream` captures and the bucket is not hot, and Error(not_tuned) on a miss under MissPolicy::error.
+/// Returns the plan of the bucket's upper edge. Looks up, loads or tunes a bucket that is not hot, once for all threads
+/// that ask. Throws Error(capture) where `stream` captures and the bucket is not hot, and Error(not_tuned) on a miss
+/// under MissPolicy::error.
 const plan::PlanState* make_hot(plan::OpState& state, const Problem& problem, CUstream stream);
 /// make_hot(), then loads what serves this very problem, and allocates the workspace for `stream` unless it captures.
 const plan::PlanState* make_ready(plan::OpState& state, const Problem& problem, CUstream stream);

@@ -11,7 +11,8 @@
 
 namespace kiln::engine {
 
-/// After work, the device is left idle until the work was no more than its share of the time since its begin. Earlier idle time allows no burst later. One thread at a time, unless a member says otherwise.
+/// After work, the device is left idle until the work was no more than its share of the time since its begin. Earlier
+/// idle time allows no burst later. One thread at a time, unless a member says otherwise.
 class Pacer {
  public:
   using Clock = std::chrono::steady_clock;

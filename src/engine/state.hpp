@@ -32,8 +32,8 @@ class Background;
 
 /// Why candidates run in this process though kiln-worker is here; empty where they do not.
 std::string why_no_worker(const Options& options, const cuda::DeviceInfo& device);
-/// The worker process for candidates; null: they run in this process. Throws Error(bad_input) where Isolation::worker finds no kiln-worker,
-/// or a GPU that one process at a time may use.
+/// The worker process for candidates; null: they run in this process. Throws Error(bad_input) where Isolation::worker
+/// finds no kiln-worker, or a GPU that one process at a time may use.
 std::unique_ptr<tune::Worker> worker_for(const Options& options, const cuda::DeviceInfo& device);
 jit::CompileSettings compile_settings(const Options& options);
 
@@ -43,8 +43,8 @@ struct State final : plan::Owner {
   ~State() override;
   Origin launch_missed(plan::OpState& op, const plan::Call& call) override;
   void refuse_wait(const manifest::Bucket& bucket) const override;
-  /// A request to tune a bucket on this device with this engine's options. Refers to `op`. Without a worker, which tunes may replace: who
-  /// holds tune_mutex adds it.
+  /// A request to tune a bucket on this device with this engine's options. Refers to `op`. Without a worker, which
+  /// tunes may replace: who holds tune_mutex adds it.
   [[nodiscard]] tune::TuneRequest tune_request(const manifest::Op& op, const Problem& bucket) const;
   /// The state of `ops[index]`, made at the first call for it. Throws as reading the op's manifest does.
   plan::OpState& op_state(std::size_t index);
@@ -69,16 +69,16 @@ struct State final : plan::Owner {
 /// The engine of an op's state.
 inline State& engine_of(const plan::OpState& op) { return static_cast<State&>(op.owner); }
 
-/// Deletes the state. A callback on the thread that tunes in the background may drop the last Engine, Op or Plan. That thread cannot join itself,
-/// so it deletes the state when its tune has ended.
+/// Deletes the state. A callback on the thread that tunes in the background may drop the last Engine, Op or Plan. That
+/// thread cannot join itself, so it deletes the state when its tune has ended.
 void destroy(State* state);
 template <class Owned>
 void destroy(Owned* owned) {
   delete owned;
 }
 
-/// std::make_shared, whose object is never destroyed in a forked child (cuda::is_forked). There its threads cannot be joined, its processes and
-/// leases are the parent's, and its locks may be held for ever.
+/// std::make_shared, whose object is never destroyed in a forked child (cuda::is_forked). There its threads cannot be
+/// joined, its processes and leases are the parent's, and its locks may be held for ever.
 template <class Owned, class... Given>
 std::shared_ptr<Owned> make_owned(Given&&... given) {
   auto made = std::make_unique<Owned>(std::forward<Given>(given)...);

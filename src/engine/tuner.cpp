@@ -15,8 +15,8 @@
 #include "answer/expected_times.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
-#include "engine/team_plans.hpp"
-#include "engine/tuning.hpp"
+#include "engine/team/agree.hpp"
+#include "engine/tune_once.hpp"
 #include "kiln/error.hpp"
 #include "kiln/team.hpp"
 #include "manifest/op_bucket.hpp"
@@ -62,7 +62,7 @@ namespace {
 
 using manifest::OpBucket;
 
-/// A rough estimate of a tune in nanoseconds: each candidate is compiled and verified, then launched a few hundred times.
+/// A rough estimate of a tune in nanoseconds: each candidate is compiled, then launched a few hundred times.
 double tuning_ns(const OpBucket& bucket, State& state, answer::ExpectedTimes& times) {
   const manifest::Bucket at = bucket.on(state.context.info().facts);
   double candidates = 0;
@@ -120,8 +120,8 @@ TunedBucket described(const TuneOutcome& outcome, store::Layers& layers) {
   return tuned;
 }
 
-/// Tunes buckets on several devices. Each class of device tunes all of them; devices of one class divide them. Those of ops of a team come
-/// first, on the team's device, while the other ranks do the same.
+/// Tunes buckets on several devices. Each class of device tunes all of them; devices of one class divide them. Those of
+/// ops of a team come first, on the team's device, while the other ranks do the same.
 class Job {
  public:
   Job(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice)
@@ -158,7 +158,7 @@ class Job {
     return Taken{device_class * buckets_.size() + order_[next++], ++number_};
   }
 
-  /// Each device on a thread of its own. Those for which the system refuses one follow on this thread, with what is left.
+  /// Each device on a thread of its own. Those for which the system refuses one follow on this thread.
   void serve_all() {
     std::vector<TunerDevice*> later{tuner_.devices.front().get()};
     std::vector<std::jthread> threads;
@@ -224,8 +224,8 @@ class Job {
     });
   }
 
-  /// While one bucket is timed, idle processors compile what the next one's tune begins with. Not with several devices: which of them
-  /// takes the next bucket is not known.
+  /// While one bucket is timed, idle processors compile what the next one's tune begins with. Not with several devices:
+  /// which of them takes the next bucket is not known.
   std::jthread compile_next_ahead(TunerDevice& device) {
     const std::lock_guard lock(mutex_);
     const std::size_t next = next_[device.device_class];
@@ -361,7 +361,7 @@ TunerDevice* TunerState::of_team() const noexcept {
 
 namespace {
 
-/// The distinct buckets of some demands, of the first device's ops. Throws Error(bad_input) for a demand that is no problem of its op.
+/// The distinct buckets of some demands. Throws Error(bad_input) for a demand that is no problem of its op.
 std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> demands) {
   State& state = tuner.first();
   std::vector<OpBucket> buckets;
@@ -376,7 +376,7 @@ std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> dema
 }
 
 void refuse_within_callback(const TunerState& tuner) {
-  for (const auto& device : tuner.devices) Tuning::refuse_within(*device->state, "a Tuner's work");
+  for (const auto& device : tuner.devices) WithinTune::refuse_within(*device->state, "a Tuner's work");
 }
 
 TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice) {
@@ -395,7 +395,7 @@ Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const O
   const std::lock_guard lock(tuner.working);
   TunerDevice& device = *tuner.first_of_class[device_class];
   State& state = *device.state;
-  const Tuning tuning(state);
+  const WithinTune within(state);
   const cuda::RelaxedCapture relaxed;
   const cuda::Context::Scope scope(state.context);  // where a library is asked what it takes
   const auto& own_stop = state.options.stop_requested;

@@ -18,8 +18,8 @@ using cuda::Nvrtc;
 /// ptxas ignored setmaxnreg or serialised wgmma: the kernel would run, but not as it was written.
 constexpr std::array<std::string_view, 3> fatal_advisories = {"C7508", "C7517", "C7519"};
 
-// --no-cache: NVRTC 13 keeps a cache of its own in the home folder. No digest checks that cache, and it hides compile times.
-// --no-source-include: a header in the working directory must not replace one that the op declares.
+// --no-cache: NVRTC 13 keeps a cache of its own in the home folder. No digest checks that cache, and it hides compile
+// times. --no-source-include: a header in the working directory must not replace one that the op declares.
 // Neither option reaches the machine code. compile_program() drops both where an older NVRTC does not know them.
 const std::vector<std::string> isolating_options = {"--no-cache", "--no-source-include"};
 
@@ -133,7 +133,8 @@ std::string_view between(std::string_view text, std::string_view before, std::st
   return text.substr(0, text.find(after));
 }
 
-/// Returns the reason when ptxas reports nothing but features that the target lacks, else an empty string. Lines of such a log:
+/// Returns the reason when ptxas reports nothing but features that the target lacks, else an empty string. Lines of
+/// such a log:
 ///
 ///   ptxas application ptx input, line 648; error   : Feature '.bf16' requires .target sm_80 or higher
 ///   ptxas application ptx input, line 480; error   : Instruction 'wgmma.fence' not supported on .target 'sm_90'

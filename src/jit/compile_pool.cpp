@@ -48,8 +48,8 @@ struct CompilePool::State {
     if (!settings.program.empty()) processes.emplace(settings);
   }
 
-  /// Returns an urgent task that no thread of the pool will take, since none runs and none can be begun: the caller runs it.
-  /// Precondition: the mutex is held.
+  /// Returns an urgent task that no thread of the pool will take, since none runs and none can be begun: the caller
+  /// runs it. Precondition: the mutex is held.
   [[nodiscard]] std::optional<Task> add(Task task) {
     std::deque<Task>& to = task.urgency == Urgency::now ? waiting : ahead;
     to.push_back(std::move(task));
@@ -76,7 +76,8 @@ struct CompilePool::State {
     return waiting.size() + std::min(ahead.size(), most / 2 - std::min(running_ahead, most / 2));
   }
 
-  /// Moves a task that waits to be compiled ahead among the urgent ones. Returns as add() does. Precondition: the mutex is held.
+  /// Moves a task that waits to be compiled ahead among the urgent ones. Returns as add() does. Precondition: the mutex
+  /// is held.
   [[nodiscard]] std::optional<Task> hasten(const manifest::Digest& key) {
     const auto found = std::ranges::find(ahead, key, &Task::key);
     if (found == ahead.end()) return std::nullopt;

@@ -27,8 +27,9 @@ enum class Urgency {
 /// Returns `workers`, or for 0 the cores that this process may use.
 int compiles_at_once(int workers) noexcept;
 
-/// Thread-safe. Starts threads and processes on demand, at most one for each compile under way. Where the system refuses further ones, those
-/// that run do the work; where none runs, submit() compiles on the caller's thread, and Error(io) names the limit on processes.
+/// Thread-safe. Starts threads and processes on demand, at most one for each compile under way. Where the system
+/// refuses further ones, those that run do the work; where none runs, submit() compiles on the caller's thread, and
+/// Error(io) names the limit on processes.
 class CompilePool {
  public:
   explicit CompilePool(const CompileSettings& settings);
@@ -36,10 +37,10 @@ class CompilePool {
   explicit CompilePool(int workers = 0) : CompilePool(CompileSettings{workers, {}}) {}
   /// Drops compiles that have not begun, stops those in processes, and waits for those in threads.
   ~CompilePool();
-  /// `key`: the cubin key; calls with equal keys share one compile, of the highest urgency that was asked for. One that is asked for ahead
-  /// alone may never begin, as in a pool of one worker: who waits for it asks for it again. The future throws what compile() throws. In a
-  /// worker process it also throws Error(compile_failed) after a crash, a timeout or lack of memory, and Error(io) when no process can be
-  /// started.
+  /// `key`: the cubin key; calls with equal keys share one compile, of the highest urgency that was asked for. One that
+  /// is asked for ahead alone may never begin, as in a pool of one worker: who waits for it asks for it again. The
+  /// future throws what compile() throws. In a worker process it also throws Error(compile_failed) after a crash, a
+  /// timeout or lack of memory, and Error(io) when no process can be started.
   std::shared_future<Cubin> submit(const manifest::Digest& key, Specialisation specialisation,
                                    Urgency urgency = Urgency::now);
   /// Drops compiles that have not begun. Their futures throw Error(interrupted).

@@ -70,7 +70,8 @@ std::unique_ptr<Child> CompileWorkers::take_idle() {
   return child;
 }
 
-/// Where the system refuses a process while others compile, waits for one of those and returns null. Each ends within its limit.
+/// Where the system refuses a process while others compile, waits for one of those and returns null. Each ends within
+/// its limit.
 std::unique_ptr<Child> CompileWorkers::spawn() {
   std::unique_lock lock(mutex_);
   const std::int64_t ended = ended_turns_;

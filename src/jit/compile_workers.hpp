@@ -19,9 +19,9 @@ class CompileWorkers {
  public:
   explicit CompileWorkers(CompileSettings settings) : settings_(std::move(settings)) {}
 
-  /// Throws what compile() throws; Error(compile_failed) when the process died or timed out, with the reason; Error(io) when no process
-  /// can be started, or its answer cannot be read. Where the system refuses a further process, waits for one that compiles. A process that
-  /// was killed from outside is replaced once.
+  /// Throws what compile() throws; Error(compile_failed) when the process died or timed out, with the reason; Error(io)
+  /// when no process can be started, or its answer cannot be read. Where the system refuses a further process, waits
+  /// for one that compiles. A process that was killed from outside is replaced once.
   Cubin compile(const manifest::Digest& key, const Specialisation& specialisation);
   /// Makes present and later compiles throw Error(interrupted).
   void interrupt();

@@ -21,18 +21,20 @@
 
 namespace kiln::jit {
 
-/// Returns the specialisation of one config. `frame` is manifest::Variant::frame; sizes that vary in the bucket do not enter.
+/// Returns the specialisation of one config. `frame` is manifest::Variant::frame; sizes that vary in the bucket do not
+/// enter.
 Specialisation specialise(const manifest::Op& op, const manifest::Implementation& implementation,
                           std::span<const std::int64_t> frame, std::string arch);
 Specialisation specialise(const manifest::Site& site, const manifest::Variant& variant, const Problem& at,
                           std::string arch);
 /// Returns the specialisation of the op's reference. `frame`: manifest::frame_of.
 Specialisation specialise_reference(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch);
-/// Returns the specialisation of the op's [prepare], which must be there. `frame` is the reference's with seed and case behind it.
+/// Returns the specialisation of the op's [prepare], which must be there. `frame` is the reference's with seed and case
+/// behind it.
 Specialisation specialise_prepare(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch);
 
-/// Returns the text of the first constraint that this frame breaks, among those over values that a bucket fixes: exact axes, selections,
-/// device facts and parameters.
+/// Returns the text of the first constraint that this frame breaks, among those over values that a bucket fixes: exact
+/// axes, selections, device facts and parameters.
 std::optional<std::string> broken_fixed_constraint(const manifest::Op& op,
                                                    const manifest::Implementation& implementation,
                                                    std::span<const std::int64_t> frame);
@@ -41,20 +43,23 @@ enum class Admission : std::uint8_t { admitted, constraint, tensor };
 
 class alignas(64) Executable {
  public:
-  /// Loads the cubin into the current context. `frame`: manifest::Variant::frame at the largest sizes to be launched in its workspaces, which an
-  /// engine's answer calls `at`. The executable launches problems with the same exact sizes, in this bucket or another. Throws
-  /// Error(driver_failed), or Error(bad_manifest) for geometry that cannot be computed and for arguments that the kernels do not take.
-  /// `team`, which is read here alone, must be given for a team op; else Error(bad_input). Error(bad_input) also says how many bytes of
-  /// team memory are needed when there are too few.
+  /// Loads the cubin into the current context. `frame`: manifest::Variant::frame at the largest sizes to be launched in
+  /// its workspaces, which an engine's answer calls `at`. The executable launches problems with the same exact sizes,
+  /// in this bucket or another. Throws Error(driver_failed), or Error(bad_manifest) for geometry that cannot be
+  /// computed and for arguments that the kernels do not take. `team`, which is read here alone, must be given for a
+  /// team op; else Error(bad_input). Error(bad_input) also says how many bytes of team memory are needed when there are
+  /// too few.
   Executable(const manifest::Op& op, const manifest::Implementation& implementation,
              std::span<const std::int64_t> frame, const Cubin& cubin, const team::TeamBinding* team = nullptr);
-  /// Takes a loaded cubin instead, which many executables may share. An implementation without kernels takes a null module.
+  /// Takes a loaded cubin instead, which many executables may share. An implementation without kernels takes a null
+  /// module.
   Executable(const manifest::Op& op, const manifest::Implementation& implementation,
              std::span<const std::int64_t> frame, std::shared_ptr<Module> module,
              const team::TeamBinding* team = nullptr);
   /// The reference of an op, which has no constraints, no workspace and no team: a launch gives it the rank.
   Executable(const manifest::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
-  /// The reference's passes or those of [prepare], `frame` as for their specialisation. Many executables may share the module.
+  /// The reference's passes or those of [prepare], `frame` as for their specialisation. Many executables may share the
+  /// module.
   Executable(const manifest::Op& op, std::span<const manifest::Pass> passes, std::span<const std::int64_t> frame,
              std::shared_ptr<Module> module);
 
@@ -63,8 +68,8 @@ class alignas(64) Executable {
     return thread_calls_.own(form_.passes, thread);
   }
 
-  /// Fills the frame of one call with sizes, run-time values and tensors. Returns false when a run-time value is missing, under its minimum,
-  /// out of its type's range or overflows; explain_frame() then names it.
+  /// Fills the frame of one call with sizes, run-time values and tensors. Returns false when a run-time value is
+  /// missing, under its minimum, out of its type's range or overflows; explain_frame() then names it.
   [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
     assert(covers(problem));
     return form_.fill(call, problem, arguments);
@@ -80,15 +85,16 @@ class alignas(64) Executable {
   /// Returns why admits() refuses: the constraint's text, or the tensor and the alignment that it needs.
   [[nodiscard]] std::string explain(const CallFrame& call, const Arguments& arguments) const;
 
-  /// Whether every pass has a grid, clusters, arguments and TMA descriptors that the driver takes. For callers that have another executable
-  /// to launch instead. Preconditions: those of launch().
+  /// Whether every pass has a grid, clusters, arguments and TMA descriptors that the driver takes. For callers that
+  /// have another executable to launch instead. Preconditions: those of launch().
   [[nodiscard]] bool fits(CallFrame& call, const Arguments& arguments) const noexcept;
 
-  /// Launches every pass. Precondition: the call is filled for these arguments and admitted. `workspace` has workspace_bytes() of scratch
-  /// and zeroed_bytes() of zeros. `reports` has a 64-bit word for each axis, to which kernels write a length on the device that exceeds its
-  /// bound; 0: none. Returns the first result that is not CUDA_SUCCESS. That is CUDA_ERROR_NOT_SUPPORTED where a library refuses these sizes.
-  /// Where its call comes first, passes that cannot be launched are refused before it. Throws Error(bad_input) for geometry that these sizes
-  /// make impossible.
+  /// Launches every pass. Precondition: the call is filled for these arguments and admitted. `workspace` has
+  /// workspace_bytes() of scratch and zeroed_bytes() of zeros. `reports` has a 64-bit word for each axis, to which
+  /// kernels write a length on the device that exceeds its bound; 0: none. Returns the first result that is not
+  /// CUDA_SUCCESS. That is CUDA_ERROR_NOT_SUPPORTED where a library refuses these sizes. Where its call comes first,
+  /// passes that cannot be launched are refused before it. Throws Error(bad_input) for geometry that these sizes make
+  /// impossible.
   [[nodiscard]] CUresult launch(CallFrame& call, const Arguments& arguments, CUstream stream, WorkspaceBlocks workspace,
                                 CUdeviceptr reports = 0) const;
   /// Launches by a thread_call(), whose calls are already linked.
@@ -148,7 +154,8 @@ class alignas(64) Executable {
       refuse(pass, input.frame);
     return launch_kernel_(&linked.config, linked.function, const_cast<void**>(linked.parameters.data()), nullptr);
   }
-  /// Arranges a pass and launches nothing. Returns CUDA_ERROR_NOT_SUPPORTED for a grid that the driver does not take. Throws as launch() does.
+  /// Arranges a pass and launches nothing. Returns CUDA_ERROR_NOT_SUPPORTED for a grid that the driver does not take.
+  /// Throws as launch() does.
   [[nodiscard]] CUresult check_pass(const PassForm& pass, const LaunchInput& input, PassCall& linked) const;
   [[nodiscard]] const LoadedPass& loaded(const PassForm& form) const noexcept;
   /// Throws Error(bad_input) that names the argument or grid size that is out of its limits.

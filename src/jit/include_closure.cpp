@@ -45,8 +45,8 @@ struct Definitions {
   bool toolkit_names_callers_place = false;
 };
 
-/// Returns Closure::meaning. An include of a given file is its place in the walk. Names of given files enter only beside toolkit headers,
-/// which might include them or ask for them.
+/// Returns Closure::meaning. An include of a given file is its place in the walk. Names of given files enter only
+/// beside toolkit headers, which might include them or ask for them.
 std::optional<manifest::Digest> meaning_of(const Closure& closure, const Definitions& definitions) {
   const auto any_macro = [&](bool Macro::*has) {
     return std::any_of(definitions.given.begin(), definitions.given.end(),
@@ -149,7 +149,8 @@ class ClosureWalk {
     return true;
   }
 
-  /// Returns the path relative to the deepest include directory, so that the name does not depend on where the toolkit is installed.
+  /// Returns the path relative to the deepest include directory, so that the name does not depend on where the toolkit
+  /// is installed.
   std::string include_name(const path& file) const {
     std::string best = "<" + file.filename().string() + ">";
     std::size_t deepest = 0;

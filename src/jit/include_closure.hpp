@@ -20,8 +20,8 @@ struct Closure {
   std::vector<manifest::SourceFile> toolkit;               // read by NVRTC from include_directories; named "<name>"
   std::vector<std::filesystem::path> toolkit_paths;        // of each file of `toolkit`
   std::vector<std::filesystem::path> include_directories;  // empty without toolkit_headers
-  /// Digest of the forms of `given` (SourceMeaning) and of `toolkit` by name and text. Nothing where more than the tokens of `given` may
-  /// reach the machine code.
+  /// Digest of the forms of `given` (SourceMeaning) and of `toolkit` by name and text. Nothing where more than the
+  /// tokens of `given` may reach the machine code.
   std::optional<manifest::Digest> meaning;
 };
 
@@ -31,7 +31,8 @@ enum class Over : std::uint8_t {
   text,     // names and texts
 };
 
-/// A closure kept with the sources that it was found in, by entry and toolkit_headers. It is walked again when a toolkit header changed.
+/// A closure kept with the sources that it was found in, by entry and toolkit_headers. It is walked again when a
+/// toolkit header changed.
 struct KnownClosure final : manifest::Sources::Finding {
   explicit KnownClosure(Closure walked);
   /// Whether the toolkit's files are unchanged since they were read.
@@ -61,7 +62,8 @@ struct KnownClosure final : manifest::Sources::Finding {
 /// Throws as include_closure() does.
 std::shared_ptr<const KnownClosure> known_closure(const Specialisation& specialisation);
 
-/// The name of a file in messages: "templates/rms_norm/rms_norm.cuh" for a file of the op, its own name for a common/ header.
+/// The name of a file in messages: "templates/rms_norm/rms_norm.cuh" for a file of the op, its own name for a common/
+/// header.
 std::string shown_name(const Specialisation& specialisation, const std::string& file);
 
 }  // namespace kiln::jit

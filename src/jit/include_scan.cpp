@@ -13,8 +13,9 @@ constexpr std::string_view has_include = "__has_include";
 
 constexpr std::array<std::string_view, 3> clocks = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
 
-/// Returns the name that reads a file or the clock and of which `identifier` is a proper prefix, else an empty string. Macros could paste
-/// such a name from parts that this scan cannot join, but its beginning must then be an identifier of the source.
+/// Returns the name that reads a file or the clock and of which `identifier` is a proper prefix, else an empty string.
+/// Macros could paste such a name from parts that this scan cannot join, but its beginning must then be an identifier
+/// of the source.
 std::string_view forbidden_name_begun_by(std::string_view identifier) {
   static constexpr std::array<std::string_view, 5> names = {has_include, "__has_embed", clocks[0], clocks[1],
                                                             clocks[2]};

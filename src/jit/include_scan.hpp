@@ -15,9 +15,9 @@ struct Inclusion {
   int line = 0;
 };
 
-/// Returns every #include and __has_include of a template's source, those of untaken conditionals included. `shown` names the file in
-/// messages. Adds the macros that it defines to `macros`, if given. Throws Error(compile_failed) for the constructs that include_closure()
-/// lists.
+/// Returns every #include and __has_include of a template's source, those of untaken conditionals included. `shown`
+/// names the file in messages. Adds the macros that it defines to `macros`, if given. Throws Error(compile_failed) for
+/// the constructs that include_closure() lists.
 std::vector<Inclusion> scan_template(std::string_view shown, std::string_view text,
                                      std::vector<Macro>* macros = nullptr);
 
@@ -26,8 +26,8 @@ struct HeaderScan {
   std::vector<Macro> macros;
   bool names_callers_place = false;  // any identifier of it does
 };
-/// Scans a toolkit header, which is trusted. Skips ambiguous text and includes computed by macros. A macro with ambiguous text counts as one
-/// that stringises.
+/// Scans a toolkit header, which is trusted. Skips ambiguous text and includes computed by macros. A macro with
+/// ambiguous text counts as one that stringises.
 HeaderScan scan_toolkit_header(std::string_view text);
 
 }  // namespace kiln::jit

@@ -18,10 +18,12 @@ inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input)
   return how.value.evaluate(input.frame.view(), value) && value >= how.limits.lowest && value <= how.limits.highest;
 }
 
-/// Launches the passes, and the library's call before or after them. `library` may be null. `check` looks for a pass that would be refused.
+/// Launches the passes, and the library's call before or after them. `library` may be null. `check` looks for a pass
+/// that would be refused.
 ///
-/// A call that comes first is a collective. Once it is enqueued, the other ranks go on by it, so no other implementation may serve this rank
-/// alone: what can be refused is refused before, on all ranks alike, and what the driver refuses after it is an error.
+/// A call that comes first is a collective. Once it is enqueued, the other ranks go on by it, so no other
+/// implementation may serve this rank alone: what can be refused is refused before, on all ranks alike, and what the
+/// driver refuses after it is an error.
 template <typename Check, typename Passes>
 CUresult in_order(const LibraryCall* library, const LaunchInput& input, const Check& check, const Passes& passes) {
   if (library == nullptr || !library->is_first()) {

@@ -8,7 +8,8 @@
 namespace kiln::jit {
 namespace {
 
-/// Whether every value of an integer's default lies within the type's range and the minimum, if slots lie in these ranges.
+/// Whether every value of an integer's default lies within the type's range and the minimum, if slots lie in these
+/// ranges.
 bool default_holds(const RuntimeForm& form, std::span<const manifest::Range> ranges) {
   const auto value = form.value.constant_value();
   const bool fits = form.lowest == std::numeric_limits<std::int64_t>::min() &&
@@ -192,8 +193,8 @@ bool has_value(const LoadedArgument& argument) {
          argument.kind == manifest::ArgumentKind::expression || argument.kind == manifest::ArgumentKind::workspace_map;
 }
 
-/// Places each pass's values behind those of the pass before, so that launches need not write constants again. Where CallFrame::values
-/// is too small, all passes share its beginning.
+/// Places each pass's values behind those of the pass before, so that launches need not write constants again. Where
+/// CallFrame::values is too small, all passes share its beginning.
 std::vector<PassForm> pass_forms(const LaunchFormParts& parts) {
   std::size_t values = 0;
   for (const LoadedPass& pass : parts.passes)

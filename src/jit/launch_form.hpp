@@ -67,7 +67,8 @@ struct AxisLength {
 };
 static_assert(sizeof(AxisLength) == 24);
 
-/// The dynamic part of a frame for one call. Kernel arguments point into it. Elements past those that the op has are indeterminate.
+/// The dynamic part of a frame for one call. Kernel arguments point into it. Elements past those that the op has are
+/// indeterminate.
 struct CallFrame {
   std::array<std::int64_t, max_axes + max_runtime>
       slots;  // axes, then run-time values (integers as numbers, reals as bits)
@@ -84,15 +85,16 @@ struct CallFrame {
 inline constexpr std::int64_t most_grid_x = 2147483647;
 inline constexpr std::int64_t most_grid_yz = 65535;
 
-/// The arguments of cuLaunchKernelEx for one pass. Points into the frame that PassForm::link was given, and at descriptors that the
-/// calling thread keeps.
+/// The arguments of cuLaunchKernelEx for one pass. Points into the frame that PassForm::link was given, and at
+/// descriptors that the calling thread keeps.
 struct alignas(64) PassCall {
   CUlaunchConfig config;
   CUfunction function;  // in the cache line of `config`
   std::array<const void*, manifest::max_arguments> parameters;
 };
 
-/// Where the workspaces of a launch lie: those with indeterminate contents, and those that are zeros between launches. 0 where it needs none.
+/// Where the workspaces of a launch lie: those with indeterminate contents, and those that are zeros between launches.
+/// 0 where it needs none.
 struct WorkspaceBlocks {
   WorkspaceBlocks(CUdeviceptr scratch_block = 0,
                   CUdeviceptr zeroed_block = 0) noexcept  // NOLINT: most plans need no zeros
@@ -162,8 +164,8 @@ class StaticVector {
   std::array<T, most> items_{};
 };
 
-/// One pass. Members stand in the order in which a launch reads them, from the beginning of a cache line: the launch before has
-/// evicted them, and each line that a launch reads costs nanoseconds.
+/// One pass. Members stand in the order in which a launch reads them, from the beginning of a cache line: the launch
+/// before has evicted them, and each line that a launch reads costs nanoseconds.
 struct alignas(64) PassForm {
   /// An argument that each launch computes: an address in the workspace, or the value of a formula.
   struct Computed {
@@ -218,8 +220,8 @@ struct alignas(64) PassForm {
   /// Writes what is equal at all launches with this frame and call: constants, the config, parameter addresses.
   void link(CallFrame& frame, PassCall& call) const noexcept;
 
-  /// Writes what differs between launches. `call` must be linked to the input's frame. Returns false when a size or an argument is out
-  /// of its limits. Throws as make_tensor_map does.
+  /// Writes what differs between launches. `call` must be linked to the input's frame. Returns false when a size or an
+  /// argument is out of its limits. Throws as make_tensor_map does.
   [[nodiscard]] bool arrange(const LaunchInput& input, PassCall& call) const {
     call.config.hStream = input.stream;
     // No call here, so that the launch's values stay in registers.
@@ -291,7 +293,8 @@ struct LaunchForm {
   std::vector<manifest::Formula>
       constraints_at_defaults;  // open inside it where no run-time value of `constrained` is given
 
-  /// Fills the frame's sizes, run-time values and tensors. Returns false when a run-time value is missing or out of its limits.
+  /// Fills the frame's sizes, run-time values and tensors. Returns false when a run-time value is missing or out of its
+  /// limits.
   [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
     // Fixed sizes, so that the compiler needs no loop. Slots past the axes are overwritten below.
     std::memcpy(call.slots.data(), problem.axes.data(), few_axes * sizeof problem.axes[0]);
@@ -367,10 +370,11 @@ struct LaunchFormParts {
 manifest::Range range_of(manifest::RuntimeType type) noexcept;
 /// The bit pattern of a real run-time value, as the slots of a frame hold it.
 std::int64_t bits_of(manifest::RuntimeType type, double value) noexcept;
-/// The bits of the finite reals that are more than `least`, which is 0 or more: the bits of such numbers rise with them.
+/// The bits of the finite reals that are more than `least`, which is 0 or more: the bits of such numbers rise with
+/// them.
 manifest::Range bits_above(manifest::RuntimeType type, double least) noexcept;
-/// `settled`: the range of the value's slot, which is one value where the plan settles it. `checked`: ranges of the slots, in
-/// which run-time values before this one are within their limits.
+/// `settled`: the range of the value's slot, which is one value where the plan settles it. `checked`: ranges of the
+/// slots, in which run-time values before this one are within their limits.
 RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::Range> ranges,
                     const manifest::Range& settled, std::span<const manifest::Range> checked);
 LaunchForm make_launch_form(const LaunchFormParts& parts);

@@ -36,7 +36,8 @@ CUcontext context_now() {
   return context;
 }
 
-/// Throws unless each workspace holds what NCCL takes or gives at these sizes: at the other end of a part for each rank are `world` parts.
+/// Throws unless each workspace holds what NCCL takes or gives at these sizes: at the other end of a part for each rank
+/// are `world` parts.
 void require_room(const manifest::Op& op, const manifest::Implementation& implementation,
                   std::span<const std::int64_t> frame, std::span<const LoadedWorkspace> workspaces) {
   const manifest::Collective& of = implementation.collective;

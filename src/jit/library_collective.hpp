@@ -13,8 +13,9 @@ namespace kiln::jit {
 
 class LibraryCollective final : public LibraryCall {
  public:
-  /// Throws Error(no_nccl) for a team without a communicator, and Error(bad_manifest) for a sum of a type that NCCL does not add, which the
-  /// manifest's 'requires' must exclude, or for a workspace that is too small at the sizes of `frame`. Refers to the communicator.
+  /// Throws Error(no_nccl) for a team without a communicator, and Error(bad_manifest) for a sum of a type that NCCL
+  /// does not add, which the manifest's 'requires' must exclude, or for a workspace that is too small at the sizes of
+  /// `frame`. Refers to the communicator.
   LibraryCollective(const manifest::Op& op, const manifest::Implementation& implementation,
                     std::span<const std::int64_t> frame, std::span<const LoadedWorkspace> workspaces,
                     const team::TeamBinding& team);

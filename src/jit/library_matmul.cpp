@@ -81,8 +81,9 @@ LibraryMatmul::LibraryMatmul(const manifest::Op& op, const manifest::Implementat
   load(frame);
 }
 
-/// Captures the product into a graph that is never launched: the library loads kernels lazily, which a capture may forbid. Capturing reads
-/// and writes no element, so any device address serves. On failure the first launch loads the kernels.
+/// Captures the product into a graph that is never launched: the library loads kernels lazily, which a capture may
+/// forbid. Capturing reads and writes no element, so any device address serves. On failure the first launch loads the
+/// kernels.
 void LibraryMatmul::load(std::span<const std::int64_t> frame) const {
   const cuda::Driver& driver = cuda::Driver::get();
   const cuda::Buffer somewhere(least_buffer + workspace_bytes_);

@@ -20,8 +20,8 @@ std::optional<std::string> why_matmul_refuses(const manifest::Op& op, const mani
 
 class LibraryMatmul final : public LibraryCall {
  public:
-  /// For the current context. Makes the library load the config's kernels, so that a later capture need not. Throws Error(no_cublaslt),
-  /// Error(out_of_memory), or Error(driver_failed) for a config that the library refuses.
+  /// For the current context. Makes the library load the config's kernels, so that a later capture need not. Throws
+  /// Error(no_cublaslt), Error(out_of_memory), or Error(driver_failed) for a config that the library refuses.
   LibraryMatmul(const manifest::Op& op, const manifest::Implementation& implementation,
                 std::span<const std::int64_t> frame);
 

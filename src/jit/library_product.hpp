@@ -1,7 +1,7 @@
 // Describes a product to cuBLASLt.
 //
-// Row-major d[m, n] = op(a) op(b) is d^T = op(b)^T op(a)^T to a column-major library. So b is its first operand, each [rows, columns]
-// matrix becomes [columns, rows] with the same leading dimension, and the bias runs along rows.
+// Row-major d[m, n] = op(a) op(b) is d^T = op(b)^T op(a)^T to a column-major library. So b is its first operand, each
+// [rows, columns] matrix becomes [columns, rows] with the same leading dimension, and the bias runs along rows.
 // In a batch each matrix and the bias have a stride from one product to the next.
 #pragma once
 
@@ -40,8 +40,9 @@ class LibraryProduct {
     float alpha = 1;
   };
 
-  /// Folds the expressions over `frame` (manifest::Variant::frame). Precondition: a context is current. Throws Error(no_cublaslt), or
-  /// Error(bad_manifest) for a product that the library lacks and that the manifest's 'requires' must exclude.
+  /// Folds the expressions over `frame` (manifest::Variant::frame). Precondition: a context is current. Throws
+  /// Error(no_cublaslt), or Error(bad_manifest) for a product that the library lacks and that the manifest's 'requires'
+  /// must exclude.
   LibraryProduct(const manifest::Op& op, const manifest::Implementation& implementation,
                  std::span<const std::int64_t> frame);
 

@@ -20,7 +20,8 @@ bool any_place_name(Holds holds) noexcept {
 
 bool is_sharp(const Token& token) noexcept { return token.kind == TokenKind::punctuation && token.text == "#"; }
 
-/// Whether ## may form the name of a place behind `left`. A name that is no parameter stays the beginning of what is formed.
+/// Whether ## may form the name of a place behind `left`. A name that is no parameter stays the beginning of what is
+/// formed.
 bool may_form_place_behind(const Token& left, const std::vector<std::string>& parameters) {
   if (left.kind != TokenKind::identifier || left.text.starts_with("__VA_")) return true;
   return std::find(parameters.begin(), parameters.end(), left.text) != parameters.end() ||

@@ -1,4 +1,5 @@
-// The macros of a source, as far as their expansions can hold the text or the place of what stands around them. Private to the module.
+// The macros of a source, as far as their expansions can hold the text or the place of what stands around them. Private
+// to the module.
 #pragma once
 
 #include <functional>
@@ -12,7 +13,8 @@
 
 namespace kiln::jit {
 
-/// Whether this identifier gives the line, column or file of its place to the program: __LINE__, assert, source_location.
+/// Whether this identifier gives the line, column or file of its place to the program: __LINE__, assert,
+/// source_location.
 bool names_its_place(std::string_view identifier) noexcept;
 /// Whether it does so for the callers of a function that names it as a default argument.
 bool names_callers_place(std::string_view identifier) noexcept;
@@ -30,7 +32,8 @@ Macro macro_of(std::span<const Token> tokens);
 
 using MacroNames = std::set<std::string, std::less<>>;
 
-/// Returns the names of the macros whose expansion, directly or through others of these, stringises, pastes or names its place.
+/// Returns the names of the macros whose expansion, directly or through others of these, stringises, pastes or names
+/// its place.
 MacroNames revealing_macros(std::span<const Macro> macros);
 
 }  // namespace kiln::jit

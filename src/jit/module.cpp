@@ -37,8 +37,8 @@ CUfunction find_function(CUmodule module, const std::string& lowered_name) {
   CUfunction function = nullptr;
   check(driver.cuModuleGetFunction(&function, module, lowered_name.c_str()),
         ("finding the function " + lowered_name + " in its cubin").c_str());
-  // With lazy loading, the default since CUDA 12, the first launch would load the code, which a capture forbids. Drivers before 12.4 lack
-  // cuFuncLoad, and load the code to read an attribute.
+  // With lazy loading, the default since CUDA 12, the first launch would load the code, which a capture forbids.
+  // Drivers before 12.4 lack cuFuncLoad, and load the code to read an attribute.
   int registers = 0;
   check(driver.cuFuncLoad != nullptr ? driver.cuFuncLoad(function)
                                      : driver.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function),

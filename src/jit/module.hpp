@@ -32,8 +32,8 @@ class Module {
     return parameters_[index];
   }
   [[nodiscard]] Resources resources(std::size_t index) const;
-  /// Raises the function's limit of dynamic shared memory to `bytes`. Never lowers it. Throws Error(driver_failed) with `bytes` and the
-  /// maximum.
+  /// Raises the function's limit of dynamic shared memory to `bytes`. Never lowers it. Throws Error(driver_failed) with
+  /// `bytes` and the maximum.
   void allow_shared(std::size_t index, std::int64_t bytes);
   /// Resident blocks per multiprocessor. Throws Error(driver_failed).
   [[nodiscard]] int occupancy(std::size_t index, int threads, std::int64_t shared_bytes) const;
@@ -47,8 +47,8 @@ class Module {
   std::vector<std::int64_t> allowed_;  // bytes of dynamic shared memory, by function
 };
 
-/// The modules loaded in one context, by cubin key. Plans that run the same machine code share one module, which is unloaded with its
-/// last owner. Thread-safe.
+/// The modules loaded in one context, by cubin key. Plans that run the same machine code share one module, which is
+/// unloaded with its last owner. Thread-safe.
 class Modules {
  public:
   /// Returns the module loaded under this key, else null.

@@ -13,16 +13,17 @@
 
 namespace kiln::jit {
 
-/// Returns the bytes of each parameter, in order, from the cubin's .nv.info section, which cuobjdump -elf shows. Needs no driver; drivers
-/// before 12.4 do not report parameters. Returns nothing when the section is missing or has an unknown form.
+/// Returns the bytes of each parameter, in order, from the cubin's .nv.info section, which cuobjdump -elf shows. Needs
+/// no driver; drivers before 12.4 do not report parameters. Returns nothing when the section is missing or has an
+/// unknown form.
 std::optional<std::vector<std::int64_t>> parameter_sizes(std::span<const std::byte> image,
                                                          std::string_view lowered_name);
 
 /// Returns the bytes that a launch passes for this argument.
 std::int64_t passed_bytes(const manifest::Op& op, const manifest::Argument& argument);
 
-/// Throws Error(bad_manifest) that names manifest, kernel and argument unless `args` match the parameters in number and bytes: a launch
-/// reads as many bytes as the parameters have. `implementation` is null for passes of op.toml.
+/// Throws Error(bad_manifest) that names manifest, kernel and argument unless `args` match the parameters in number and
+/// bytes: a launch reads as many bytes as the parameters have. `implementation` is null for passes of op.toml.
 void check_arguments(const manifest::Op& op, const manifest::Implementation* implementation, const manifest::Pass& pass,
                      std::span<const std::int64_t> parameters);
 

@@ -11,8 +11,8 @@ namespace kiln::jit {
 
 class CompileService {
  public:
-  /// Answers {"compile": ...} with the cubin. The first message sets this process's memory limit and priority. Throws what compile() throws,
-  /// and Error(io) when this process has another cubin key than its owner.
+  /// Answers {"compile": ...} with the cubin. The first message sets this process's memory limit and priority. Throws
+  /// what compile() throws, and Error(io) when this process has another cubin key than its owner.
   nlohmann::json answer(const nlohmann::json& message);
 
  private:

@@ -24,8 +24,8 @@ constexpr std::array<bool, 256> harmless = [] {
 }();
 bool is_harmless(char c) { return harmless[static_cast<unsigned char>(c)]; }
 
-/// Whether the name that begins with this underscore is neither the beginning of __has_include, __has_embed, __DATE__, __TIME__ and
-/// __TIMESTAMP__ nor begins with one of them.
+/// Whether the name that begins with this underscore is neither the beginning of __has_include, __has_embed, __DATE__,
+/// __TIME__ and __TIMESTAMP__ nor begins with one of them.
 bool begins_harmless_name(std::string_view text) {
   if (text.size() < 2 || text[1] != '_') return text.size() >= 2 && continues_identifier(text[1]);
   return text.size() >= 3 && continues_identifier(text[2]) &&
@@ -58,8 +58,8 @@ int SourceLexer::take() noexcept {
   return c;
 }
 
-/// Skips the present character and those after it that belong, up to a backslash, which may splice lines. Precondition: `belongs` refuses
-/// a newline.
+/// Skips the present character and those after it that belong, up to a backslash, which may splice lines. Precondition:
+/// `belongs` refuses a newline.
 template <class Belongs>
 void SourceLexer::skip_plain(Belongs belongs) noexcept {
   do ++at_;
@@ -188,7 +188,8 @@ Token SourceLexer::raw_string() {
   return with_suffix(std::move(token));
 }
 
-/// Appends the suffix of a user-defined literal. In 'a'R"(" and 1e+R"(" the R ends a literal and begins no raw string: refused.
+/// Appends the suffix of a user-defined literal. In 'a'R"(" and 1e+R"(" the R ends a literal and begins no raw string:
+/// refused.
 Token SourceLexer::with_suffix(Token token) {
   if (begins_identifier(peek())) token.text += take_while(continues_identifier);
   if (token.text.back() == 'R' && peek() == '"')

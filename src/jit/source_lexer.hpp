@@ -30,12 +30,13 @@ class SourceLexer {
   explicit SourceLexer(std::string_view text) noexcept : text_(text) {}
   /// Returns the next token. Throws AmbiguousSource.
   Token next();
-  /// Returns the header name that comes next on this line, with its quotes or angle brackets, unescaped. Throws AmbiguousSource.
+  /// Returns the header name that comes next on this line, with its quotes or angle brackets, unescaped. Throws
+  /// AmbiguousSource.
   std::optional<std::string> header_name();
   /// Advances past the end of the present line.
   void skip_line() noexcept;
-  /// At the beginning of a line: skips the line and returns true if it has no directive, literal, block comment, splice, leading import or
-  /// export, or name that may read a file or the clock. Else returns false and skips nothing.
+  /// At the beginning of a line: skips the line and returns true if it has no directive, literal, block comment,
+  /// splice, leading import or export, or name that may read a file or the clock. Else returns false and skips nothing.
   bool skip_harmless_line() noexcept;
 
  private:

@@ -34,8 +34,8 @@ struct MoreThanTokens {};
 
 }  // namespace
 
-/// Writes the form of a text without line splices. The form is longer than the text by line ends before directives and at its end, and by
-/// indices: all in all no longer than twice the text and two characters.
+/// Writes the form of a text without line splices. The form is longer than the text by line ends before directives and
+/// at its end, and by indices: all in all no longer than twice the text and two characters.
 class FormWriter {
  public:
   FormWriter(std::string_view text, char* to, const SourceMeaning& of)

@@ -47,9 +47,9 @@ struct Cubin {
   std::chrono::nanoseconds compile_time{0};
 };
 
-/// Returns the include closure of the entry, in a fixed order: the op's files, common/ headers and, with toolkit_headers, toolkit files.
-/// Throws Error(compile_failed) with file and line for absolute or parent-relative includes, includes and __has_include through macros,
-/// __DATE__, __TIME__ and __TIMESTAMP__.
+/// Returns the include closure of the entry, in a fixed order: the op's files, common/ headers and, with
+/// toolkit_headers, toolkit files. Throws Error(compile_failed) with file and line for absolute or parent-relative
+/// includes, includes and __has_include through macros, __DATE__, __TIME__ and __TIMESTAMP__.
 std::vector<manifest::SourceFile> include_closure(const Specialisation& specialisation);
 
 /// Returns "nvrtc 13.0 build <ELF build id>". Throws Error(no_nvrtc).
@@ -58,13 +58,13 @@ std::string compiler_identity();
 /// Returns the options that reach the machine code, in the order in which NVRTC takes them and cubin_key() hashes them.
 std::vector<std::string> byte_determining_options(const Specialisation& specialisation);
 
-// The three digests cover what a compiler reads of the op's own files and of common/ headers: the tokens, without comments, layout and
-// file names. Where more can reach the machine code, such as line numbers, they cover names and texts (source_meaning.hpp). Toolkit
-// headers are always covered by text. Earlier versions of Kiln stored digests over names and texts; those of the present sources count.
-// All throw as include_closure() does.
+// The three digests cover what a compiler reads of the op's own files and of common/ headers: the tokens, without
+// comments, layout and file names. Where more can reach the machine code, such as line numbers, they cover names and
+// texts (source_meaning.hpp). Toolkit headers are always covered by text. Earlier versions of Kiln stored digests over
+// names and texts; those of the present sources count. All throw as include_closure() does.
 
-/// Digest of closure, name expressions, options, architecture and compiler; never of a path, time or program name. Options that ask for line
-/// numbers make it one over text.
+/// Digest of closure, name expressions, options, architecture and compiler; never of a path, time or program name.
+/// Options that ask for line numbers make it one over text.
 manifest::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler);
 /// The key under which an earlier version of Kiln stored the same machine code; nothing where that is cubin_key().
 std::optional<manifest::Digest> cubin_key_over_text(const Specialisation& specialisation, std::string_view compiler);
@@ -81,14 +81,15 @@ auto find_by_key(const Specialisation& specialisation, std::string_view compiler
 manifest::Digest code_digest(const Specialisation& specialisation);
 /// Whether machine code with this stored digest, in hexadecimal digits, is of the present sources.
 bool is_present_code(const Specialisation& specialisation, std::string_view stored);
-/// Digest of what a record is tuned from: code_digest(), and for a library library_product. Where there are no kernels, a record names the
-/// library's version as its compiler.
+/// Digest of what a record is tuned from: code_digest(), and for a library library_product. Where there are no kernels,
+/// a record names the library's version as its compiler.
 manifest::Digest source_digest(const Specialisation& specialisation);
 /// Whether a choice with this stored digest, in hexadecimal digits, was tuned from the present sources.
 bool is_present_source(const Specialisation& specialisation, std::string_view stored);
 
-/// Throws Error(no_nvrtc), Error(out_of_memory), or Error(compile_failed) with NVRTC's log, in the user's file names and lines. Also throws
-/// Error(compile_failed) with the advisory when ptxas ignored setmaxnreg or serialised wgmma (C7508, C7517, C7519).
+/// Throws Error(no_nvrtc), Error(out_of_memory), or Error(compile_failed) with NVRTC's log, in the user's file names
+/// and lines. Also throws Error(compile_failed) with the advisory when ptxas ignored setmaxnreg or serialised wgmma
+/// (C7508, C7517, C7519).
 Cubin compile(const Specialisation& specialisation);
 /// Compiles an empty kernel, which shows whether NVRTC is whole. Throws as compile() does.
 void compile_probe();

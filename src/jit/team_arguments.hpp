@@ -13,8 +13,8 @@ namespace kiln::jit {
 
 class TeamArguments {
  public:
-  /// `offsets`: of each symmetric workspace in a half of the team's memory, of which the workspaces fill `bytes`. `world`: the
-  /// problem's. Throws Error(bad_input) for another number of ranks, and for a half that is too small.
+  /// `offsets`: of each symmetric workspace in a half of the team's memory, of which the workspaces fill `bytes`.
+  /// `world`: the problem's. Throws Error(bad_input) for another number of ranks, and for a half that is too small.
   TeamArguments(const std::string& op, const team::TeamBinding& binding, std::int64_t world,
                 std::span<const std::int64_t> offsets, std::int64_t bytes);
   // Kernel arguments point into it.

@@ -41,8 +41,8 @@ struct TensorMapShape {
   std::array<std::uint32_t, manifest::max_tensor_map_rank> element_strides{1, 1, 1, 1, 1};
 };
 
-/// How much L2 brings for a request. Boxes whose rows begin anywhere in a line of 128 bytes ask for more lines, and by 256 bytes L2 answers them
-/// more slowly: attention by heads of 72 takes an eighth longer.
+/// How much L2 brings for a request. Boxes whose rows begin anywhere in a line of 128 bytes ask for more lines, and by
+/// 256 bytes L2 answers them more slowly: attention by heads of 72 takes an eighth longer.
 CUtensorMapL2promotion tensor_map_promotion(const TensorMapShape& shape) {
   const bool by_lines = std::all_of(shape.stride_bytes.begin(), shape.stride_bytes.end(),
                                     [](std::uint64_t stride) { return stride % 128 == 0; });
@@ -55,7 +55,8 @@ constexpr std::int64_t unit = 16;  // bytes, of which addresses, strides and box
   throw Error(ErrorKind::bad_input, fmt::format("{}: the TMA descriptor of '{}': {}", kernel, argument.tensor, what));
 }
 
-/// Returns the elements from the first to the last that shape and strides reach, both included. Nothing when 64 bits cannot hold it.
+/// Returns the elements from the first to the last that shape and strides reach, both included. Nothing when 64 bits
+/// cannot hold it.
 std::optional<std::int64_t> reach_of(std::span<const manifest::Expression> shape,
                                      std::span<const manifest::Expression> strides,
                                      std::span<const std::int64_t> frame) {

@@ -16,10 +16,11 @@ namespace kiln::jit {
 
 struct LoadedArgument;
 
-/// A TMA argument as a launch reads it: the parameter, and the slots that its descriptor depends on besides the address.
+/// A TMA argument as a launch reads it: the parameter, and the slots that its descriptor depends on besides the
+/// address.
 struct TensorMapForm {
-  /// How many slots a key compares. Most descriptors depend on at most three: a matrix's rows, columns and stride. None: the descriptor
-  /// depends on more than `widest`, and is not kept.
+  /// How many slots a key compares. Most descriptors depend on at most three: a matrix's rows, columns and stride.
+  /// None: the descriptor depends on more than `widest`, and is not kept.
   enum class Key : std::uint8_t { none = 0, narrow = 3, wide = 6, widest = 12 };
   static constexpr std::size_t most_slots = static_cast<std::size_t>(Key::widest);
 
@@ -30,9 +31,9 @@ struct TensorMapForm {
   std::array<std::uint8_t, most_slots> slots{};  // of the call frame
 };
 
-/// A set-associative cache of a pass's descriptors, with entries of its own for each thread_number(). Only the owning thread writes its
-/// entries, so the driver reads a descriptor in place and no thread waits for another. The lock of thread_number() publishes entries to the
-/// next thread with that number. Threads that share a number keep none.
+/// A set-associative cache of a pass's descriptors, with entries of its own for each thread_number(). Only the owning
+/// thread writes its entries, so the driver reads a descriptor in place and no thread waits for another. The lock of
+/// thread_number() publishes entries to the next thread with that number. Threads that share a number keep none.
 class TensorMapCache {
  public:
   struct Entry;
@@ -108,13 +109,14 @@ inline const CUtensorMap* TensorMapCache::find(const Entry* own, const TensorMap
   return form.key == Key::widest ? Entry::find<Key::widest>(own, form, address, frame) : nullptr;
 }
 
-/// Makes a descriptor in `map` by the driver. Throws Error(bad_input) that names `kernel` and the tensor for an address, sizes, strides or a
-/// box that no descriptor can have, and for a view that reaches past its tensor. Throws Error(driver_failed) for what the driver refuses
-/// besides.
+/// Makes a descriptor in `map` by the driver. Throws Error(bad_input) that names `kernel` and the tensor for an
+/// address, sizes, strides or a box that no descriptor can have, and for a view that reaches past its tensor. Throws
+/// Error(driver_failed) for what the driver refuses besides.
 void make_tensor_map(const LoadedArgument& argument, const void* address, std::span<const std::int64_t> frame,
                      const std::string& kernel, CUtensorMap& map);
 
-/// Returns the value of the expression. Throws Error(bad_input) that names `kernel`, `what` and the limits when it is out of them.
+/// Returns the value of the expression. Throws Error(bad_input) that names `kernel`, `what` and the limits when it is
+/// out of them.
 std::int64_t size_or_throw(const manifest::Expression& expression, std::span<const std::int64_t> frame,
                            std::int64_t minimum, std::int64_t maximum, const std::string& kernel, const char* what);
 

@@ -1,4 +1,5 @@
-// The frame and calls that a thread keeps for an executable, so that a launch writes only what differs from the last one.
+// The frame and calls that a thread keeps for an executable, so that a launch writes only what differs from the last
+// one.
 #pragma once
 
 #include <array>
@@ -26,12 +27,12 @@ class ThreadCall {
   ThreadCall() = default;
 };
 
-/// A ThreadCall for each thread_number(), whose lock publishes it to the next thread with that number. Threads that share a number keep
-/// none, and link a call at each launch.
+/// A ThreadCall for each thread_number(), whose lock publishes it to the next thread with that number. Threads that
+/// share a number keep none, and link a call at each launch.
 class ThreadCalls {
  public:
-  /// Returns the call of the calling thread, whose number is `thread`. `passes` must be the same object at each call. Allocates at a
-  /// thread's first call only. Returns null for a thread that shares its number, and when out of memory.
+  /// Returns the call of the calling thread, whose number is `thread`. `passes` must be the same object at each call.
+  /// Allocates at a thread's first call only. Returns null for a thread that shares its number, and when out of memory.
   [[nodiscard]] ThreadCall* own(const std::vector<PassForm>& passes, unsigned thread = thread_number()) const noexcept {
     ThreadCall* const kept = own_[thread].get();
     if (kept == nullptr) [[unlikely]]

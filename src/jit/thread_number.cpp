@@ -11,15 +11,15 @@
 namespace kiln::jit::detail {
 namespace {
 
-// Process-wide, because a thread launches on several engines. Both are constant-initialised and trivially destroyed, since threads may end
-// after static destruction.
+// Process-wide, because a thread launches on several engines. Both are constant-initialised and trivially destroyed,
+// since threads may end after static destruction.
 std::mutex numbers_mutex;
 std::uint64_t free_numbers =
     std::numeric_limits<std::uint64_t>::max() - 1;  // bit i: number i is free; never the shared one
 static_assert(thread_numbers == std::numeric_limits<std::uint64_t>::digits && shared_thread_number == 0);
 
-/// Returns the number when its thread ends. The lock publishes the thread's writes to the next thread with that number. A forked child does
-/// not lock, because a thread of its parent may hold the mutex.
+/// Returns the number when its thread ends. The lock publishes the thread's writes to the next thread with that number.
+/// A forked child does not lock, because a thread of its parent may hold the mutex.
 struct Holder {
   Holder() noexcept {
     // A forked child takes a number again, which may be the shared one.

@@ -24,7 +24,8 @@ std::int64_t multiple_up(std::int64_t value, std::int64_t step, std::int64_t mos
   return below > most - step ? most : below + step;
 }
 
-// The sizes (after, step->until], whose buckets are multiples of one step. `step` is null where buckets are powers of two.
+// The sizes (after, step->until], whose buckets are multiples of one step. `step` is null where buckets are powers of
+// two.
 struct Stretch {
   std::int64_t after;
   const BucketPolicy::Step* step;

@@ -28,14 +28,15 @@ inline std::uint64_t selection_word(const Problem& problem, std::size_t word) no
   return result;
 }
 
-/// A bucket for hashing and comparing: word 0 holds the first eight selections, the next words the upper edge of each of the op's axes. An op
-/// with more selections has them in one further word. The words after them are not initialised.
+/// A bucket for hashing and comparing: word 0 holds the first eight selections, the next words the upper edge of each
+/// of the op's axes. An op with more selections has them in one further word. The words after them are not initialised.
 struct BucketWords {
   std::array<std::uint64_t, max_axes + std::tuple_size_v<SelectionWords>> words;
   std::uint64_t hash;
 };
 
-/// The part of a Problem that an op uses: the number of axes, and a mask over the bytes of the selections. By default, all of it.
+/// The part of a Problem that an op uses: the number of axes, and a mask over the bytes of the selections. By default,
+/// all of it.
 struct BucketForm {
   std::size_t axes = max_axes;
   SelectionWords selections = {~std::uint64_t{0}, ~std::uint64_t{0}};
@@ -49,8 +50,8 @@ struct BucketForm {
       if (left[i] != right[i]) return false;
     return true;
   }
-  /// Hashes a bucket's words, one after the other, as a polynomial in registers. The last multiplication mixes low bits into high ones
-  /// and high bits, in which powers of two differ, into low ones, because hash tables use either end.
+  /// Hashes a bucket's words, one after the other, as a polynomial in registers. The last multiplication mixes low bits
+  /// into high ones and high bits, in which powers of two differ, into low ones, because hash tables use either end.
   class Hash {
    public:
     explicit Hash(std::uint64_t first) noexcept : sum_(first) {}
@@ -85,8 +86,8 @@ class Bucketing {
   explicit Bucketing(const Op& op);
   Bucketing(const Bucketing&) = delete;
 
-  /// Does is_valid and bucket_of in one pass: returns false where is_valid does, but for the rules of [op], which no bucket with a plan
-  /// breaks. No allocation, no exception.
+  /// Does is_valid and bucket_of in one pass: returns false where is_valid does, but for the rules of [op], which no
+  /// bucket with a plan breaks. No allocation, no exception.
   [[nodiscard]] bool find(const Problem& problem, BucketWords& bucket) const noexcept {
     if (!is_plain_) return find_any(problem, bucket);
     const std::uint64_t selections = selection_word(problem, 0);
@@ -119,8 +120,8 @@ class Bucketing {
   [[nodiscard]] const BucketForm& form() const noexcept { return form_; }
 
  private:
-  /// An axis whose policy is exact or pow2 and whose multiple_of is a power of two. Evaluated without branches, because the driver's
-  /// code between two launches evicts their branch predictions.
+  /// An axis whose policy is exact or pow2 and whose multiple_of is a power of two. Evaluated without branches, because
+  /// the driver's code between two launches evicts their branch predictions.
   struct PlainAxis {
     std::uint64_t minimum = 1;
     std::uint64_t range = 0;   // maximum - minimum
@@ -147,8 +148,8 @@ class Bucketing {
   struct AnyAxis {
     std::uint64_t minimum = 1;
     std::uint64_t range = 0;  // maximum - minimum
-    // Tests value % multiple_of == 0 without a division. A multiple of the odd part, times that part's inverse modulo 2^64, is the
-    // quotient; the rotation moves nonzero low bits to the top (Granlund and Montgomery 1994, section 9).
+    // Tests value % multiple_of == 0 without a division. A multiple of the odd part, times that part's inverse modulo
+    // 2^64, is the quotient; the rotation moves nonzero low bits to the top (Granlund and Montgomery 1994, section 9).
     std::uint64_t inverse = 1;
     std::uint64_t largest_quotient = ~std::uint64_t{0};
     int twos = 0;
@@ -171,13 +172,14 @@ class Bucketing {
   [[nodiscard]] bool is_in_any(const Problem& problem, const std::uint64_t* bucket) const noexcept;
 
   BucketForm form_;
-  // Each byte of `past_selections_` brings an index past its last value to 128 or more. Both are under 128, so no byte carries into the
-  // next.
+  // Each byte of `past_selections_` brings an index past its last value to 128 or more. Both are under 128, so no byte
+  // carries into the next.
   SelectionWords past_selections_{};
   SelectionWords top_of_selections_{};
   // Every axis is plain, one word holds the selections, and one selection at most decides the policies.
   bool is_plain_ = true;
-  // Used when is_plain_. The multiplication moves the bits of the deciding selection to the top, where they are an index of plain_.
+  // Used when is_plain_. The multiplication moves the bits of the deciding selection to the top, where they are an
+  // index of plain_.
   static constexpr int index_bits = 6;  // a selection has at most 64 values
   std::uint64_t deciding_ = 0;          // the mask of those bits; 0 where nothing decides
   std::uint64_t to_top_ = 1;

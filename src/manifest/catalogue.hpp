@@ -14,12 +14,13 @@ struct RefusedOp {
   std::string why;  // "FILE:LINE: found X, expected Y"
 };
 
-/// Ops in one array, in load_ops's order. Folders on disk are read by the constructor, so that their errors are known at once.
-/// Built-in manifests are read on first use: each takes half a millisecond, and a program uses few. Thread-safe. An op that was read
-/// neither moves nor changes.
+/// Ops in one array, in load_ops's order. Folders on disk are read by the constructor, so that their errors are known
+/// at once. Built-in manifests are read on first use: each takes half a millisecond, and a program uses few.
+/// Thread-safe. An op that was read neither moves nor changes.
 class Catalogue {
  public:
-  /// Leaves out ops that do not hold; refused() tells which. Throws Error(io) for a folder of ops that cannot be listed.
+  /// Leaves out ops that do not hold; refused() tells which. Throws Error(io) for a folder of ops that cannot be
+  /// listed.
   explicit Catalogue(std::span<const std::filesystem::path> paths);
   /// Holds these ops alone.
   static Catalogue of(std::vector<Op> ops);
@@ -29,7 +30,8 @@ class Catalogue {
   [[nodiscard]] const std::string& name(std::size_t index) const noexcept { return names_[index]; }
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const noexcept;
-  /// As find. Throws Error(bad_manifest) for a refused op, and Error(bad_input) for an unknown one, listing those that there are.
+  /// As find. Throws Error(bad_manifest) for a refused op, and Error(bad_input) for an unknown one, listing those that
+  /// there are.
   [[nodiscard]] std::size_t index_of(std::string_view name) const;
   [[nodiscard]] std::span<const RefusedOp> refused() const noexcept { return refused_; }
   /// Reads the op on first use.

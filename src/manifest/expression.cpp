@@ -82,7 +82,8 @@ Expression::Expression(std::string text, std::shared_ptr<const Node> tree)
   operand_ = program_.front().operand;
 }
 
-// Appends the program of a node whose result goes to stack position `depth`. Returns the stack height that the program needs.
+// Appends the program of a node whose result goes to stack position `depth`. Returns the stack height that the program
+// needs.
 int Expression::emit(const Node& node, int depth) {
   const auto append = [this](Operation operation, std::int64_t operand = 0) {
     program_.push_back({operation, operand});

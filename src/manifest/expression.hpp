@@ -11,8 +11,8 @@
 //   primary    := integer | name | name '(' ternary (',' ternary)* ')' | '(' ternary ')' | '"' word '"'
 //
 // Functions: min, max (two or more), ceil_div, round_up, pow2_ceil, log2 (floor), is_pow2, abs, sizeof(type name).
-// A quoted word may only be compared (== or !=) with a name that is a type or a choice, and stands for its index. The parser replaces
-// the name of a term by the term's expression in parentheses.
+// A quoted word may only be compared (== or !=) with a name that is a type or a choice, and stands for its index. The
+// parser replaces the name of a term by the term's expression in parentheses.
 #pragma once
 
 #include <cstdint>
@@ -70,12 +70,12 @@ class Expression {
     return run(frame);
   }
 
-  /// Returns this expression with the slots of [first_known, frame.size()) replaced by their values and folded. The result uses only
-  /// slots below first_known. The hit path evaluates this form.
+  /// Returns this expression with the slots of [first_known, frame.size()) replaced by their values and folded. The
+  /// result uses only slots below first_known. The hit path evaluates this form.
   [[nodiscard]] Expression specialise(std::span<const std::int64_t> frame, int first_known) const;
 
-  /// Returns this expression for frames whose slots lie in these ranges (one range a slot): each part that has the same value in all
-  /// such frames is folded. A constraint that always holds in a bucket becomes the constant 1.
+  /// Returns this expression for frames whose slots lie in these ranges (one range a slot): each part that has the same
+  /// value in all such frames is folded. A constraint that always holds in a bucket becomes the constant 1.
   [[nodiscard]] Expression within(std::span<const Range> slots) const;
 
   [[nodiscard]] std::optional<std::int64_t> constant_value() const noexcept;
@@ -106,8 +106,8 @@ class Expression {
   std::int64_t operand_ = 0;  // used when the shape is not a program
 };
 
-/// The names that an expression may use. Each symbol has a slot in the frame, a flat array of int64 over which expressions are
-/// evaluated. Each term stands for an expression over symbols.
+/// The names that an expression may use. Each symbol has a slot in the frame, a flat array of int64 over which
+/// expressions are evaluated. Each term stands for an expression over symbols.
 class Symbols {
  public:
   struct Symbol {

@@ -26,8 +26,8 @@ Bounds hull(std::initializer_list<Value> corners) {
   return result;
 }
 
-// The range of an operation that is monotone in each operand. Its extremes are at the corners; it has a value everywhere when it has
-// one at each corner.
+// The range of an operation that is monotone in each operand. Its extremes are at the corners; it has a value
+// everywhere when it has one at each corner.
 Bounds monotone(Operation operation, Range a, Range b) {
   return hull({apply(operation, a.lowest, b.lowest), apply(operation, a.lowest, b.highest),
                apply(operation, a.highest, b.lowest), apply(operation, a.highest, b.highest)});

@@ -66,8 +66,8 @@ Tree make_node(Operation operation, std::vector<Tree> children);
 /// Parses and resolves; throws as Expression::parse does.
 Tree parse_tree(std::string_view text, const Symbols& symbols);
 
-/// Replaces slots from first_known on by their values and folds constant parts. A part whose value cannot be computed is kept, so that
-/// its error is reported only when it is evaluated.
+/// Replaces slots from first_known on by their values and folds constant parts. A part whose value cannot be computed
+/// is kept, so that its error is reported only when it is evaluated.
 Tree fold(const Tree& tree, std::span<const std::int64_t> frame, int first_known);
 
 /// The names of functions, which are reserved.

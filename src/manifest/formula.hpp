@@ -1,4 +1,5 @@
-// An expression in the form that the hit path evaluates: flat, without text or tree, and fast for the usual launch geometry.
+// An expression in the form that the hit path evaluates: flat, without text or tree, and fast for the usual launch
+// geometry.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +15,10 @@
 
 namespace kiln::manifest {
 
-/// A chain: a number, a slot or a product of two slots, then a few operations with numbers, such as rows, ceil_div(rows, 64),
-/// stride * 2 % 16 == 0, rows * stride. Any other expression is evaluated as an Expression. Most grids are a share: min(ceil_div(slot, divisor) * times, most) * scale, such as
-/// rows, ceil_div(m, 192) * 32 or min(ceil_div(m, 256) * 16, 66) * 2. A share is evaluated without a loop over operations.
+/// A chain: a number, a slot or a product of two slots, then a few operations with numbers, such as rows,
+/// ceil_div(rows, 64), stride * 2 % 16 == 0, rows * stride. Any other expression is evaluated as an Expression. Most
+/// grids are a share: min(ceil_div(slot, divisor) * times, most) * scale, such as rows, ceil_div(m, 192) * 32 or
+/// min(ceil_div(m, 256) * 16, 66) * 2. A share is evaluated without a loop over operations.
 class Formula {
  public:
   Formula() = default;  // 0
@@ -25,8 +27,8 @@ class Formula {
   /// Splits the expression into formulas that all hold exactly where the expression holds: `a && b` gives two.
   static std::vector<Formula> conjuncts(const Expression& expression);
 
-  /// Sets the number that Expression::evaluate gives; returns false when there is none. The frame must have at least one slot. No
-  /// allocation, no exception.
+  /// Sets the number that Expression::evaluate gives; returns false when there is none. The frame must have at least
+  /// one slot. No allocation, no exception.
   [[nodiscard]] bool evaluate(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
     if (evaluate_share(frame, number)) [[likely]]
       return true;
@@ -35,7 +37,8 @@ class Formula {
     number = stepped;
     return has_value;
   }
-  /// Does the same for a share of a slot under share_limit; else returns false, although there may be a value. Makes no call.
+  /// Does the same for a share of a slot under share_limit; else returns false, although there may be a value. Makes no
+  /// call.
   [[nodiscard]] bool evaluate_share(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
     const auto slot = static_cast<std::uint64_t>(frame[slot_]);
     if (slot >= shares_below_) [[unlikely]]
@@ -53,7 +56,8 @@ class Formula {
   [[nodiscard]] std::optional<std::int64_t> constant_value() const noexcept {
     return start_ == Start::constant && steps_ == 0 ? std::optional(constant_) : std::nullopt;
   }
-  /// True for a slot or a product of two that is at least `least` in each frame where it has a value, if slots lie in these ranges.
+  /// True for a slot or a product of two that is at least `least` in each frame where it has a value, if slots lie in
+  /// these ranges.
   [[nodiscard]] bool is_at_least(std::int64_t least, std::span<const Range> slots) const noexcept;
   /// True when both are the same chain, and so have the same value in every frame. False when one is not a chain.
   [[nodiscard]] bool same_chain(const Formula& other) const noexcept;
@@ -78,8 +82,8 @@ class Formula {
   bool append_step(Operation operation, std::int64_t operand, Tail& tail);
   /// Detects a share, min(ceil_div(slot, divisor) * times, most) * scale, and sets its numbers.
   void settle(const Tail& tail) noexcept;
-  /// Divides a 32-bit number by the divisor. The reciprocal is too large by less than 2^-63; the error of the product, less than 2^-31,
-  /// is below 1 / divisor, so the quotient's integer part is exact.
+  /// Divides a 32-bit number by the divisor. The reciprocal is too large by less than 2^-63; the error of the product,
+  /// less than 2^-31, is below 1 / divisor, so the quotient's integer part is exact.
   [[nodiscard]] std::uint64_t divide(std::uint64_t number) const noexcept {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>(Wide{2 * number} * reciprocal_ >> 64);

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-// The SHA256_* functions are deprecated. EVP_Digest* would first initialise OpenSSL (error texts, providers, configuration file), which
-// takes 1.5 ms; all hashing up to the first launch takes microseconds.
+// The SHA256_* functions are deprecated. EVP_Digest* would first initialise OpenSSL (error texts, providers,
+// configuration file), which takes 1.5 ms; all hashing up to the first launch takes microseconds.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 

@@ -16,7 +16,8 @@ namespace kiln::manifest {
 using Digest = std::array<std::byte, 32>;
 std::string to_hex(const Digest& digest);
 
-/// SHA-256 over fields, each preceded by its length as 8 little-endian bytes, so that different lists of fields give different input.
+/// SHA-256 over fields, each preceded by its length as 8 little-endian bytes, so that different lists of fields give
+/// different input.
 class Hasher {
  public:
   Hasher();  // a copy continues from the same state

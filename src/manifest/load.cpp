@@ -70,7 +70,8 @@ struct LoadedOps {
   }
 };
 
-// Refuses links, through which a template could show any file of the machine in the compiler's messages, and pipes, which may block.
+// Refuses links, through which a template could show any file of the machine in the compiler's messages, and pipes,
+// which may block.
 void check_own_file(const fs::path& path, const fs::path& folder) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))

@@ -41,27 +41,28 @@ std::vector<Expression> dense_strides(const std::vector<Expression>& shape, cons
 
 /// These need op.symbols, op.selections and op.runtime.
 std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& section, const Op& op);
-/// Gives each type that an output may have a tolerance, and outputs those of their own. `section` is null when the manifest has no
-/// [tolerance].
+/// Gives each type that an output may have a tolerance, and outputs those of their own. `section` is null when the
+/// manifest has no [tolerance].
 void read_tolerance(const ManifestReader& reader, const TomlValue* section, Op& op);
 
 /// Adds each of an implementation's [terms] to `symbols`, which must hold the parameters already.
 void read_terms(const ManifestReader& reader, const TomlValue& section, const Op& op, Symbols& symbols);
 
-/// Reads [prepare], and checks that it writes each tensor that is filled by it. `section` is null when the manifest has none. `op` must have
-/// its tensors.
+/// Reads [prepare], and checks that it writes each tensor that is filled by it. `section` is null when the manifest has
+/// none. `op` must have its tensors.
 std::optional<Prepare> read_prepare(const ManifestReader& reader, const TomlValue* section, const Op& op);
 
-/// Reads the passes in `table`, which is [prepare], [reference] or an implementation's file. `op` must be complete but for these.
-/// Only an implementation's pass may have a model.
+/// Reads the passes in `table`, which is [prepare], [reference] or an implementation's file. `op` must be complete but
+/// for these. Only an implementation's pass may have a model.
 std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
                               const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces);
 
-/// Throws unless the implementation's library is one that computes ops of this kind. `library` is where the manifest names it.
+/// Throws unless the implementation's library is one that computes ops of this kind. `library` is where the manifest
+/// names it.
 void check_library(const ManifestReader& reader, const TomlValue& library, const Op& op,
                    const Implementation& implementation);
-/// Reads what a manifest with `library` has in place of passes, or beside them: [matmul] and the library's parameters, or [collective].
-/// `implementation` must have its workspaces and passes.
+/// Reads what a manifest with `library` has in place of passes, or beside them: [matmul] and the library's parameters,
+/// or [collective]. `implementation` must have its workspaces and passes.
 void read_library(const ManifestReader& reader, const TomlValue& document, const Op& op,
                   Implementation& implementation);
 

@@ -156,8 +156,9 @@ enum class ArgumentKind : std::uint8_t {
 };
 
 /// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
-/// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for kiln::attention::report_length. Peers and team
-/// are passed as the structures of team/protocol.hpp. A TMA descriptor shows a tensor (tensor_map) or a workspace (workspace_map).
+/// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for
+/// kiln::attention::report_length. Peers and team are passed as the structures of team/protocol.hpp. A TMA descriptor
+/// shows a tensor (tensor_map) or a workspace (workspace_map).
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
   int index = 0;  // of the tensor, axis (or length), report's word, run-time value, or workspace (or peers)
@@ -182,8 +183,8 @@ enum class Unit : std::uint8_t {
   wgmma,        // one on tensor cores, by wgmma
 };
 
-/// The work of a pass, padding and repetition included, of all blocks together unless noted. Only the cost model uses it;
-/// answer/model.hpp gives the defaults.
+/// The work of a pass, padding and repetition included, of all blocks together unless noted. Only the cost model uses
+/// it; answer/model.hpp gives the defaults.
 struct PassModel {
   std::optional<Expression> operations;
   Unit unit = Unit::fma;
@@ -215,8 +216,8 @@ struct Pass {
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> values;  // in the manifest's order; empty for a library's parameter, which takes any
-  /// Only `programmatic`, [constraints] and [search] use it, so its values are launches of one kernel. A search times one of them;
-  /// tune/launch_choice.hpp compares them.
+  /// Only `programmatic`, [constraints] and [search] use it, so its values are launches of one kernel. A search times
+  /// one of them; tune/launch_choice.hpp compares them.
   bool launch_only = false;
 };
 
@@ -240,9 +241,9 @@ struct Prepare {
 /// One value for each parameter, in the implementation's order.
 using Config = std::vector<std::int64_t>;
 
-/// d = alpha a_scale b_scale a b + c + bias, or relu of it, in f32, as a vendor library computes it. The matrices have rank 2 and dense
-/// rows, with the sizes and leading dimensions of the tensors; or all have rank 3, whose outermost size is the number of products.
-/// c is d itself where the op initialises d.
+/// d = alpha a_scale b_scale a b + c + bias, or relu of it, in f32, as a vendor library computes it. The matrices have
+/// rank 2 and dense rows, with the sizes and leading dimensions of the tensors; or all have rank 3, whose outermost
+/// size is the number of products. c is d itself where the op initialises d.
 struct Matmul {
   int a = 0, b = 0, d = 0;              // tensors
   int c = -1;                           // -1, here and below: none
@@ -257,9 +258,11 @@ struct Matmul {
 enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce };
 std::string_view to_string(CollectiveKind kind) noexcept;
 
-/// What a vendor library exchanges between the ranks of a team: dense elements of one type. All ranks give equal counts.
+/// What a vendor library exchanges between the ranks of a team: dense elements of one type. All ranks give equal
+/// counts.
 struct Collective {
-  /// A tensor, or a workspace of the implementation; of an optional tensor with a workspace, what the launch gives. -1: none.
+  /// A tensor, or a workspace of the implementation; of an optional tensor with a workspace, what the launch gives. -1:
+  /// none.
   struct Place {
     int tensor = -1, workspace = -1;
   };
@@ -292,7 +295,8 @@ struct Implementation {
   std::vector<Pass> passes;
   Symbols symbols;  // the op's, then the parameters
 
-  /// A library may be missing on another machine and takes lengths from the host alone. It has no default, so it never stands in.
+  /// A library may be missing on another machine and takes lengths from the host alone. It has no default, so it never
+  /// stands in.
   [[nodiscard]] bool is_library() const noexcept { return !library.empty(); }
   /// Whether it launches kernels of its own, which need machine code. A library's come before or after the collective.
   [[nodiscard]] bool has_kernels() const noexcept { return !passes.empty(); }
@@ -317,7 +321,8 @@ struct Op {
   bool reference_toolkit_headers = false;
   std::optional<Prepare> prepare;
   std::vector<Pass> reference;  // writes outputs as f32 (f64 for f64, the same type for integers)
-  /// Not 0 where the reference may leave elements of floating outputs unwritten. Those need only be finite in an implementation's output.
+  /// Not 0 where the reference may leave elements of floating outputs unwritten. Those need only be finite in an
+  /// implementation's output.
   std::optional<Expression> reference_sample;
   Expression cost_bytes;
   Expression cost_flops;
@@ -326,7 +331,8 @@ struct Op {
   std::vector<SourceFile> manifests;            // every .toml; parse_op makes the same op of these and `files`
   Symbols symbols;                              // axes, run-time values, types and choices, device facts
 
-  /// The tensors of integers. Kernels report an index in one as they report a length: the words of these come after those of the axes.
+  /// The tensors of integers. Kernels report an index in one as they report a length: the words of these come after
+  /// those of the axes.
   [[nodiscard]] std::vector<int> index_tensors() const;
   /// The tensor of a report's word, or null where it is that of an axis.
   [[nodiscard]] const Tensor* reported_tensor(std::size_t word) const;
@@ -354,7 +360,8 @@ struct Op {
 /// The path of a file of the op's folder for messages. A built-in op's is relative to the source tree.
 std::string shown_file(const Op& op, std::string_view file);
 
-/// The slowest kind of link between the devices of a team's ranks, from the fastest on: a record of a team's op serves teams of one kind.
+/// The slowest kind of link between the devices of a team's ranks, from the fastest on: a record of a team's op serves
+/// teams of one kind.
 enum class TeamLink : std::uint8_t {
   none,    // there is no team
   local,   // all ranks are on one device
@@ -384,25 +391,28 @@ struct DeviceFacts {
   [[nodiscard]] std::int64_t l2_bytes() const noexcept { return values[6]; }
   /// The device class, as keys hold it: "sm_90/mp132/l2_62914560/smem_232448/bus_6144".
   [[nodiscard]] std::string device_class() const;
-  /// The device class of an op's records: that of an op of a team ends with the link, as in "sm_90/mp132/.../bus_6144/nvlink".
+  /// The device class of an op's records: that of an op of a team ends with the link, as in
+  /// "sm_90/mp132/.../bus_6144/nvlink".
   [[nodiscard]] std::string device_class_for(const Op& op) const;
-  /// Parses a device class with or without a link; facts that it leaves out follow from the architecture. Returns nothing when it does not parse.
+  /// Parses a device class with or without a link; facts that it leaves out follow from the architecture. Returns
+  /// nothing when it does not parse.
   static std::optional<DeviceFacts> from_device_class(std::string_view text);
 };
 
 /// Whether a record of the class `recorded` is of the class `asked`: a class without a link stands for all links.
 bool is_of_class(std::string_view recorded, std::string_view asked) noexcept;
 
-/// Reads an op from the names and texts of its files ("op.toml", "*.toml", "*.cuh"), embedded or from disk. `folder` is for messages.
-/// Throws Error(bad_manifest): "FILE:LINE: found X, expected Y".
+/// Reads an op from the names and texts of its files ("op.toml", "*.toml", "*.cuh"), embedded or from disk. `folder` is
+/// for messages. Throws Error(bad_manifest): "FILE:LINE: found X, expected Y".
 Op parse_op(std::string_view name, std::string_view folder, std::span<const SourceFile> files);
 
 /// Reads an op's folder from disk: the files that end in .toml or .cuh, not those of sub-folders.
 /// Throws Error(bad_manifest) when op.toml is missing, Error(io) when a file cannot be read.
 Op load_op(const std::filesystem::path& folder);
 
-/// Reads every op of `paths` in order, of KILN_TEMPLATE_PATH (colon-separated) and of the library. The first op of a name hides later
-/// ones. Throws Error(bad_manifest) for the first that does not hold, and Error(io) for a folder of ops that cannot be listed.
+/// Reads every op of `paths` in order, of KILN_TEMPLATE_PATH (colon-separated) and of the library. The first op of a
+/// name hides later ones. Throws Error(bad_manifest) for the first that does not hold, and Error(io) for a folder of
+/// ops that cannot be listed.
 std::vector<Op> load_ops(std::span<const std::filesystem::path> paths);
 /// The shared device headers, by include name such as "common/types.cuh".
 std::span<const SourceFile> common_headers();

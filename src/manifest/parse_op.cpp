@@ -27,7 +27,8 @@ void read_op_section(const ManifestReader& reader, const TomlValue& document, Op
   op.revision = reader.integer(reader.required(section, "[op]", "revision"), "'revision'", 1);
 }
 
-// Rules that types and choices must meet: expressions, or { when, message }. What a caller gets who gives none must meet them too.
+// Rules that types and choices must meet: expressions, or { when, message }. What a caller gets who gives none must
+// meet them too.
 void read_allowed(const ManifestReader& reader, const TomlValue& document, Op& op) {
   const TomlValue* const list = document.find("op")->find("allowed");
   if (list == nullptr) return;
@@ -85,7 +86,8 @@ void read_names(const ManifestReader& reader, const TomlValue& document, Op& op)
   read_allowed(reader, document, op);
 }
 
-// An element that the reference leaves must hold the mark of one, so nothing may be there before, and integers have no mark.
+// An element that the reference leaves must hold the mark of one, so nothing may be there before, and integers have no
+// mark.
 Expression read_sample(const ManifestReader& reader, const TomlValue& value, const Op& op) {
   for (const Tensor& tensor : op.tensors)
     if (tensor.initialised)

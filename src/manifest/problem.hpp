@@ -24,26 +24,29 @@ struct Setting {
   std::string value;
 };
 
-/// Whether an axis may be 0. A launch of such a problem does nothing; no bucket, record or tune has one. The axis of a team is never 0.
+/// Whether an axis may be 0. A launch of such a problem does nothing; no bucket, record or tune has one. The axis of a
+/// team is never 0.
 enum class Zeros : bool { refused, taken };
 
 /// Throws Error(bad_input) naming the axis or selection: unknown, repeated, missing, not a number, under its minimum,
-/// past its maximum, not a multiple, not one of its values, or against a rule of [op]. A selection that is left out takes its default, which
-/// is its first value unless the manifest says otherwise.
+/// past its maximum, not a multiple, not one of its values, or against a rule of [op]. A selection that is left out
+/// takes its default, which is its first value unless the manifest says otherwise.
 Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zeros = Zeros::refused);
 /// Throws Error(bad_input) as make_problem does, for a Problem made elsewhere.
 void check_problem(const Op& op, const Problem& problem, Zeros zeros = Zeros::refused);
-/// Whether an axis is 0, other than that of a team. Where check_problem takes zeros and passes, a launch then does nothing.
+/// Whether an axis is 0, other than that of a team. Where check_problem takes zeros and passes, a launch then does
+/// nothing.
 bool is_empty(const Op& op, const Problem& problem) noexcept;
-/// The part of check_problem that types and choices decide: Error(bad_input) with the first rule of [op] that they break.
+/// The part of check_problem that types and choices decide: Error(bad_input) with the first rule of [op] that they
+/// break.
 void check_allowed(const Op& op, const Problem& problem);
 bool is_allowed(const Op& op, const Problem& problem) noexcept;
 /// True when check_problem would pass. No allocation, no exception.
 bool is_valid(const Op& op, const Problem& problem) noexcept;
 /// The stored form, as records, traces and JSON hold it: "rows=512 cols=4096 dtype=bf16 residual=none quantise=none".
 std::string to_string(const Op& op, const Problem& problem);
-/// The form for people: "rows=512 cols=4096 dtype=bf16". Leaves out each choice at its default, and each type at a default that the
-/// manifest declares, so that make_problem reads it as the same problem.
+/// The form for people: "rows=512 cols=4096 dtype=bf16". Leaves out each choice at its default, and each type at a
+/// default that the manifest declares, so that make_problem reads it as the same problem.
 std::string display_text(const Op& op, const Problem& problem);
 /// Reads both forms. Returns nothing when the op's axes or selections have changed since the text was stored.
 std::optional<Problem> parse_bucket(const Op& op, std::string_view text);
@@ -56,8 +59,8 @@ bool is_exact(const Op& op, std::size_t axis, const Problem& problem) noexcept;
 Problem bucket_of(const Op& op, const Problem& problem) noexcept;
 /// Returns the smallest problem of a bucket: the lowest legal size of each axis.
 Problem low_corner(const Op& op, const Problem& bucket) noexcept;
-/// Whether the ranks of a team may launch unlike sizes of one bucket, and so need one config. Not where the op has a choice `ranks` and it is
-/// `alike`, by which the caller promises equal sizes. False for an op of one GPU.
+/// Whether the ranks of a team may launch unlike sizes of one bucket, and so need one config. Not where the op has a
+/// choice `ranks` and it is `alike`, by which the caller promises equal sizes. False for an op of one GPU.
 bool sizes_may_differ_between_ranks(const Op& op, const Problem& problem) noexcept;
 
 }  // namespace kiln::manifest

@@ -77,7 +77,8 @@ BucketPolicy read_policy(const ManifestReader& reader, const TomlValue& value) {
   return policy;
 }
 
-// The value is a policy, or a list of policies of which the first whose 'when' holds applies. read_policy_conditions reads each 'when'.
+// The value is a policy, or a list of policies of which the first whose 'when' holds applies. read_policy_conditions
+// reads each 'when'.
 std::vector<PolicyCase> read_policies(const ManifestReader& reader, const TomlValue& value, const std::string& where) {
   const bool one = value.kind != TomlValue::Kind::array;
   std::vector<PolicyCase> policies;

@@ -94,7 +94,8 @@ struct CollectiveReader {
     return static_cast<int>(index);
   }
 
-  /// Reads what the collective takes or gives whole: a workspace, or a tensor with dense rows. An optional output needs 'otherwise'.
+  /// Reads what the collective takes or gives whole: a workspace, or a tensor with dense rows. An optional output needs
+  /// 'otherwise'.
   [[nodiscard]] Collective::Place place(std::string_view key, bool output) const {
     const TomlValue& value = reader.required(section, "[collective]", key);
     std::vector<std::string> names;

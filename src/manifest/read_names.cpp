@@ -47,7 +47,8 @@ std::uint8_t index_of(const ManifestReader& reader, const TomlValue& word, const
       reader.one_of(word, fmt::format("the default of '{}'", selection.name), selection.values));
 }
 
-// The default is a word; or the name of an earlier selection, whose word it takes; or { like = NAME, WORD = another word }.
+// The default is a word; or the name of an earlier selection, whose word it takes; or { like = NAME, WORD = another
+// word }.
 void read_selection_default(const ManifestReader& reader, const TomlValue& value, const std::vector<Selection>& earlier,
                             Selection& selection) {
   const bool is_table = value.kind == TomlValue::Kind::table;

@@ -124,7 +124,8 @@ Argument read_named_argument(const Scope& scope, const TomlValue& value) {
                     one_of(known));
 }
 
-/// Reads a list of sizes of a TMA argument, one for each dimension of its view. A constant must lie between 1 and `most`.
+/// Reads a list of sizes of a TMA argument, one for each dimension of its view. A constant must lie between 1 and
+/// `most`.
 std::vector<Expression> read_view_sizes(const Scope& scope, const TomlValue& list, std::string_view key,
                                         std::int64_t most) {
   const std::string what = fmt::format("'{}' of a TMA argument", key);

@@ -10,8 +10,8 @@
 
 namespace kiln::manifest {
 
-/// Returns the axes whose sizes vary inside a bucket: those whose policy is not exact for the problem's types and choices, in the manifest's
-/// order.
+/// Returns the axes whose sizes vary inside a bucket: those whose policy is not exact for the problem's types and
+/// choices, in the manifest's order.
 std::vector<std::size_t> open_axes(const Op& op, const Problem& problem);
 
 /// The problems of one bucket whose sizes lie between those of `low` and `high`, both included.
@@ -27,7 +27,8 @@ struct Region {
 Region whole_of(const Op& op, const Problem& bucket) noexcept;
 /// "m=65..96", or "rows=513..1024 cols=1025..2048": the open axes in the manifest's order. Empty without open axes.
 std::string to_string(const Op& op, const Region& region);
-/// Parses that form. Returns nothing when an open axis is missing, another axis is named, or an interval is empty or outside the bucket.
+/// Parses that form. Returns nothing when an open axis is missing, another axis is named, or an interval is empty or
+/// outside the bucket.
 std::optional<Region> parse_region(const Op& op, const Problem& bucket, std::string_view text);
 
 /// The sizes of a problem on the open axes: "m=96". Empty without open axes.

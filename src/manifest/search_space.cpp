@@ -11,9 +11,10 @@
 namespace kiln::manifest {
 namespace {
 
-// Visits, in the manifest's order, every config that meets the constraints and the `further` conditions, until `visit` returns false. A
-// condition is checked as soon as the last parameter that it uses has a value, which prunes all configs with the same prefix. Time is
-// bounded by the number of steps, each of which gives one parameter a value, because the number of configs says little about time.
+// Visits, in the manifest's order, every config that meets the constraints and the `further` conditions, until `visit`
+// returns false. A condition is checked as soon as the last parameter that it uses has a value, which prunes all
+// configs with the same prefix. Time is bounded by the number of steps, each of which gives one parameter a value,
+// because the number of configs says little about time.
 class Walk {
  public:
   Walk(const Op& op, const Implementation& implementation, std::vector<std::int64_t> frame,
@@ -155,7 +156,8 @@ std::vector<Config> searched_space(const Site& site, const Implementation& imple
 }
 
 std::vector<Config> launches_of(const Site& site, const Variant& variant, const Problem& problem) {
-  const auto& [implementation, config] = variant;
+  const Implementation* const implementation = variant.implementation;
+  const Config& config = variant.config;
   std::vector<Config> launches{config};
   for (std::size_t i = 0; i < config.size(); ++i) {
     if (!implementation->parameters[i].launch_only) continue;

@@ -5,8 +5,9 @@
 
 namespace kiln::manifest {
 
-/// Returns the text of an errno. Where that means a shortage, also the limits that it may come from: "Too many open files: ... RLIMIT_NOFILE
-/// (ulimit -n), which is 1024". EAGAIN is read as pthread_create(), fork() and posix_spawn() give it.
+/// Returns the text of an errno. Where that means a shortage, also the limits that it may come from: "Too many open
+/// files: ... RLIMIT_NOFILE (ulimit -n), which is 1024". EAGAIN is read as pthread_create(), fork() and posix_spawn()
+/// give it.
 std::string refusal_text(int error);
 
 /// Whether an errno means a shortage of threads, processes, descriptors or memory, which may pass.

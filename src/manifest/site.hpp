@@ -39,8 +39,8 @@ struct Bucket : Site {
   Problem edge;  // the upper edge of each axis
 };
 
-/// A frame for the op alone: axes, types and choices of the problem, device facts. Run-time integers take their defaults where they have one
-/// and 0 elsewhere; reals are 0.
+/// A frame for the op alone: axes, types and choices of the problem, device facts. Run-time integers take their
+/// defaults where they have one and 0 elsewhere; reals are 0.
 std::vector<std::int64_t> frame_of(const Site& site, const Problem& problem);
 
 }  // namespace kiln::manifest

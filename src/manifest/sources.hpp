@@ -11,8 +11,8 @@ namespace kiln::manifest {
 
 inline constexpr std::string_view op_file = "op.toml";  // the op's own manifest in its folder
 
-/// The text of a file. Copies share it. An embedded text is never copied, because each page that a process writes takes microseconds
-/// of its start.
+/// The text of a file. Copies share it. An embedded text is never copied, because each page that a process writes takes
+/// microseconds of its start.
 class SourceText {
  public:
   SourceText(std::string text)  // NOLINT(google-explicit-constructor): a text is what this is
@@ -45,8 +45,8 @@ struct SourceFile {
   friend bool operator==(const SourceFile&, const SourceFile&) = default;
 };
 
-/// An immutable list of files; copies share it. It also holds results derived from the files, which are freed with the last copy.
-/// Thread-safe.
+/// An immutable list of files; copies share it. It also holds results derived from the files, which are freed with the
+/// last copy. Thread-safe.
 class Sources {
  public:
   Sources() : Sources(std::vector<SourceFile>()) {}

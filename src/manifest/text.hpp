@@ -17,8 +17,8 @@ bool is_identifier(std::string_view text) noexcept;
 std::vector<std::string_view> names_in(std::string_view text);
 
 enum class Lines : std::uint8_t { kept, escaped };
-/// Escapes text for a terminal: control characters as \x1b or \u009b, bidirectional controls as \u202e, bytes that are not UTF-8 as
-/// \xff. Tabs and line ends remain with Lines::kept. JSON text keeps its meaning.
+/// Escapes text for a terminal: control characters as \x1b or \u009b, bidirectional controls as \u202e, bytes that are
+/// not UTF-8 as \xff. Tabs and line ends remain with Lines::kept. JSON text keeps its meaning.
 std::string printable(std::string_view text, Lines lines = Lines::kept);
 
 /// Returns 'text' in quotes, escaped with Lines::escaped and cut after 80 characters.

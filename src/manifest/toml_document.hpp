@@ -31,7 +31,8 @@ struct TomlEntry {
   TomlValue value;
 };
 
-/// Throws Error(bad_manifest): "FILE:LINE: the TOML library's message", or the bound of manifest/limits.hpp that the text exceeds.
+/// Throws Error(bad_manifest): "FILE:LINE: the TOML library's message", or the bound of manifest/limits.hpp that the
+/// text exceeds.
 TomlValue parse_toml(std::string_view file, std::string_view text);
 
 }  // namespace kiln::manifest

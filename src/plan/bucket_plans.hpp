@@ -18,8 +18,9 @@
 
 namespace kiln::plan {
 
-/// When an action that failed is tried again: after each failure the pause doubles. Launches within a pause do not pay for a try.
-/// A plan that a later try makes is not in the bucket's SizeTable. Only launch_next(), plan_with_lengths() and captures reach it.
+/// When an action that failed is tried again: after each failure the pause doubles. Launches within a pause do not pay
+/// for a try. A plan that a later try makes is not in the bucket's SizeTable. Only launch_next(), plan_with_lengths()
+/// and captures reach it.
 class Retry {
  public:
   using Clock = std::chrono::steady_clock;
@@ -53,7 +54,8 @@ struct PlanSlot {
   Retry retry;                       // of a failure that may pass
 };
 
-/// A bucket's answers, in the resolver's order, and their plans. Lives as long as the op: a launch may still use plans that were replaced.
+/// A bucket's answers, in the resolver's order, and their plans. Lives as long as the op: a launch may still use plans
+/// that were replaced.
 struct BucketPlans {
   explicit BucketPlans(answer::Resolution resolved);
   BucketPlans(const BucketPlans&) = delete;
@@ -62,10 +64,11 @@ struct BucketPlans {
   [[nodiscard]] std::span<const answer::Answer> answers() const noexcept { return resolution.answers; }
   [[nodiscard]] PlanSlot& slot(std::size_t answer) noexcept { return *slots_of_answers[answer]; }
   [[nodiscard]] const PlanSlot& slot(std::size_t answer) const noexcept { return *slots_of_answers[answer]; }
-  /// The slots of the answers whose regions hold the problem, in order, each once. If that of `refused` is among them, only those after it.
+  /// The slots of the answers whose regions hold the problem, in order, each once. If that of `refused` is among them,
+  /// only those after it.
   [[nodiscard]] std::vector<PlanSlot*> slots_for(const Problem& problem, const PlanState* refused = nullptr);
-  /// Resolution::first() among the answers from `from` on whose plans were not found to be impossible; `own_only`: among those that need no
-  /// library.
+  /// Resolution::first() among the answers from `from` on whose plans were not found to be impossible; `own_only`:
+  /// among those that need no library.
   [[nodiscard]] answer::Resolution::First first(const Problem& problem, bool own_only = false,
                                                 std::size_t from = 0) const;
   /// All plans made so far, each once.

@@ -14,7 +14,8 @@
 namespace kiln::plan {
 namespace {
 
-/// Whether a plan of `a` may run for `b`: selections and exact sizes, which machine code and folded expressions depend on, are equal.
+/// Whether a plan of `a` may run for `b`: selections and exact sizes, which machine code and folded expressions depend
+/// on, are equal.
 bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
   if (a.selections != b.selections) return false;
   for (std::size_t i = 0; i < op.axes.size(); ++i)

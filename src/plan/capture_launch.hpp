@@ -1,5 +1,5 @@
-// Launches on a capturing stream of what is not ready. Nothing is tuned, compiled or loaded there: a loaded plan of this bucket or of another
-// serves, or the call throws Error(capture). The capture goes on.
+// Launches on a capturing stream of what is not ready. Nothing is tuned, compiled or loaded there: a loaded plan of
+// this bucket or of another serves, or the call throws Error(capture). The capture goes on.
 #pragma once
 
 #include <string_view>
@@ -13,8 +13,8 @@ namespace kiln::plan {
 /// Launches the nearest loaded plan that takes the call. Throws Error(capture) with `missing` where none does.
 Origin launch_in_capture(OpState& state, const Call& call, std::string_view missing);
 
-/// Whether the stream captures. Throws Error(capture) for the legacy stream where a launch on it would end another stream's capture, and
-/// Error(bad_input) for another device's stream.
+/// Whether the stream captures. Throws Error(capture) for the legacy stream where a launch on it would end another
+/// stream's capture, and Error(bad_input) for another device's stream.
 [[nodiscard]] bool captures(const OpState& state, CUstream stream);
 
 /// Loaded plans of all buckets that may serve the problem, the nearest bucket's first.

@@ -30,8 +30,8 @@ void* map_zeros(std::size_t bytes) {
               fmt::format("{} bytes cannot be mapped to count launches: {}", bytes, manifest::refusal_text(errno)));
 }
 
-// A writer registers, then checks again which table is active. take() changes the active table, then waits for its writers. Under sequential
-// consistency at least one of the two sees the other.
+// A writer registers, then checks again which table is active. take() changes the active table, then waits for its
+// writers. Under sequential consistency at least one of the two sees the other.
 Histogram::Table& Histogram::enter() noexcept {
   for (;;) {
     const std::size_t index = active_.load();

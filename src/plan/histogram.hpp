@@ -1,4 +1,5 @@
-// Counts launches by real problem, from samples in a table of fixed size. Counting takes no lock, allocation, string, file or clock.
+// Counts launches by real problem, from samples in a table of fixed size. Counting takes no lock, allocation, string,
+// file or clock.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,7 +20,8 @@ namespace kiln::plan {
 /// Throws Error(out_of_memory).
 void* map_zeros(std::size_t bytes);
 
-/// An array of zeros whose pages are allocated when they are first written. A page costs a process's start some microseconds.
+/// An array of zeros whose pages are allocated when they are first written. A page costs a process's start some
+/// microseconds.
 template <class Element>
 class ZeroedArray {
  public:
@@ -53,9 +55,9 @@ class Histogram {
     std::int64_t launches = 0;
   };
 
-  /// Whether launch number `count` (from 0) of a counter is a sample. The multiples of the golden ratio modulo 1 are equidistributed at every
-  /// period (Weyl's theorem). Periodic launches, such as a model's layers, are therefore sampled in their true proportions. Every 16th launch
-  /// could be the same layer each time.
+  /// Whether launch number `count` (from 0) of a counter is a sample. The multiples of the golden ratio modulo 1 are
+  /// equidistributed at every period (Weyl's theorem). Periodic launches, such as a model's layers, are therefore
+  /// sampled in their true proportions. Every 16th launch could be the same layer each time.
   [[nodiscard]] static bool is_sample(std::int64_t count) noexcept {
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15;  // of 2^64
     return (static_cast<std::uint64_t>(count) + 1) * golden <
@@ -64,7 +66,8 @@ class Histogram {
 
   /// Counts `stride` launches. Never waits for another thread, and mostly writes memory of this thread alone.
   void add(std::uint32_t op, const Problem& problem) noexcept;
-  /// Returns the counts since the last call, a row a problem. One thread at a time; waits for add() calls that are running.
+  /// Returns the counts since the last call, a row a problem. One thread at a time; waits for add() calls that are
+  /// running.
   std::vector<Row> take();
   /// Whether take() is due before the table is full.
   [[nodiscard]] bool is_half_full() const noexcept;

@@ -31,10 +31,11 @@ class HistogramKeeper {
   HistogramKeeper(const HistogramKeeper&) = delete;
   HistogramKeeper& operator=(const HistogramKeeper&) = delete;
 
-  /// Begins the thread, once. The miss path calls this before the first launch. Where the system refuses a thread, counts stay in memory until
-  /// a later call begins it, or the destructor writes them.
+  /// Begins the thread, once. The miss path calls this before the first launch. Where the system refuses a thread,
+  /// counts stay in memory until a later call begins it, or the destructor writes them.
   void start() noexcept;
-  /// Adds the counts to the overlay. What cannot be written is kept for the next call, up to a bound, without a warning.
+  /// Adds the counts to the overlay. What cannot be written is kept for the next call, up to a bound, without a
+  /// warning.
   void flush() noexcept;
   [[nodiscard]] std::int64_t lost() const noexcept { return histogram.lost() + lost_.load(); }
 

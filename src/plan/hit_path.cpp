@@ -14,8 +14,8 @@
 namespace kiln::plan {
 namespace {
 
-/// Counts a launch before it goes to the driver, so that the counters' cache lines are fetched beside everything else. Takes the count back
-/// if the launch is not made.
+/// Counts a launch before it goes to the driver, so that the counters' cache lines are fetched beside everything else.
+/// Takes the count back if the launch is not made.
 struct Counted {
   /// `own`: whether this thread alone has its number.
   Counted(Owner& of, const PlanState& launched, unsigned thread, bool own)
@@ -102,7 +102,8 @@ CUdeviceptr reports_of(const OpState& state) {
   return launch_next(state, plan, {problem, arguments, stream});
 }
 
-/// For a thread that keeps no call, such as any in a forked child. A function of its own keeps the frame off other launches' stack.
+/// For a thread that keeps no call, such as any in a forked child. A function of its own keeps the frame off other
+/// launches' stack.
 [[gnu::cold, gnu::noinline]] Origin launch_in_scratch(OpState& state, const PlanState& plan, const Problem& problem,
                                                       const Arguments& arguments, CUstream stream) {
   cuda::require_not_forked();
@@ -140,7 +141,8 @@ class OneLaunch {
   std::atomic<bool>& launching_;
 };
 
-/// Launches if the stream has its workspace, which is not freed before the driver has the launch. Returns nothing where it has none.
+/// Launches if the stream has its workspace, which is not freed before the driver has the launch. Returns nothing where
+/// it has none.
 [[gnu::always_inline]] inline std::optional<Run> run_if_found(OpState& state, const PlanState& plan,
                                                               jit::CallFrame& frame, const Arguments& arguments,
                                                               CUstream stream, jit::ThreadCall* kept,
@@ -154,7 +156,8 @@ class OneLaunch {
   return submit(state, plan, frame, arguments, stream, kept, found.blocks);
 }
 
-/// For a stream without its workspace, and a thread whose current context is none or another: the driver tells streams apart in a context.
+/// For a stream without its workspace, and a thread whose current context is none or another: the driver tells streams
+/// apart in a context.
 [[gnu::cold, gnu::noinline]] Run run_in_scope(OpState& state, const PlanState& plan, jit::CallFrame& frame,
                                               const Arguments& arguments, CUstream stream, jit::ThreadCall* kept) {
   const cuda::Context::Scope scope(state.owner.context);

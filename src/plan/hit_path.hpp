@@ -12,10 +12,11 @@
 
 namespace kiln::plan {
 
-/// Op::launch. Uses no lock, allocation, string, file or clock where the bucket is hot, its plan serves the call, and the stream has a workspace.
+/// Op::launch. Uses no lock, allocation, string, file or clock where the bucket is hot, its plan serves the call, and
+/// the stream has a workspace.
 Origin launch(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream);
-/// Launches nothing for a problem with a size of 0, and counts nothing. Throws Error(bad_input) for a problem that has none or is wrong
-/// otherwise, and as require_team() and require_sound_team() do.
+/// Launches nothing for a problem with a size of 0, and counts nothing. Throws Error(bad_input) for a problem that has
+/// none or is wrong otherwise, and as require_team() and require_sound_team() do.
 Origin launch_nothing(const OpState& state, const Problem& problem);
 /// Plan::launch, where `edge` is the plan of the bucket's upper edge.
 Origin launch_plan(OpState& state, const PlanState& edge, const Problem& problem, const Arguments& arguments,
@@ -29,10 +30,12 @@ struct Attempt {
   Run run;
   Origin origin;
 };
-/// Launches this plan or none, and counts a launch. Throws Error(bad_input) for run-time values that no plan takes, and as refuse() does.
+/// Launches this plan or none, and counts a launch. Throws Error(bad_input) for run-time values that no plan takes, and
+/// as refuse() does.
 Attempt attempt(OpState& state, const PlanState& plan, const Problem& problem, const Arguments& arguments,
                 CUstream stream);
-/// Launches a filled frame that the plan admits, without counting it. `kept` is the thread's call that owns the frame, or null.
+/// Launches a filled frame that the plan admits, without counting it. `kept` is the thread's call that owns the frame,
+/// or null.
 [[nodiscard]] Run run(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments,
                       CUstream stream, jit::ThreadCall* kept = nullptr);
 /// Counts what run() launched.

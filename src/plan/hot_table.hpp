@@ -1,7 +1,8 @@
 // Bucket -> plan. Readers take no lock and never wait; the caller serialises writers.
 //
-// Open addressing. Slots hold their buckets, so that a reader loads one cache line before the plan. A used slot keeps its bucket, and arrays
-// live as long as the table. A reader of an old array finds everything that was published before it began.
+// Open addressing. Slots hold their buckets, so that a reader loads one cache line before the plan. A used slot keeps
+// its bucket, and arrays live as long as the table. A reader of an old array finds everything that was published before
+// it began.
 #pragma once
 
 #include <atomic>
@@ -46,8 +47,8 @@ class HotTable {
     std::atomic<const PlanState*> plan{nullptr};  // null: free. Written after `words`
     decltype(manifest::BucketWords::words) words;
   };
-  /// An array of slots in one word, which a reader loads at once. It holds the array's address, and in the free low bits the shift from a hash
-  /// to an index. The array's size is a power of two.
+  /// An array of slots in one word, which a reader loads at once. It holds the array's address, and in the free low
+  /// bits the shift from a hash to an index. The array's size is a power of two.
   class View {
    public:
     explicit View(std::uintptr_t word) noexcept : word_(word) {}

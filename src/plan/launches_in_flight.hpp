@@ -10,11 +10,11 @@
 
 namespace kiln::plan {
 
-/// A launch that reads shared state between Entered's constructor and destructor delays wait(). No launch after wait() reads what was unlinked
-/// before it.
+/// A launch that reads shared state between Entered's constructor and destructor delays wait(). No launch after wait()
+/// reads what was unlinked before it.
 ///
-/// A launch pays one store at each end. wait() makes it visible by a memory barrier on all threads (membarrier(2)). Where the kernel has no
-/// such call, each launch pays a fence.
+/// A launch pays one store at each end. wait() makes it visible by a memory barrier on all threads (membarrier(2)).
+/// Where the kernel has no such call, each launch pays a fence.
 class LaunchesInFlight {
  public:
   LaunchesInFlight() noexcept;
@@ -34,8 +34,8 @@ class LaunchesInFlight {
     bool shared_;
   };
 
-  /// Waits until every launch that is inside has left. Returns false where the kernel refuses the barrier, so that nothing may be freed.
-  /// Precondition: the calling thread is not inside.
+  /// Waits until every launch that is inside has left. Returns false where the kernel refuses the barrier, so that
+  /// nothing may be freed. Precondition: the calling thread is not inside.
   [[nodiscard]] bool wait() noexcept;
 
  private:

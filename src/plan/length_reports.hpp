@@ -1,5 +1,5 @@
-// Reports by kernels of lengths in device memory outside their bounds, and of indices outside their tables: words of mapped host memory, one
-// for each op and axis or tensor of integers.
+// Reports by kernels of lengths in device memory outside their bounds, and of indices outside their tables: words of
+// mapped host memory, one for each op and axis or tensor of integers.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ class LengthReports {
   LengthReports(const LengthReports&) = delete;
   LengthReports& operator=(const LengthReports&) = delete;
 
-  /// Waits until the words are allocated, and tries again where that failed. Not for a capturing thread. Throws Error(out_of_memory) or
-  /// Error(driver_failed).
+  /// Waits until the words are allocated, and tries again where that failed. Not for a capturing thread. Throws
+  /// Error(out_of_memory) or Error(driver_failed).
   void open();
   /// The device address of an op's max_axes words; 0 before open(). No lock.
   [[nodiscard]] CUdeviceptr of(std::size_t op) const noexcept {

@@ -1,4 +1,5 @@
-// The part of an engine that its plans see: what it lends them and their launches, and what these ask of it. engine::State is the whole.
+// The part of an engine that its plans see: what it lends them and their launches, and what these ask of it.
+// engine::State is the whole.
 #pragma once
 
 #include <memory>
@@ -38,9 +39,11 @@ struct Owner {
   Owner(const Owner&) = delete;
   Owner& operator=(const Owner&) = delete;
 
-  /// Launches a problem whose bucket has no plan: makes one, or on a capturing stream has a loaded one stand in (engine/miss_path.cpp).
+  /// Launches a problem whose bucket has no plan: makes one, or on a capturing stream has a loaded one stand in
+  /// (engine/miss_path.cpp).
   virtual Origin launch_missed(OpState& op, const Call& call) = 0;
-  /// Throws Error(bad_input) where waiting for the plans of a bucket would be for ever: within a callback of a tune (engine/tuning.cpp).
+  /// Throws Error(bad_input) where waiting for the plans of a bucket would be for ever: within a callback of a tune
+  /// (engine/tune_once.cpp).
   virtual void refuse_wait(const manifest::Bucket& bucket) const = 0;
 
   /// jit::default_arch of the device. The first call opens NVRTC, which takes tens of milliseconds.
@@ -70,7 +73,8 @@ struct Owner {
   std::vector<std::string> warnings_;
 };
 
-/// The owner's team. Throws Error(bad_input) where it has none, or where the problem's number of ranks is not the team's.
+/// The owner's team. Throws Error(bad_input) where it has none, or where the problem's number of ranks is not the
+/// team's.
 team::Member& require_team(const OpState& op, const Problem& problem);
 /// Throws Error(team_failed) where a launch reported that it ended without the other ranks' data.
 void require_sound_team(const Owner& owner);

@@ -1,4 +1,5 @@
-// A plan: an answer's loaded executable and the workspaces that it needs. A kiln::Plan holds that of its bucket's edge, which at() leads on to the others.
+// A plan: an answer's loaded executable and the workspaces that it needs. A kiln::Plan holds that of its bucket's edge,
+// which at() leads on to the others.
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,8 @@ struct PlanState {
         answer(made_ready),
         config(manifest::to_string(*answer.implementation, answer.config)) {}
 
-  /// Called on the plan that the hot table holds. Returns the plan that serves the problem's sizes. No lock, no allocation.
+  /// Called on the plan that the hot table holds. Returns the plan that serves the problem's sizes. No lock, no
+  /// allocation.
   [[nodiscard]] const PlanState& at(const Problem& problem) const noexcept {
     return sizes == nullptr ? *this : SizeTable::pick(sizes, problem);
   }

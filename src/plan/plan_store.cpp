@@ -21,7 +21,8 @@ bool may_pass(const std::exception& failure) {
          dynamic_cast<const std::system_error*>(&failure) != nullptr;
 }
 
-/// What the machine code of a plan is bound to, where its op is one of a team: plans of different configs have different tags, as far as 16 bits tell.
+/// What the machine code of a plan is bound to, where its op is one of a team: plans of different configs have
+/// different tags, as far as 16 bits tell.
 team::TeamBinding binding_of(const team::Member& team, const answer::Resolution& resolution,
                              const answer::Answer& answer) {
   const manifest::Digest digest = manifest::Hasher().field(resolution.key).field(answer.name()).finish();
@@ -73,7 +74,8 @@ void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
   for (const auto& plans : plans_) visit(*plans);
 }
 
-/// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine code.
+/// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine
+/// code.
 std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, const manifest::Bucket& bucket,
                                                   Code code) {
   answer::CodeLookup of(bucket, answer, [this] { return owner_.arch(); });
@@ -167,7 +169,8 @@ void PlanStore::begin_compiles(const answer::Resolution& resolution) {
                                      answer->compiler);
 }
 
-/// Each size is served by its first answer whose plan can be made. An answer that failed is not tried again for other cells.
+/// Each size is served by its first answer whose plan can be made. An answer that failed is not tried again for other
+/// cells.
 SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
   std::vector<manifest::Region> regions;
   for (const answer::Answer& each : plans.answers()) regions.push_back(each.region);

@@ -20,8 +20,9 @@ class PlanStore {
  public:
   PlanStore(Owner& owner, const manifest::Op& op, manifest::BucketForm form) : hot(form), owner_(owner), op_(op) {}
 
-  /// Returns the bucket's plan in the hot table. Where there is none, one thread calls `make` and publishes, and others that ask wait. What
-  /// `make` throws goes to its thread, and one of the others tries next. Throws Error(bad_input) for a wait within a callback of a tune.
+  /// Returns the bucket's plan in the hot table. Where there is none, one thread calls `make` and publishes, and others
+  /// that ask wait. What `make` throws goes to its thread, and one of the others tries next. Throws Error(bad_input)
+  /// for a wait within a callback of a tune.
   const PlanState* make_once(const Problem& bucket, const std::function<std::unique_ptr<BucketPlans>()>& make);
   /// Replaces the bucket's plans in the hot table. Launches may go on using the old ones.
   void publish(std::unique_ptr<BucketPlans> plans);
@@ -30,15 +31,15 @@ class PlanStore {
     any,     // compiles what no file has
     stored,  // throws Error(not_tuned) for what no file has
   };
-  /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but the failure of the upper
-  /// edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
+  /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but
+  /// the failure of the upper edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
   std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any);
   enum class Try : std::uint8_t {
     now,
     if_due,  // for launches: not before the slot's Retry is due, and an interrupted compile is no error
   };
-  /// Returns the slot's plan, making it if needed. A failure is warned of and gives null. It is thrown where the answer is a default, where
-  /// `code` is stored, and where `when` is now and the compile was interrupted.
+  /// Returns the slot's plan, making it if needed. A failure is warned of and gives null. It is thrown where the answer
+  /// is a default, where `code` is stored, and where `when` is now and the compile was interrupted.
   const PlanState* make(PlanSlot& slot, BucketPlans& of, Code code, Try when = Try::now);
   /// Makes the plans that serve calls which the bucket's library declines. Does nothing for a bucket without a library.
   void make_without_library(BucketPlans& plans, Code code);

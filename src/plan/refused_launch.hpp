@@ -1,5 +1,5 @@
-// Launches that a ready plan refuses, for its sizes, its addresses or a length in device memory. The call goes to the bucket's next answers, in
-// the resolver's order.
+// Launches that a ready plan refuses, for its sizes, its addresses or a length in device memory. The call goes to the
+// bucket's next answers, in the resolver's order.
 #pragma once
 
 #include "plan/op_state.hpp"
@@ -7,8 +7,8 @@
 
 namespace kiln::plan {
 
-/// Launches what `refused` declined, by the bucket's later answers. On a capturing stream where one is not ready, uses launch_in_capture().
-/// Throws Error(bad_input) with each answer's reason where none serves.
+/// Launches what `refused` declined, by the bucket's later answers. On a capturing stream where one is not ready, uses
+/// launch_in_capture(). Throws Error(bad_input) with each answer's reason where none serves.
 Origin launch_next(OpState& state, const PlanState& refused, const Call& call);
 /// Returns the plan for a launch with lengths on the device, which no library takes. Throws as check_lengths() does.
 [[nodiscard]] const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const Call& call);

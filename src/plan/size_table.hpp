@@ -1,4 +1,5 @@
-// Maps a real size to one of a bucket's plans. A look-up takes no lock, no allocation and no branch that depends on sizes.
+// Maps a real size to one of a bucket's plans. A look-up takes no lock, no allocation and no branch that depends on
+// sizes.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +14,13 @@ namespace kiln::plan {
 
 struct PlanState;
 
-/// A grid over the sizes of a bucket: the bounds between plans on each axis where they differ, and a plan for each cell. One array of words
-/// holds it in the order of reading:
+/// A grid over the sizes of a bucket: the bounds between plans on each axis where they differ, and a plan for each
+/// cell. One array of words holds it in the order of reading:
 ///   [axes] then for each axis [axis | bounds << 8 | stride << 16][bound ...], then [plan ...]
 class SizeTable {
  public:
-  /// `regions` may overlap; they divide the bucket into cells. `plan_of` is called with the largest problem of a cell and must give the same
-  /// for all its problems. Bounds between equal plans are left out.
+  /// `regions` may overlap; they divide the bucket into cells. `plan_of` is called with the largest problem of a cell
+  /// and must give the same for all its problems. Bounds between equal plans are left out.
   SizeTable(const manifest::Op& op, const Problem& bucket, const std::vector<manifest::Region>& regions,
             const std::function<const PlanState*(const Problem&)>& plan_of);
 

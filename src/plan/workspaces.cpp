@@ -83,7 +83,8 @@ struct Workspaces::Entry {
   }
 };
 
-/// Open addressing with linear probing, never more than half full. Retired entries leave a mark, as a look-up goes past them.
+/// Open addressing with linear probing, never more than half full. Retired entries leave a mark, as a look-up goes past
+/// them.
 class Workspaces::Table {
  public:
   explicit Table(std::size_t entries) : slots_(std::bit_ceil(std::max<std::size_t>(16, 4 * entries))) {}
@@ -299,8 +300,8 @@ void Workspaces::retire_if_ended(CUstream stream, const cuda::StreamIdentity& id
   if (Entry* const entry = current_->find(known->second)) retire(*entry);
 }
 
-/// Retires the blocks of streams that did not launch while idle_makes_ others got theirs. Where such streams soon launch again, the others are
-/// given twice as long, so that streams which take turns keep their blocks.
+/// Retires the blocks of streams that did not launch while idle_makes_ others got theirs. Where such streams soon
+/// launch again, the others are given twice as long, so that streams which take turns keep their blocks.
 void Workspaces::retire_idle(const cuda::StreamIdentity& stream) {
   idle_returned_ = idle_.erase(stream.stream) > 0 || idle_returned_;
   const std::uint64_t now = makes_.load(std::memory_order_relaxed);
@@ -323,7 +324,8 @@ void Workspaces::retire_captures() {
     if (each->graph->ended.load(std::memory_order_acquire)) retire(*each);
 }
 
-/// Retires entries of other streams, those not used for the longest time first, until they come to `at_least` bytes. Returns their bytes.
+/// Retires entries of other streams, those not used for the longest time first, until they come to `at_least` bytes.
+/// Returns their bytes.
 std::int64_t Workspaces::retire_streams(const cuda::StreamIdentity& but, std::int64_t at_least) {
   std::vector<Entry*> all = current_->entries();
   std::erase_if(all, [&](const Entry* each) { return each->stream.is_of_capture() || each->stream == but; });

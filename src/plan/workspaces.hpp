@@ -1,5 +1,6 @@
-// Device memory for workspaces. All plans of an engine use the same two blocks on a stream: one of scratch, and one that is zeros between
-// launches. A capture has blocks of its own on each stream that takes part, which its graph keeps.
+// Device memory for workspaces. All plans of an engine use the same two blocks on a stream: one of scratch, and one
+// that is zeros between launches. A capture has blocks of its own on each stream that takes part, which its graph
+// keeps.
 #pragma once
 
 #include <atomic>
@@ -25,8 +26,9 @@ struct WorkspaceNeeds {
   }
 };
 
-/// A block belongs to a stream's identity, never to its handle: the driver gives a handle again while the work of the stream that had it still
-/// runs. A look-up takes no lock and costs the same however many streams there are. Nothing is enqueued on the streams.
+/// A block belongs to a stream's identity, never to its handle: the driver gives a handle again while the work of the
+/// stream that had it still runs. A look-up takes no lock and costs the same however many streams there are. Nothing is
+/// enqueued on the streams.
 ///
 /// A stream's blocks leave the table
 /// - when the stream's handle comes with another identity;
@@ -39,7 +41,8 @@ struct WorkspaceNeeds {
 /// Blocks are freed after they have left the table and no launch may use them. cuMemFree waits for the device.
 class Workspaces {
  public:
-  /// `limit`: bytes past which blocks of other streams are freed. A block that a launch needs is allocated all the same.
+  /// `limit`: bytes past which blocks of other streams are freed. A block that a launch needs is allocated all the
+  /// same.
   explicit Workspaces(std::int64_t limit);
   /// The context must be current, and no launch in flight.
   ~Workspaces();
@@ -51,16 +54,20 @@ class Workspaces {
     std::atomic<bool>* launching =
         nullptr;  // true while a launch with these blocks is enqueued; null: nothing was found
   };
-  /// Returns the stream's blocks if they are as large as `needs`. No lock. They may be used while the calling thread is inside launches().
+  /// Returns the stream's blocks if they are as large as `needs`. No lock. They may be used while the calling thread is
+  /// inside launches().
   [[nodiscard]] Found find(const cuda::StreamIdentity& stream, const WorkspaceNeeds& needs) const noexcept;
-  /// Whether a launch on the stream would find blocks. False for a stream that the driver does not know. The context must be current.
+  /// Whether a launch on the stream would find blocks. False for a stream that the driver does not know. The context
+  /// must be current.
   [[nodiscard]] bool serves(CUstream stream, const WorkspaceNeeds& needs) const noexcept;
   [[nodiscard]] LaunchesInFlight& launches() const noexcept { return launches_; }
 
-  /// Allocates what the stream lacks, in the current context. `stream` may capture: then its graph keeps the blocks, and the calling thread's
-  /// capture mode must be relaxed. Throws Error(out_of_memory), Error(driver_failed). Precondition: the thread is not inside launches().
+  /// Allocates what the stream lacks, in the current context. `stream` may capture: then its graph keeps the blocks,
+  /// and the calling thread's capture mode must be relaxed. Throws Error(out_of_memory), Error(driver_failed).
+  /// Precondition: the thread is not inside launches().
   void make(CUstream stream, const WorkspaceNeeds& needs);
-  /// Frees all blocks but those of captures whose graphs live. Waits for launches in flight and for the device. Returns the bytes freed.
+  /// Frees all blocks but those of captures whose graphs live. Waits for launches in flight and for the device. Returns
+  /// the bytes freed.
   std::int64_t trim();
   /// Device memory held now.
   [[nodiscard]] std::int64_t bytes() const;

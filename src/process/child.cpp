@@ -67,8 +67,8 @@ pid_t spawn(const fs::path& program, int socket) {
   return child;
 }
 
-/// The shared library, or the program that holds it: the loader has the first word of a program's command line as its name, which need not be a
-/// path.
+/// The shared library, or the program that holds it: the loader has the first word of a program's command line as its
+/// name, which need not be a path.
 fs::path file_of_this_library() {
   static const int here = 0;
   std::error_code ignored;

@@ -20,15 +20,15 @@ struct FoundWorker {
   std::vector<std::string> refused;  // those that were found before it and are not run, with the reason
 };
 /// Returns the first of: `chosen`; $KILN_WORKER ("none": no worker); kiln-worker beside the running program or the
-/// shared library; kiln-worker where Kiln was installed. One that was not named is run only if it, its folder and the folder that a link leads to
-/// belong to this user, root or the owner of this library, and nobody else may write them.
+/// shared library; kiln-worker where Kiln was installed. One that was not named is run only if it, its folder and the
+/// folder that a link leads to belong to this user, root or the owner of this library, and nobody else may write them.
 FoundWorker look_for_worker(const std::filesystem::path& chosen);
 inline std::filesystem::path find_worker(const std::filesystem::path& chosen) {
   return look_for_worker(chosen).program;
 }
 
-/// Returns the variables of `all` that a worker gets: each, but with raised rights (manifest::has_raised_rights) only those that say which GPUs
-/// there are. The worker itself has no raised rights, and would obey the others.
+/// Returns the variables of `all` that a worker gets: each, but with raised rights (manifest::has_raised_rights) only
+/// those that say which GPUs there are. The worker itself has no raised rights, and would obey the others.
 std::vector<char*> worker_environment(char** all, bool has_raised_rights);
 
 /// The system has no process or descriptor for a worker now. Its text names the limit.
@@ -39,8 +39,8 @@ class Refused : public Error {
 
 class Child {
  public:
-  /// Spawns `program` and waits for its greeting. Throws Refused; and Error(io), naming the program, when it cannot be run, sends no
-  /// greeting (so is no kiln-worker) or has another version.
+  /// Spawns `program` and waits for its greeting. Throws Refused; and Error(io), naming the program, when it cannot be
+  /// run, sends no greeting (so is no kiln-worker) or has another version.
   explicit Child(const std::filesystem::path& program);
   /// Stops the process. In a fork of the parent the destructor only closes the socket.
   ~Child();
@@ -56,7 +56,8 @@ class Child {
   /// Ends the process. Returns how it had ended, "was ended by signal 11 (Segmentation fault)", or "was stopped" if it
   /// ran.
   std::string stop();
-  /// Whether stop() found it ended by a signal that programs do not raise themselves: somebody, or the system for want of memory, killed it.
+  /// Whether stop() found it ended by a signal that programs do not raise themselves: somebody, or the system for want
+  /// of memory, killed it.
   [[nodiscard]] bool was_killed() const noexcept { return was_killed_; }
 
  private:

@@ -24,7 +24,8 @@ std::vector<manifest::SourceFile> files_from_json(const nlohmann::json& json);
 nlohmann::json to_json(std::span<const std::byte> bytes);
 std::vector<std::byte> bytes_from_json(const nlohmann::json& json);
 
-/// Reads CBOR (RFC 8949). Nothing where it is malformed, or nested more than 64 deep: the reader and users of the value recur.
+/// Reads CBOR (RFC 8949). Nothing where it is malformed, or nested more than 64 deep: the reader and users of the value
+/// recur.
 std::optional<nlohmann::json> read_cbor(std::span<const unsigned char> bytes);
 
 /// As CBOR, for collectives of a team.

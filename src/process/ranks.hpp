@@ -20,11 +20,12 @@ struct RanksEnd {
 
 /// Forks the process. Make it before the first thread, and before the driver is opened.
 ///
-/// Each child has a process group of its own, so that Ctrl-C at the terminal reaches this process alone. Children end with this process,
-/// however it ends.
+/// Each child has a process group of its own, so that Ctrl-C at the terminal reaches this process alone. Children end
+/// with this process, however it ends.
 class Ranks {
  public:
-  /// `grace`: for ranks to end by themselves once another one has failed. Throws Error(io) where a fork fails, having ended those that were begun.
+  /// `grace`: for ranks to end by themselves once another one has failed. Throws Error(io) where a fork fails, having
+  /// ended those that were begun.
   explicit Ranks(int count, std::chrono::milliseconds grace = std::chrono::seconds(5));
   /// Of the parent: ends the ranks that still run.
   ~Ranks();
@@ -33,8 +34,8 @@ class Ranks {
 
   /// This process's rank; nothing in the parent.
   [[nodiscard]] std::optional<int> rank() const noexcept { return rank_; }
-  /// Of the parent: returns once all ranks have ended. The first SIGINT or SIGTERM goes to rank 0, which decides; the second ends all. Once one
-  /// rank has failed, the others are ended after the grace.
+  /// Of the parent: returns once all ranks have ended. The first SIGINT or SIGTERM goes to rank 0, which decides; the
+  /// second ends all. Once one rank has failed, the others are ended after the grace.
   RanksEnd wait();
 
  private:

@@ -13,8 +13,9 @@
 namespace kiln::process {
 namespace {
 
-/// The main thread may be in a compile or in a kernel that never ends, so another thread watches the socket. Returns whether it was begun:
-/// without it, only an owner that ends before its worker does leaves one behind, until the answer under way is done.
+/// The main thread may be in a compile or in a kernel that never ends, so another thread watches the socket. Returns
+/// whether it was begun: without it, only an owner that ends before its worker does leaves one behind, until the answer
+/// under way is done.
 bool exit_when_closed(int descriptor) noexcept {
   try {
     std::thread([descriptor] {

@@ -10,8 +10,8 @@ namespace kiln::process {
 /// stream. Reading or writing such a descriptor still fails with EBADF. Call it first in main().
 void hold_standard_descriptors() noexcept;
 
-/// Closes every descriptor past the standard ones: what an owner opened without close-on-exec is not its worker's, whose end of a pipe would
-/// keep a reader waiting.
+/// Closes every descriptor past the standard ones: what an owner opened without close-on-exec is not its worker's,
+/// whose end of a pipe would keep a reader waiting.
 void close_inherited_descriptors() noexcept;
 
 /// The exit status of a worker that ended itself at its memory limit.
@@ -27,7 +27,8 @@ class MemoryLimit {
  public:
   explicit MemoryLimit(std::int64_t bytes);
 
-  /// Returns the thread that enforces the limit until it is stopped. Where the system refuses a thread, RLIMIT_DATA alone does.
+  /// Returns the thread that enforces the limit until it is stopped. Where the system refuses a thread, RLIMIT_DATA
+  /// alone does.
   [[nodiscard]] std::jthread watch() const;
 
  private:

@@ -30,8 +30,8 @@ std::string overlay_objection(const std::filesystem::path& path);
 /// Returns why other users could create files in a folder, or an empty string.
 std::string folder_objection(const std::filesystem::path& folder);
 
-/// Returns how any user could change the code of an op, or an empty string: all may write its folder, the one above, or a
-/// file of it.
+/// Returns how any user could change the code of an op, or an empty string: all may write its folder, the one above, or
+/// a file of it.
 std::string op_objection(const std::filesystem::path& folder);
 /// Returns that others may read or write a private key, or an empty string.
 std::string secret_objection(const std::filesystem::path& file);

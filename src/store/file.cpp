@@ -44,7 +44,8 @@ std::unique_ptr<Session> SqliteFile::open_first() {
   return session;
 }
 
-/// An overlay is wanted for as long as the process lives, so a lock at its opening, or a want of descriptors, does not end that.
+/// An overlay is wanted for as long as the process lives, so a lock at its opening, or a want of descriptors, does not
+/// end that.
 std::unique_ptr<Session> SqliteFile::open_or_ask_again(Seal* seal) const {
   try {
     return open_session(creation_, seal);

@@ -30,8 +30,8 @@ class File {
   /// or Error(io); the file's bytes are then unchanged. A write that takes the file past `limit_bytes` (0: no limit)
   /// prunes it to nine tenths, least valuable rows first. With at_first_write, throws now if the folder cannot be
   /// written. Other failures, such as a full disk, are thrown by the first write. A file that another process creates
-  /// meanwhile is read. One that another process keeps locked, or for which no descriptor is left, is opened by a later look-up or write,
-  /// see why_not_open().
+  /// meanwhile is read. One that another process keeps locked, or for which no descriptor is left, is opened by a later
+  /// look-up or write, see why_not_open().
   static std::unique_ptr<File> open(const std::filesystem::path& path, Access access, std::int64_t limit_bytes = 0,
                                     Creation creation = Creation::at_once);
   /// Returns a database in memory, for a process whose overlay cannot be written.
@@ -56,8 +56,8 @@ class File {
   /// Returns all cubins in the order of their keys. Throws as cubins_after does.
   [[nodiscard]] std::vector<CubinRow> cubins();
   /// Returns how the file is damaged beyond single rows, so that a copy of it would lack some: pages that do not hang
-  /// together, or an index that does not lead to every row. Empty if it is not. Reads every page. Throws as cubins_after
-  /// does.
+  /// together, or an index that does not lead to every row. Empty if it is not. Reads every page. Throws as
+  /// cubins_after does.
   [[nodiscard]] virtual std::string damage() = 0;
   /// Throws Error(bad_file) "'PATH' cannot be DOING: why" if damage() finds any.
   void refuse_if_damaged(std::string_view doing);
@@ -109,8 +109,8 @@ class File {
   /// such a file later is a miss.
   [[nodiscard]] virtual const std::vector<PublicKey>& signers() const noexcept = 0;
   [[nodiscard]] virtual const std::filesystem::path& path() const noexcept = 0;
-  /// Returns why an existing file is not open yet, or an empty string. Until it is, look-ups are misses and writes throw
-  /// Error(io). One of them asks again each second, and waits 200 ms for the lock.
+  /// Returns why an existing file is not open yet, or an empty string. Until it is, look-ups are misses and writes
+  /// throw Error(io). One of them asks again each second, and waits 200 ms for the lock.
   [[nodiscard]] virtual std::string why_not_open() = 0;
 };
 

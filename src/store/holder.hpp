@@ -12,8 +12,8 @@ namespace kiln::store {
 std::string first_line(const std::string& path);
 /// Returns when a process started, in clock ticks since boot (proc(5)). Nothing when it does not exist or is a zombie.
 std::optional<std::int64_t> start_of_process(std::int64_t pid);
-/// Returns a name for the holder of a lease that no other one has, also where containers give processes one number and one
-/// layout of memory.
+/// Returns a name for the holder of a lease that no other one has, also where containers give processes one number and
+/// one layout of memory.
 std::string unique_holder();
 /// Describes a process of this pid namespace by number, name and whether it is stopped.
 std::string process_in_words(std::int64_t pid);

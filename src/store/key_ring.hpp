@@ -24,8 +24,8 @@ class KeyRing {
  public:
   KeyRing() = default;
   /// Skips folders and keys that cannot be read or that others may write, and names them in `warnings`. A revocation
-  /// counts whoever may write it, since it can only withdraw trust. If a revocation cannot be read, it may be one of any
-  /// key of its folder, so none of those is trusted.
+  /// counts whoever may write it, since it can only withdraw trust. If a revocation cannot be read, it may be one of
+  /// any key of its folder, so none of those is trusted.
   static KeyRing read(std::span<const std::filesystem::path> folders, std::vector<std::string>& warnings);
 
   /// Returns null when no folder holds the key, or when a folder revokes it.

@@ -49,10 +49,10 @@ struct Found {
 class Layers {
  public:
   /// Renames a damaged overlay and creates a new one. Goes on without an overlay that another process keeps locked, or
-  /// for which no descriptor is left, and asks for it again later. Replaces an overlay that cannot be opened, or that others may
-  /// write, by one in memory; if it is this user's own and readable, it serves as a base. Skips a base that cannot be
-  /// opened, and the machine code of one that may not supply it. An absent overlay path means memory. warnings() tells
-  /// each of these; an empty path also means memory, without a warning. Throws Error(bad_file) as
+  /// for which no descriptor is left, and asks for it again later. Replaces an overlay that cannot be opened, or that
+  /// others may write, by one in memory; if it is this user's own and readable, it serves as a base. Skips a base that
+  /// cannot be opened, and the machine code of one that may not supply it. An absent overlay path means memory.
+  /// warnings() tells each of these; an empty path also means memory, without a warning. Throws Error(bad_file) as
   /// LayerSettings::require_bases says.
   explicit Layers(const LayerSettings& settings);
   ~Layers();
@@ -75,8 +75,8 @@ class Layers {
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
 
   /// Calls File::put_all on the overlay. An overlay that turns out to be damaged is renamed, and the rows go to a new
-  /// one. When the overlay cannot be written, as on a full disk, keeps the rows in memory; later calls and the destructor
-  /// try to move them into the overlay. warnings() tells each of these once. Throws only Error(bad_input).
+  /// one. When the overlay cannot be written, as on a full disk, keeps the rows in memory; later calls and the
+  /// destructor try to move them into the overlay. warnings() tells each of these once. Throws only Error(bad_input).
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing = Existing::keep);
   /// Calls File::acquire_lease on the overlay. Returns true when the overlay cannot be written: each process then
   /// tunes.
@@ -128,8 +128,8 @@ class Layers {
   std::unique_ptr<Unreleased> unreleased_;
 };
 
-/// Returns $KILN_CACHE, which may be empty, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln;
-/// nothing when none of the variables is set.
+/// Returns $KILN_CACHE, which may be empty, else $XDG_CACHE_HOME/kiln/overlay.kiln, else
+/// $HOME/.cache/kiln/overlay.kiln; nothing when none of the variables is set.
 std::optional<std::filesystem::path> default_overlay();
 
 }  // namespace kiln::store

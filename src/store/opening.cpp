@@ -126,8 +126,8 @@ void check_size(const fs::path& path, const Connection& connection) {
     damaged(path, fmt::format("it has {} bytes and its header states {}; was it copied in part?", size, stated));
 }
 
-/// Returns the version that SQLite read when the transaction began. It can differ from the one that check_header() saw: a
-/// writer that takes no lock may overwrite the file at any time, and SQLite first plays back a dead writer's journal.
+/// Returns the version that SQLite read when the transaction began. It can differ from the one that check_header() saw:
+/// a writer that takes no lock may overwrite the file at any time, and SQLite first plays back a dead writer's journal.
 std::uint32_t checked_version(const fs::path& path, Connection& connection, const Format& format) {
   const std::uint32_t version = version_of(connection);
   check_version(path, version, format);

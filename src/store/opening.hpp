@@ -20,8 +20,8 @@ class DamagedFile : public Error {
   explicit DamagedFile(const std::string& message) : Error(ErrorKind::bad_file, message) {}
 };
 
-/// The file may open a moment later: another process holds its lock for longer than the wait for it, or this process has
-/// too many files open.
+/// The file may open a moment later: another process holds its lock for longer than the wait for it, or this process
+/// has too many files open.
 class BusyFile : public Error {
  public:
   explicit BusyFile(const std::string& message) : Error(ErrorKind::io, message) {}
@@ -29,7 +29,8 @@ class BusyFile : public Error {
 
 /// Opens an existing file and checks its header, size and tables. If `seal` is given, also checks the seal and returns
 /// it there. Migrates a file of an earlier version of `format`: in place with read_write, else in a copy in memory.
-/// Throws as File::open does, DamagedFile for a damaged .kiln file, and BusyFile after `wait` or for want of descriptors.
+/// Throws as File::open does, DamagedFile for a damaged .kiln file, and BusyFile after `wait` or for want of
+/// descriptors.
 Connection open_existing(const std::filesystem::path& path, Access access, Seal* seal = nullptr,
                          const Format& format = present_format(), std::chrono::milliseconds wait = usual_lock_wait);
 Connection open_in_memory();

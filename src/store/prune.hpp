@@ -21,8 +21,8 @@ struct PruneRule {
   std::optional<std::int64_t> unused_seconds;
   /// Then removes rows, least valuable first, until the used pages take at most this. First the counts of launches, the
   /// smallest first, until they take a tenth of this; then the candidates of each record, then cubins by saved compile
-  /// time per byte. When no cubin is left, the other counts, and then records by saved kernel time per byte. Frequent and
-  /// recent use counts as more time saved.
+  /// time per byte. When no cubin is left, the other counts, and then records by saved kernel time per byte. Frequent
+  /// and recent use counts as more time saved.
   std::optional<std::int64_t> max_bytes;
   /// Throws Error(bad_input) instead of removing anything when max_bytes cannot be reached.
   bool must_reach = false;

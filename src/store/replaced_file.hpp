@@ -1,4 +1,5 @@
-// The rule about outputs that exist: a file is replaced by its own kind alone, and by one that loses none of its records.
+// The rule about outputs that exist: a file is replaced by its own kind alone, and by one that loses none of its
+// records.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ std::set<std::string> replaced_keys(const std::filesystem::path& target, RecordF
 /// Throws Error(bad_input) when one of replaced_keys(target, format) is not among `keys`.
 void require_nothing_lost(const std::filesystem::path& target, RecordFormat format, const std::set<std::string>& keys);
 
-/// Keeps other processes from replacing or changing a file between the look at it and the rename that replaces it. Locks
-/// the file's folder, as each replacing command does, and a file of records as its writers do.
+/// Keeps other processes from replacing or changing a file between the look at it and the rename that replaces it.
+/// Locks the file's folder, as each replacing command does, and a file of records as its writers do.
 class HeldTarget {
  public:
   /// Throws Error(io) when another process keeps its lock for half a minute.

@@ -63,11 +63,11 @@ std::vector<Usage> list_usage(Connection& connection, Flaws& flaws);
 
 FileStats read_stats(Connection& connection);
 
-/// Returns why reading all rows would not give them all, or an empty string: damaged pages, or an index that lacks rows.
-/// Reads every page.
+/// Returns why reading all rows would not give them all, or an empty string: damaged pages, or an index that lacks
+/// rows. Reads every page.
 std::string damage_of(Connection& connection);
-/// Reads the first rows of each table and index of the present version. Throws SqliteFailure, damaged, where they cannot
-/// be read.
+/// Reads the first rows of each table and index of the present version. Throws SqliteFailure, damaged, where they
+/// cannot be read.
 void read_each_table(Connection& connection);
 std::vector<OpBytes> read_bytes_by_op(Connection& connection);
 

@@ -28,7 +28,8 @@ struct LaunchedRank {
 using Variables = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> process_variable(const char* name);
 
-/// Whether a launcher has told this process its rank. A batch script of Slurm has a rank too, though no others beside it.
+/// Whether a launcher has told this process its rank. A batch script of Slurm has a rank too, though no others beside
+/// it.
 bool is_launched(const Variables& variables = process_variable);
 
 /// Reads the first of torchrun's, Open MPI's and Slurm's variables that are set. The address is KILN_TEAM_ADDRESS where

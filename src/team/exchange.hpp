@@ -24,8 +24,8 @@ std::vector<std::string> gather_on_all_ranks(Rendezvous& rendezvous, const char*
 /// As gather_on_all_ranks(), for a step that returns nothing.
 void on_all_ranks(Rendezvous& rendezvous, const char* what, const std::function<void()>& step);
 
-/// While it lives, collectives wait for longer than the team's time-out: a rank that compiles or tunes lets the others wait. One that ends is
-/// noticed at once all the same.
+/// While it lives, collectives wait for longer than the team's time-out: a rank that compiles or tunes lets the others
+/// wait. One that ends is noticed at once all the same.
 class Patience {
  public:
   explicit Patience(Rendezvous& rendezvous, std::chrono::milliseconds longest = std::chrono::minutes(30))

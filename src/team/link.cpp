@@ -104,7 +104,8 @@ Link::State Link::receive(Message& message, Clock::time_point end) const {
 
 void Link::leave() const noexcept {
   if (!stream_ || !socket_) return;
-  // What is left unread would make the system reset the connection, and the other end might lose what it has yet to read.
+  // What is left unread would make the system reset the connection, and the other end might lose what it has yet to
+  // read.
   std::array<char, 4096> unread{};
   while (recv(socket_.get(), unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
   }

@@ -15,10 +15,12 @@ namespace kiln::team {
 /// ranks were given different worlds.
 Meeting meet(const Membership& membership, Clock::time_point end);
 
-/// Returns once every rank is connected to every other by a stream. Rank 0 listens at `address`, "HOST:PORT", at all addresses of its host where
-/// HOST is a name. The others tell rank 0 at which ports they listen, of the system's choice, and rank 0 tells all of them. What sends anything but
-/// the greeting of a rank of this team's name is ignored. Throws Error(bad_input) as parse_address(), and when ranks were given different worlds.
-/// Throws Error(io) when another process has claimed this rank or listens at rank 0's address, and at `end`, naming the ranks that did not come.
+/// Returns once every rank is connected to every other by a stream. Rank 0 listens at `address`, "HOST:PORT", at all
+/// addresses of its host where HOST is a name. The others tell rank 0 at which ports they listen, of the system's
+/// choice, and rank 0 tells all of them. What sends anything but the greeting of a rank of this team's name is ignored.
+/// Throws Error(bad_input) as parse_address(), and when ranks were given different worlds. Throws Error(io) when
+/// another process has claimed this rank or listens at rank 0's address, and at `end`, naming the ranks that did not
+/// come.
 Meeting meet_at(const std::string& address, const Membership& membership, Clock::time_point end);
 
 }  // namespace kiln::team

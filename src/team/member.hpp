@@ -18,11 +18,12 @@
 
 namespace kiln::team {
 
-/// Refers to what kiln::Team holds beside it. Collectives are for one thread at a time: whoever calls one holds collectives().
+/// Refers to what kiln::Team holds beside it. Collectives are for one thread at a time: whoever calls one holds
+/// collectives().
 class Member {
  public:
-  /// `context` is current. All three outlive this. `timeout`: of a launch. Throws Error(out_of_memory) or Error(driver_failed).
-  /// `memory`: null where the link is a network.
+  /// `context` is current. All three outlive this. `timeout`: of a launch. Throws Error(out_of_memory) or
+  /// Error(driver_failed). `memory`: null where the link is a network.
   Member(Rendezvous& rendezvous, const SymmetricMemory* memory, const cuda::Context& context,
          std::chrono::milliseconds timeout, manifest::TeamLink link);
   Member(const Member&) = delete;
@@ -40,10 +41,11 @@ class Member {
   /// Held during a plan's agreement, reset() and close(), by engines and the team alike.
   [[nodiscard]] std::mutex& collectives() noexcept { return collectives_; }
 
-  /// What executables of a plan are bound to. `tag` differs between plans and is equal on all ranks; its lowest 16 bits count.
-  /// Throws Error(bad_input) after close().
+  /// What executables of a plan are bound to. `tag` differs between plans and is equal on all ranks; its lowest 16 bits
+  /// count. Throws Error(bad_input) after close().
   [[nodiscard]] TeamBinding binding(std::uint32_t tag) const;
-  /// The same for a trial. Its launches wait for `trial_timeout`: ranks load and compare between them, for longer than a launch may.
+  /// The same for a trial. Its launches wait for `trial_timeout`: ranks load and compare between them, for longer than
+  /// a launch may.
   [[nodiscard]] TeamBinding trial_binding(std::uint32_t tag) const;
   static constexpr std::chrono::seconds trial_timeout{10};
 
@@ -53,20 +55,22 @@ class Member {
   [[nodiscard]] std::optional<Report> fault() const noexcept;
   /// Makes every wait of this rank's kernels end, now and until the next reset().
   void abort() noexcept;
-  /// Collective: forgets the fault, and clears epochs and flags on all ranks. Precondition: the caller has synchronised the streams that
-  /// launched ops of the team. Waits for a launch's time-out longer than other collectives, since a late rank may be in a launch. Throws as
-  /// Rendezvous does, Error(driver_failed), Error(team_failed) where NCCL's communicator was aborted, and Error(bad_input) after close().
+  /// Collective: forgets the fault, and clears epochs and flags on all ranks. Precondition: the caller has synchronised
+  /// the streams that launched ops of the team. Waits for a launch's time-out longer than other collectives, since a
+  /// late rank may be in a launch. Throws as Rendezvous does, Error(driver_failed), Error(team_failed) where NCCL's
+  /// communicator was aborted, and Error(bad_input) after close().
   void reset();
 
-  /// Collective: makes the team's NCCL communicator at the first call. Returns whether there is one, on all ranks alike: where NCCL fails on one
-  /// rank or a rank does not come to it within the team's time-out, none has it, and why_no_nccl() tells why. Precondition: all ranks have NCCL, of
-  /// one version. Throws as Rendezvous does, where a rank ended in NCCL too.
+  /// Collective: makes the team's NCCL communicator at the first call. Returns whether there is one, on all ranks
+  /// alike: where NCCL fails on one rank or a rank does not come to it within the team's time-out, none has it, and
+  /// why_no_nccl() tells why. Precondition: all ranks have NCCL, of one version. Throws as Rendezvous does, where a
+  /// rank ended in NCCL too.
   bool open_nccl();
   /// Null before open_nccl(), and where that failed.
   [[nodiscard]] const NcclCommunicator* nccl() const noexcept { return nccl_.get(); }
   [[nodiscard]] const std::string& why_no_nccl() const noexcept { return why_no_nccl_; }
-  /// Collective where there is a communicator of NCCL: destroys it where all ranks come to do so, and else aborts it. Precondition: the caller has
-  /// synchronised the streams that launched ops of the team, and launches none any more.
+  /// Collective where there is a communicator of NCCL: destroys it where all ranks come to do so, and else aborts it.
+  /// Precondition: the caller has synchronised the streams that launched ops of the team, and launches none any more.
   void close() noexcept;
 
  private:

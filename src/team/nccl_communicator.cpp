@@ -31,8 +31,8 @@ void must_succeed(const cuda::Nccl& nccl, ncclResult_t result, const char* what)
 
 enum class Waited { ended, in_vain, late };
 
-/// A call of NCCL that waits for the other ranks without end, on a thread of its own, which keeps the device's context until NCCL returns. The
-/// call takes the communicator's handle, and may give one.
+/// A call of NCCL that waits for the other ranks without end, on a thread of its own, which keeps the device's context
+/// until NCCL returns. The call takes the communicator's handle, and may give one.
 class Call {
  public:
   using Work = std::function<ncclResult_t(ncclComm_t& communicator)>;
@@ -105,8 +105,9 @@ std::string NcclCommunicator::unique_id() {
   return {id.internal, sizeof id.internal};
 }
 
-/// ncclCommInitRank tells its communicator's handle only once all ranks have come, so that nobody can abort it. A communicator that does not
-/// block can be aborted. But NCCL starts a thread for each of its enqueues (group.cc, NCCL 2.28).
+/// ncclCommInitRank tells its communicator's handle only once all ranks have come, so that nobody can abort it. A
+/// communicator that does not block can be aborted. But NCCL starts a thread for each of its enqueues (group.cc, NCCL
+/// 2.28).
 NcclCommunicator::NcclCommunicator(const std::string& id, int rank, int world, const cuda::Context& context,
                                    const Waiting& waiting)
     : nccl_(cuda::Nccl::get()), context_(context) {

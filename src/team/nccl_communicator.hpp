@@ -18,13 +18,14 @@ class NcclCommunicator {
   /// What all ranks give their constructors, made by one of them. Throws Error(no_nccl).
   static std::string unique_id();
 
-  /// How long a rank waits in NCCL for the others. Where it waits in vain or for too long, a thread stays in NCCL, which cannot be called back.
+  /// How long a rank waits in NCCL for the others. Where it waits in vain or for too long, a thread stays in NCCL,
+  /// which cannot be called back.
   struct Waiting {
     std::chrono::milliseconds timeout;
     std::function<bool()> is_in_vain;  // asked again and again: no longer to wait, since a rank has ended
   };
-  /// Returns once all `world` ranks have called it, for the context's device. Throws Error(no_nccl) where NCCL is missing or fails, and where it
-  /// waits in vain or for too long. `context` outlives this.
+  /// Returns once all `world` ranks have called it, for the context's device. Throws Error(no_nccl) where NCCL is
+  /// missing or fails, and where it waits in vain or for too long. `context` outlives this.
   NcclCommunicator(const std::string& id, int rank, int world, const cuda::Context& context, const Waiting& waiting);
   /// Ends NCCL's kernels of this rank, and waits for no other rank.
   ~NcclCommunicator();
@@ -36,7 +37,8 @@ class NcclCommunicator {
   /// Makes NCCL's kernels of this rank end, with any output. Enqueues fail from then on. For any thread.
   void abort() noexcept;
 
-  /// The error that NCCL has met on its own, as of a network; ncclSuccess without one, and after close() and abort(). For any thread.
+  /// The error that NCCL has met on its own, as of a network; ncclSuccess without one, and after close() and abort().
+  /// For any thread.
   [[nodiscard]] ncclResult_t error() const noexcept;
 
   /// Whether there is no communicator any more, after close() or abort().

@@ -7,7 +7,8 @@
 
 namespace kiln::team {
 
-/// Collective: returns the slowest kind of link between the devices of any two ranks, the same on all. Throws as gather_on_all_ranks() does.
+/// Collective: returns the slowest kind of link between the devices of any two ranks, the same on all. Throws as
+/// gather_on_all_ranks() does.
 manifest::TeamLink slowest_link(Rendezvous& rendezvous, const cuda::Context& context);
 
 }  // namespace kiln::team

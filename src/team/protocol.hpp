@@ -1,5 +1,5 @@
-// The layout of a team's symmetric memory, and what kernels are told of a team: templates/common/team/protocol.cuh declares the same
-// structures for the device and explains the protocol.
+// The layout of a team's symmetric memory, and what kernels are told of a team: templates/common/team/protocol.cuh
+// declares the same structures for the device and explains the protocol.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ struct Control {
   std::uint32_t failed;  // 1 from the first failed wait on, until the team is reset: no launch pushes or waits any more
   std::uint32_t told;    // by a peer that failed, as the device's twin says; else 0
   std::array<std::uint32_t, 43> unused;
-  /// By sending rank: epoch (24 bits), plan tag (16 bits), rows (24 bits), from the highest bit on. Half of them for each parity of the
-  /// epoch, since a rank may be an epoch ahead of one that has yet to read its flags.
+  /// By sending rank: epoch (24 bits), plan tag (16 bits), rows (24 bits), from the highest bit on. Half of them for
+  /// each parity of the epoch, since a rank may be an epoch ahead of one that has yet to read its flags.
   std::array<std::array<std::uint64_t, most_flags>, most_ranks> flags;
   /// By receiving rank and chunk: its pieces that blocks of the present launch have pushed; 0 between launches.
   std::array<std::array<std::uint32_t, most_flags / 2>, most_ranks> pushed;

@@ -11,8 +11,8 @@
 
 namespace kiln::team {
 
-/// Every rank calls the same collectives in the same order. A collective throws Error(io) when a rank has ended or left,
-/// when one calls another collective, and when one does not come within the time-out; it names the rank. After a
+/// Every rank calls the same collectives in the same order. A collective throws Error(io) when a rank has ended or
+/// left, when one calls another collective, and when one does not come within the time-out; it names the rank. After a
 /// failure the team is broken: this rank tells the others why and leaves, and each later call throws the same error.
 /// A rank that came last may have succeeded where the others had given up, and then learns that in its next call.
 /// For one thread at a time.
@@ -20,7 +20,8 @@ class Rendezvous {
  public:
   static constexpr std::size_t longest_bytes = std::size_t{64} << 10;
 
-  /// Meets the other ranks: those of this host, or with an address those of any host. Throws as meet() and meet_at() do.
+  /// Meets the other ranks: those of this host, or with an address those of any host. Throws as meet() and meet_at()
+  /// do.
   Rendezvous(const Membership& membership, std::chrono::milliseconds timeout, const std::string& address = {});
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
@@ -42,7 +43,8 @@ class Rendezvous {
     Descriptor descriptor;
     short events = 0;
   };
-  /// Of each process that this one sees. Of ranks that met at an address: of their connections, which also a rank that leaves closes.
+  /// Of each process that this one sees. Of ranks that met at an address: of their connections, which also a rank that
+  /// leaves closes.
   [[nodiscard]] std::vector<Watched> watched() const;
   /// Throws as a collective does when a rank has ended or left. Waits for nothing.
   void check();

@@ -11,13 +11,14 @@
 
 namespace kiln::team {
 
-/// Made in two steps, both of them collective: what the ranks need of the team's memory may depend on the link between them.
+/// Made in two steps, both of them collective: what the ranks need of the team's memory may depend on the link between
+/// them.
 struct State {
-  /// Meets the ranks, opens this rank's device, and finds the link. `local_rank` is the launcher's, if there is one. Throws as kiln::Team's
-  /// constructors do.
+  /// Meets the ranks, opens this rank's device, and finds the link. `local_rank` is the launcher's, if there is one.
+  /// Throws as kiln::Team's constructors do.
   State(const Membership& membership, const TeamOptions& options, std::optional<int> local_rank);
-  /// Once: allocates and maps `bytes` on each rank, in place of TeamOptions::bytes, and makes the member. Over a network it makes the member
-  /// alone. Throws as those do.
+  /// Once: allocates and maps `bytes` on each rank, in place of TeamOptions::bytes, and makes the member. Over a
+  /// network it makes the member alone. Throws as those do.
   void share_memory(std::int64_t bytes);
   /// Of this rank's device, with the team's link.
   [[nodiscard]] manifest::DeviceFacts facts() const;

@@ -35,8 +35,8 @@ struct Admission {
   std::int64_t spill_bytes = 0;
 };
 
-/// Device times of a candidate's runs, or the reason why a verified candidate failed. A bench gives what the driver gave, which may be NaN,
-/// infinite or negative: keep_times() drops that.
+/// Device times of a candidate's runs, or the reason why a verified candidate failed. A bench gives what the driver
+/// gave, which may be NaN, infinite or negative: keep_times() drops that.
 struct Samples {
   std::vector<double> ns;
   std::string failure;
@@ -53,11 +53,11 @@ class Bench {
   virtual ~Bench() = default;
   /// Sets the sizes that Point::size indexes. None is larger than the bucket.
   virtual void set_sizes(std::vector<Problem> sizes) = 0;
-  /// Loads a candidate under a number that the caller chooses, and verifies it at both ends of the bucket. Throws Error(out_of_memory), or
-  /// Error(driver_failed) when the candidate broke the context that it shares with the caller.
+  /// Loads a candidate under a number that the caller chooses, and verifies it at both ends of the bucket. Throws
+  /// Error(out_of_memory), or Error(driver_failed) when the candidate broke the context that it shares with the caller.
   virtual Admission admit(std::size_t candidate, const Trial& trial) = 0;
-  /// Takes `rounds` samples of each point, in turns. A point that is not legal gets neither samples nor a failure. Precondition: the
-  /// candidates are admitted. Throws as admit() does.
+  /// Takes `rounds` samples of each point, in turns. A point that is not legal gets neither samples nor a failure.
+  /// Precondition: the candidates are admitted. Throws as admit() does.
   virtual std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) = 0;
   /// Samples chains in place of single launches: a sample is the time of a chain of equal launches over their number.
   virtual std::vector<Samples> sample_chains(std::span<const Point> points, std::int64_t rounds) = 0;
@@ -78,11 +78,13 @@ struct BenchSettings {
   const team::TeamBinding* team = nullptr;  // of a team op, for the bench's life
   /// Decides the values of inputs. Absent: the clock does. Equal on all ranks of a team.
   std::optional<std::uint64_t> seed = std::nullopt;
-  /// Of that team, where other ranks take part: a barrier is before each timed run, and a fault is the candidate's failure.
+  /// Of that team, where other ranks take part: a barrier is before each timed run, and a fault is the candidate's
+  /// failure.
   team::Member* member = nullptr;
 };
 
-/// Returns a bench in the current context. Allocates and fills the tensors, and runs the reference. Throws as VerificationCase does.
+/// Returns a bench in the current context. Allocates and fills the tensors, and runs the reference. Throws as
+/// VerificationCase does.
 std::unique_ptr<Bench> local_bench(const BenchSettings& settings, answer::Cubins& cubins);
 
 }  // namespace kiln::tune

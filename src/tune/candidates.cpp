@@ -64,7 +64,8 @@ class CandidateBuilder {
     return answer::sizes_of(*request_.bucket.op, request_.bucket.edge, result_.sizes.axes.front());
   }
 
-  /// Adds the configs of all eligible implementations with kernels that [search] allows at this size, in the manifest's order.
+  /// Adds the configs of all eligible implementations with kernels that [search] allows at this size, in the manifest's
+  /// order.
   void add_space(const Problem& at) {
     for (const manifest::Implementation& implementation : request_.bucket.op->implementations) {
       if (!implementation.has_kernels() || !may_take_part(implementation) ||
@@ -75,15 +76,17 @@ class CandidateBuilder {
     }
   }
 
-  /// Returns the timed sizes and, on a single open axis, sizes between them: a library has stairs of its own, and asking it needs no compile. Sizes
-  /// between are of no use where the bucket is not parted: it has one end and gets no `more`.
+  /// Returns the timed sizes and, on a single open axis, sizes between them: a library has stairs of its own, and
+  /// asking it needs no compile. Sizes between are of no use where the bucket is not parted: it has one end and gets no
+  /// `more`.
   [[nodiscard]] std::vector<Problem> sizes_asked_of_library(std::size_t more) const {
     if (result_.sizes.axes.size() != 1 || (result_.sizes.problems.size() == 1 && more == 0))
       return result_.sizes.problems;
     return with_ends(request_.bucket.edge, result_.sizes, only_axis().evenly(library_sizes)).problems;
   }
 
-  /// Adds the algorithms that libraries propose, and up to `more` ends at sizes where a library's first proposal changes.
+  /// Adds the algorithms that libraries propose, and up to `more` ends at sizes where a library's first proposal
+  /// changes.
   void add_library_configs(std::size_t more) {
     for (const manifest::Implementation& implementation : request_.bucket.op->implementations) {
       if (implementation.has_kernels() || !may_take_part(implementation)) continue;
@@ -228,7 +231,8 @@ class CandidateBuilder {
     try_with_libraries_first();
   }
 
-  /// Kernels beside a library are always timed: of each such implementation, the fastest expected config at each size comes first.
+  /// Kernels beside a library are always timed: of each such implementation, the fastest expected config at each size
+  /// comes first.
   void try_with_libraries_first() {
     Expectations& expectations = result_.expectations;
     std::set<std::pair<const manifest::Implementation*, std::size_t>> fastest;

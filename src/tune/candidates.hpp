@@ -1,4 +1,5 @@
-// The candidates of a tune: the sizes at which a bucket is timed, every config worth trying at one of them, and their expected times.
+// The candidates of a tune: the sizes at which a bucket is timed, every config worth trying at one of them, and their
+// expected times.
 #pragma once
 
 #include <string>
@@ -22,8 +23,9 @@ struct Candidate : manifest::Variant {
   Admission admission;
 };
 
-/// What a library proposes first at a run of the sizes of the only open axis where it was asked, of which `last_size` is the largest. Sizes between
-/// those asked may get other proposals. The proposals of several libraries stand in one list.
+/// What a library proposes first at a run of the sizes of the only open axis where it was asked, of which `last_size`
+/// is the largest. Sizes between those asked may get other proposals. The proposals of several libraries stand in one
+/// list.
 struct FirstProposal {
   std::int64_t last_size = 0;
   std::size_t candidate = 0;
@@ -45,8 +47,9 @@ struct CandidatesRequest {
   Libraries* libraries = nullptr;  // null: those of this process
 };
 
-/// Returns the candidates for a bucket. `neighbours`: records near it with their candidates, nearest first. They correct the model, and
-/// their winners are tried in the first round. Libraries propose algorithms at each size, for which a context must be current.
+/// Returns the candidates for a bucket. `neighbours`: records near it with their candidates, nearest first. They
+/// correct the model, and their winners are tried in the first round. Libraries propose algorithms at each size, for
+/// which a context must be current.
 Candidates candidates_of(const CandidatesRequest& request, std::span<const store::Record> neighbours);
 
 }  // namespace kiln::tune

@@ -24,7 +24,8 @@ struct SearchOutcome {
   const Measured& measured;
   Bench& bench;
   Machine& machine;
-  /// Runs device work and reports its time to TuneRequest::pace. Throws Error(interrupted) before the work when asked to stop.
+  /// Runs device work and reports its time to TuneRequest::pace. Throws Error(interrupted) before the work when asked
+  /// to stop.
   std::function<void(const std::function<void()>&)> paced;
   std::int64_t brought_in = 0;  // candidates
 };

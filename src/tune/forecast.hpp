@@ -10,8 +10,9 @@
 
 namespace kiln::tune {
 
-/// Corrects expectations by measurements. The logarithm of measured over expected is assumed to vary slowly over the space. So a candidate's
-/// correction is the mean over measured candidates, with weights that fall with their distance in steps. It is one factor for all sizes.
+/// Corrects expectations by measurements. The logarithm of measured over expected is assumed to vary slowly over the
+/// space. So a candidate's correction is the mean over measured candidates, with weights that fall with their distance
+/// in steps. It is one factor for all sizes.
 class Forecast {
  public:
   explicit Forecast(Expectations expectations);

@@ -65,7 +65,8 @@ class InnerSizes {
   }
   [[nodiscard]] bool is_library(std::size_t candidate) const { return contains(searched_.of_libraries, candidate); }
 
-  /// Returns infinity for a candidate that was timed at neither end of the size's interval. A library's time is taken as that at the end.
+  /// Returns infinity for a candidate that was timed at neither end of the size's interval. A library's time is taken
+  /// as that at the end.
   [[nodiscard]] double expected(std::size_t candidate, std::int64_t size) const {
     const std::size_t end = end_of(size);
     for (const std::size_t at : {end, end - 1}) {
@@ -192,7 +193,8 @@ void Halving::report(const Probe& probe, std::span<const double> samples_ns) {
     of->now.push_back({probe.candidate, std::vector<double>(samples_ns.begin(), samples_ns.end())});
 }
 
-/// Halves the range between the sizes where another candidate is faster and where none is. Probes odd sizes where the axis has them.
+/// Halves the range between the sizes where another candidate is faster and where none is. Probes odd sizes where the
+/// axis has them.
 void Halving::settle(HalvedInterval& interval) const {
   if (parts_interval(interval.now, interval.at_end, of_libraries_)) {
     interval.holds = interval.size;

@@ -1,7 +1,8 @@
 // Parts the intervals of a searched bucket at sizes inside them where another candidate is the fastest.
 //
-// A config is timed at the end of its stairs, and so the winner at an interval's end need not win below it: stairs of other configs
-// end inside, blocks of others may fill the device at its lowest sizes, and a library has stairs of its own.
+// A config is timed at the end of its stairs, and so the winner at an interval's end need not win below it: stairs of
+// other configs end inside, blocks of others may fill the device at its lowest sizes, and a library has stairs of its
+// own.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +35,12 @@ struct Fastest {
 };
 Fastest fastest_of(const Comparison& comparison, std::span<const std::size_t> of_libraries);
 
-/// Whether another candidate than the winner at the interval's end is faster by more than worth_a_part, with or without libraries.
+/// Whether another candidate than the winner at the interval's end is faster by more than worth_a_part, with or without
+/// libraries.
 bool parts_interval(const Comparison& at_size, const Fastest& at_end, std::span<const std::size_t> of_libraries);
 
-/// A bucket of one open axis after its search. `costs[candidate][i]` and `comparisons[i]` are of `ends[i]`, which ascend.
+/// A bucket of one open axis after its search. `costs[candidate][i]` and `comparisons[i]` are of `ends[i]`, which
+/// ascend.
 struct SearchedAxis {
   answer::AxisSizes sizes;
   std::span<const std::int64_t> ends;
@@ -53,19 +56,20 @@ struct InnerLimits {
   std::size_t sizes = 0;   // for each reason
   std::size_t probes = 0;  // in all
 };
-/// Long launches are timed at few ends. Returns what to compare between them, ascending: where stairs of other configs end, by the model,
-/// and at the last sizes of a library's proposals. Either reason gets about as many sizes, and more where the other has few. A measured
-/// candidate's time at a size is that at the interval's end, scaled as the model says. At each size the fastest of both ends of its interval
-/// are compared, with and without libraries, the most_expected fastest there, and the proposal with the next last size.
+/// Long launches are timed at few ends. Returns what to compare between them, ascending: where stairs of other configs
+/// end, by the model, and at the last sizes of a library's proposals. Either reason gets about as many sizes, and more
+/// where the other has few. A measured candidate's time at a size is that at the interval's end, scaled as the model
+/// says. At each size the fastest of both ends of its interval are compared, with and without libraries, the
+/// most_expected fastest there, and the proposal with the next last size.
 std::vector<Probe> inner_probes(const SearchedAxis& searched, const InnerLimits& limits);
 
-/// Compares the fastest few of both ends at each interval's lowest size. Where another than the end's winner is worth_a_part there, further
-/// comparisons halve the interval, to find up to which size it is.
+/// Compares the fastest few of both ends at each interval's lowest size. Where another than the end's winner is
+/// worth_a_part there, further comparisons halve the interval, to find up to which size it is.
 class Halving {
  public:
   explicit Halving(const SearchedAxis& searched);
-  /// Returns the probes to sample next, those of one size together, or nothing when the search is over. Before the next call each is
-  /// reported.
+  /// Returns the probes to sample next, those of one size together, or nothing when the search is over. Before the next
+  /// call each is reported.
   [[nodiscard]] std::vector<Probe> next();
   /// Takes the samples of a probe. No samples: the candidate cannot be launched at that size.
   void report(const Probe& probe, std::span<const double> samples_ns);
@@ -95,14 +99,14 @@ struct IntervalsRequest {
   const Candidates& candidates;
   Trials& trials;
   bool at_inner_sizes = true;  // false: halves intervals only
-  /// Brings a candidate in, unless it is. Returns false for one that is rejected, or that was not tried and may not be any more. Throws as
-  /// Trials::bring_in() does, and then leaves the candidate as it was.
+  /// Brings a candidate in, unless it is. Returns false for one that is rejected, or that was not tried and may not be
+  /// any more. Throws as Trials::bring_in() does, and then leaves the candidate as it was.
   std::function<bool(std::size_t candidate)> hold;
   /// Rejects a candidate that failed while it was sampled.
   std::function<void(std::size_t candidate, const std::string& failure)> reject;
 };
-/// Adds sizes to what a search measured, on a single open axis, where they part intervals. Removes the measurements of candidates that are
-/// rejected meanwhile. Where memory does not suffice for inner sizes, goes on without them.
+/// Adds sizes to what a search measured, on a single open axis, where they part intervals. Removes the measurements of
+/// candidates that are rejected meanwhile. Where memory does not suffice for inner sizes, goes on without them.
 void part_intervals(const IntervalsRequest& tune, Measured& measured);
 
 }  // namespace kiln::tune

@@ -1,4 +1,5 @@
-// The last comparison: times the candidates that may win at each size together, until their times differ beyond the noise. Pure.
+// The last comparison: times the candidates that may win at each size together, until their times differ beyond the
+// noise. Pure.
 #pragma once
 
 #include <optional>
@@ -11,9 +12,9 @@ namespace kiln::tune {
 
 class LastComparison {
  public:
-  /// Takes in, at each size, the fastest few contenders, at least two candidates that need no library, and the baseline at the last size.
-  /// A candidate taken in at one size also enters wherever it is about as fast, since one config should serve many sizes. All others
-  /// are eliminated.
+  /// Takes in, at each size, the fastest few contenders, at least two candidates that need no library, and the baseline
+  /// at the last size. A candidate taken in at one size also enters wherever it is about as fast, since one config
+  /// should serve many sizes. All others are eliminated.
   LastComparison(Scoreboard& scores, std::span<const std::size_t> of_libraries);
   /// As Search::next().
   [[nodiscard]] std::optional<Ask> next();
@@ -27,8 +28,8 @@ class LastComparison {
   };
   void take_in();
   void add(Point point);
-  /// Eliminates candidates that are slower than the leader by more than a served config may be, beyond the noise. Candidates that need no
-  /// library are held against the fastest of them.
+  /// Eliminates candidates that are slower than the leader by more than a served config may be, beyond the noise.
+  /// Candidates that need no library are held against the fastest of them.
   void eliminate();
   /// Scales the costs of candidates that were eliminated or not compared to the clock of the last rounds.
   void rescale_others();

@@ -105,8 +105,8 @@ class LocalBench final : public Bench {
     return {*settings_.bucket.op, *trial.variant.implementation, frame, trial.cubin, &binding};
   }
 
-  /// Collective, of a team. Throws the error of this rank, or that of the first rank that has one: a kernel that waits for a rank which cannot
-  /// launch would wait for its time-out, and NCCL has none.
+  /// Collective, of a team. Throws the error of this rank, or that of the first rank that has one: a kernel that waits
+  /// for a rank which cannot launch would wait for its time-out, and NCCL has none.
   template <class Load>
   [[nodiscard]] std::unique_ptr<Live> load_on_all_ranks(const Load& load_one) const {
     if (settings_.member == nullptr) return load_one();
@@ -155,8 +155,8 @@ class LocalBench final : public Bench {
     return placement;
   }
 
-  /// Takes samples with inputs that are prepared for each point's sizes. Points of one size take turns. A sample is the mean over the timed
-  /// cases.
+  /// Takes samples with inputs that are prepared for each point's sizes. Points of one size take turns. A sample is the
+  /// mean over the timed cases.
   template <class Measure>
   std::vector<Samples> take(std::span<const Point> points, const Measure& measure) {
     if (!settings_.bucket.op->prepare) return take_prepared(points, measure);
@@ -251,8 +251,8 @@ class LocalBench final : public Bench {
     return right;
   }
 
-  /// Returns the reason for which the candidate is rejected. Throws Error(driver_failed) when its launch broke the context, after which no
-  /// result can be trusted, and rethrows errors that are not the candidate's.
+  /// Returns the reason for which the candidate is rejected. Throws Error(driver_failed) when its launch broke the
+  /// context, after which no result can be trusted, and rethrows errors that are not the candidate's.
   [[nodiscard]] std::string reason_for_rejecting(const Error& error, const std::string& who) const {
     if (error.kind() == ErrorKind::bad_manifest || error.kind() == ErrorKind::bad_input) return error.what();
     if (error.kind() != ErrorKind::driver_failed) throw error;

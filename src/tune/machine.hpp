@@ -1,4 +1,5 @@
-// What a tune takes from the machine that it runs on, so that it can be recorded there and repeated elsewhere. All else of it is pure.
+// What a tune takes from the machine that it runs on, so that it can be recorded there and repeated elsewhere. All else
+// of it is pure.
 #pragma once
 
 #include <memory>

@@ -26,9 +26,10 @@ struct BatchTime {
   double ns = 0;
   void add(std::span<const double> samples_ns);
 };
-/// Calls `take` with a number of rounds, in batches, until it has taken `rounds`. The device rests between batches, so that it keeps its
-/// highest clock: an H200 under long products lowers its clock by a seventh after some 50 ms, which would slow the runs that follow.
-/// `round_ns`: expected time of a round, or 0 if unknown. Ends early when a batch ran nothing.
+/// Calls `take` with a number of rounds, in batches, until it has taken `rounds`. The device rests between batches, so
+/// that it keeps its highest clock: an H200 under long products lowers its clock by a seventh after some 50 ms, which
+/// would slow the runs that follow. `round_ns`: expected time of a round, or 0 if unknown. Ends early when a batch ran
+/// nothing.
 void in_batches(std::int64_t rounds, double round_ns, const std::function<BatchTime(std::int64_t)>& take);
 
 struct MeasureLimits {
@@ -39,17 +40,17 @@ struct MeasureLimits {
 
 class Stopwatch {
  public:
-  /// In regime cold_l2 allocates a buffer of twice the L2, which is read before each run to evict the data of the run before. Throws
-  /// Error(out_of_memory), and as Cubins::get_and_keep() does.
+  /// In regime cold_l2 allocates a buffer of twice the L2, which is read before each run to evict the data of the run
+  /// before. Throws Error(out_of_memory), and as Cubins::get_and_keep() does.
   Stopwatch(const manifest::DeviceFacts& device, Regime regime, const std::string& arch, answer::Cubins& cubins);
   /// Enqueues `work` before each run that sample() times, between the flush and the run.
   void before_each(Launch work) { before_each_ = std::move(work); }
-  /// Returns `rounds` samples of each launch in nanoseconds. Launches take turns, forwards in one round and backwards in the next, so that a
-  /// drifting clock affects all alike. The stream is blocked while the host enqueues, unless a launch waits for it there. Throws
-  /// Error(driver_failed).
+  /// Returns `rounds` samples of each launch in nanoseconds. Launches take turns, forwards in one round and backwards
+  /// in the next, so that a drifting clock affects all alike. The stream is blocked while the host enqueues, unless a
+  /// launch waits for it there. Throws Error(driver_failed).
   std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream);
-  /// Samples chains of equal launches, without events or flushes between them, as in a decode step. A sample is a chain's time over its number
-  /// of launches. It shows the overlap of one launch's tail with the next one's head.
+  /// Samples chains of equal launches, without events or flushes between them, as in a decode step. A sample is a
+  /// chain's time over its number of launches. It shows the overlap of one launch's tail with the next one's head.
   std::vector<std::vector<double>> sample_chains(std::span<const Launch> launches, std::int64_t rounds,
                                                  CUstream stream);
   /// Times one launch: a warm-up, then as many samples as the limits allow. Throws Error(driver_failed).
@@ -60,7 +61,8 @@ class Stopwatch {
   double time_chain(const Launch& launch, std::int64_t links, CUstream stream, bool& holds);
   std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream,
                                           bool& holds);
-  /// `holds` becomes false where a launch waits for the stream where it is enqueued. Flushes alone cover the host's time then.
+  /// `holds` becomes false where a launch waits for the stream where it is enqueued. Flushes alone cover the host's
+  /// time then.
   void hold(CUstream stream, bool& holds, const std::function<void()>& work);
   void flush(CUstream stream);
 

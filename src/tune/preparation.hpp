@@ -19,11 +19,12 @@ class Preparation {
   /// Returns the specialisation of each case. `frame` comes from manifest::frame_of. The op must have [prepare].
   static std::vector<jit::Specialisation> specialisations(const manifest::Op& op, std::span<const std::int64_t> frame,
                                                           const std::string& arch);
-  /// Loads the kernels, for all problems with the selections and exact axes of `frame`. Throws as Cubins::get_and_keep() does.
+  /// Loads the kernels, for all problems with the selections and exact axes of `frame`. Throws as
+  /// Cubins::get_and_keep() does.
   Preparation(const manifest::Site& site, std::span<const std::int64_t> frame, const std::string& arch,
               answer::Cubins& cubins);
-  /// Writes the prepared tensors of `arguments` for these sizes, and waits. `seed` decides the values. Throws Error(bad_input) for sizes that
-  /// a pass cannot take, and Error(driver_failed).
+  /// Writes the prepared tensors of `arguments` for these sizes, and waits. `seed` decides the values. Throws
+  /// Error(bad_input) for sizes that a pass cannot take, and Error(driver_failed).
   void run(const Problem& problem, const Arguments& arguments, std::uint64_t seed, std::size_t prepare_case,
            CUstream stream) const;
 

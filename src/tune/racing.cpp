@@ -130,8 +130,8 @@ class Racing final : public Search {
     return least;
   }
 
-  /// Adds the leader of each size in front of the points, so that newcomers are compared with it at the present clock. A device that slows
-  /// down under load would otherwise favour the candidates timed first.
+  /// Adds the leader of each size in front of the points, so that newcomers are compared with it at the present clock.
+  /// A device that slows down under load would otherwise favour the candidates timed first.
   Ask beside_reference(const std::vector<Point>& points, std::int64_t rounds) {
     Ask ask{{}, rounds};
     references_.clear();
@@ -169,9 +169,9 @@ class Racing final : public Search {
     return result;
   }
 
-  /// Returns the sizes at which the fastest candidates of others were not timed, as they were expected behind there: all of them where one is to
-  /// serve all, else those where they may win as far as their own measurements tell. Models err most between configs, so what was expected of a
-  /// leader before it was measured says little.
+  /// Returns the sizes at which the fastest candidates of others were not timed, as they were expected behind there:
+  /// all of them where one is to serve all, else those where they may win as far as their own measurements tell. Models
+  /// err most between configs, so what was expected of a leader before it was measured says little.
   [[nodiscard]] std::vector<Point> of_leaders_elsewhere() const {
     std::set<std::size_t> leaders;
     for (std::size_t size = 0; size < scores_.sizes(); ++size) {
@@ -247,8 +247,9 @@ class Racing final : public Search {
     return is_library(candidate) && !contains(forecast_.expectations().modelled_libraries, candidate);
   }
 
-  /// Returns the open candidates by their lowest expected time against reference_ns(). A library alone has no model, and its estimate, the time at
-  /// the device's limits, promises more than any kernel keeps: its algorithms are returned where no other candidate is open.
+  /// Returns the open candidates by their lowest expected time against reference_ns(). A library alone has no model,
+  /// and its estimate, the time at the device's limits, promises more than any kernel keeps: its algorithms are
+  /// returned where no other candidate is open.
   [[nodiscard]] std::vector<std::size_t> untried_by_promise() const {
     std::vector<std::size_t> modelled = ranked_by_promise(false);
     return modelled.empty() ? ranked_by_promise(true) : modelled;
@@ -320,9 +321,9 @@ class Racing final : public Search {
     return round;
   }
 
-  /// Returns the next newcomers, in pairs: the most promising candidate of a new kind, and the most promising neighbour of the best. In some
-  /// rounds the second is drawn from the better half. With several sizes a round has as many pairs as compile at once beside the round
-  /// before, which is not yet timed.
+  /// Returns the next newcomers, in pairs: the most promising candidate of a new kind, and the most promising neighbour
+  /// of the best. In some rounds the second is drawn from the better half. With several sizes a round has as many pairs
+  /// as compile at once beside the round before, which is not yet timed.
   std::vector<std::size_t> nominate_next() {
     std::vector<std::size_t> ranked = untried_by_promise(), chosen;
     const std::vector<std::size_t> new_kinds = first_of_new_kinds(ranked);
@@ -343,7 +344,8 @@ class Racing final : public Search {
                                         0, static_cast<std::ptrdiff_t>(ranked.size() / 2))(random_)
                  : neighbour_of_best(ranked, static_cast<std::size_t>(rounds_) * pairs + pair));
     }
-    // A library's algorithms need no compile and come in the library's own order: where one is near the best, the next ones follow.
+    // A library's algorithms need no compile and come in the library's own order: where one is near the best, the next
+    // ones follow.
     if (const auto& libraries = forecast_.expectations().of_libraries; is_near_best(libraries)) {
       std::size_t more = library_newcomers;
       for (const std::size_t each : libraries)
@@ -368,8 +370,8 @@ class Racing final : public Search {
         if (scores_.cost({each, size}).median_ns <= within_reach * scores_.best_ns(size)) return true;
     return false;
   }
-  /// Returns the first candidate of each kind of which none was tried. The model cannot tell many configs apart, such as orders of tiles. A
-  /// search that tried them in turn would end before it tried another tile.
+  /// Returns the first candidate of each kind of which none was tried. The model cannot tell many configs apart, such
+  /// as orders of tiles. A search that tried them in turn would end before it tried another tile.
   [[nodiscard]] std::vector<std::size_t> first_of_new_kinds(std::span<const std::size_t> ranked) const {
     std::set<double> seen;
     for (std::size_t i = 0; i < scores_.candidates(); ++i)
@@ -380,8 +382,8 @@ class Racing final : public Search {
     return first;
   }
 
-  /// Returns the most promising neighbour of the best own candidate at one size, else the most promising candidate. Turns go through the
-  /// sizes from the bucket's upper edge down.
+  /// Returns the most promising neighbour of the best own candidate at one size, else the most promising candidate.
+  /// Turns go through the sizes from the bucket's upper edge down.
   [[nodiscard]] std::vector<std::size_t>::iterator neighbour_of_best(std::vector<std::size_t>& ranked,
                                                                      std::size_t turn) const {
     const auto of = best_own(scores_.sizes() - 1 - turn % scores_.sizes());

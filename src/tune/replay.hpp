@@ -21,8 +21,8 @@ struct Replayed {
 /// "same", "other", "not measured"
 std::string_view to_string(Replayed::Outcome outcome) noexcept;
 
-/// Searches the bucket of a line as this build does, answered by the line. `op` is the line's. A tune that its time limit ended is not_measured.
-/// Throws Error(bad_input) where the line cannot be read.
+/// Searches the bucket of a line as this build does, answered by the line. `op` is the line's. A tune that its time
+/// limit ended is not_measured. Throws Error(bad_input) where the line cannot be read.
 Replayed replay(const SampleJson& line, const manifest::Op& op);
 /// Throws Error(bad_input) where the text is no line of a recording.
 SampleJson read_recording(std::string_view text);

@@ -22,7 +22,8 @@ struct TuneRequest {
   team::Member* team = nullptr;
   std::function<bool()> stop_requested;
   std::function<void(const TuneEvent&)> on_event;
-  /// Called after each piece of device work with its duration in nanoseconds by the host's clock. A background tune sleeps here.
+  /// Called after each piece of device work with its duration in nanoseconds by the host's clock. A background tune
+  /// sleeps here.
   std::function<void(double)> pace{};
 };
 

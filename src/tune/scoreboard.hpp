@@ -8,7 +8,8 @@
 
 namespace kiln::tune {
 
-/// A candidate is untried, tried or rejected. A tried one contends at each size where it has samples, until it is eliminated there.
+/// A candidate is untried, tried or rejected. A tried one contends at each size where it has samples, until it is
+/// eliminated there.
 class Scoreboard {
  public:
   Scoreboard(std::size_t candidates, std::size_t sizes) : sizes_(sizes), rows_(candidates) {}
@@ -16,7 +17,8 @@ class Scoreboard {
   void add(Point point, std::span<const double> samples_ns);
   void reject(std::size_t candidate) { rows_[candidate] = {Stage::rejected, {}}; }
   void eliminate(Point point) { cell(point).contends = false; }
-  /// At each size, eliminates contenders whose interval begins well above the end of the leader's. Keeps the baseline at the last size.
+  /// At each size, eliminates contenders whose interval begins well above the end of the leader's. Keeps the baseline
+  /// at the last size.
   void eliminate();
   /// Drops samples taken under other conditions, such as of an earlier round. Keeps the cost.
   void forget_samples(Point point) { cell(point).samples.clear(); }

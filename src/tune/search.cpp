@@ -39,8 +39,8 @@ Cost summarise(std::span<double> samples) {
   cost.median_ns = n % 2 == 1 ? samples[n / 2] : 0.5 * (samples[n / 2 - 1] + samples[n / 2]);
   std::size_t low = 0;
   if (n >= least_for_confidence) {
-    // The count of samples under the median is binomial(n, 1/2): mean n/2, standard deviation sqrt(n)/2. Rounding the rank outwards keeps
-    // the confidence at 95 % or more. Ranks begin at 1.
+    // The count of samples under the median is binomial(n, 1/2): mean n/2, standard deviation sqrt(n)/2. Rounding the
+    // rank outwards keeps the confidence at 95 % or more. Ranks begin at 1.
     const double rank = std::floor(0.5 * static_cast<double>(n) - 1.96 * 0.5 * std::sqrt(static_cast<double>(n)));
     low = static_cast<std::size_t>(std::max(1.0, rank)) - 1;
   }

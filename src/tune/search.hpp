@@ -22,15 +22,16 @@ struct Cost {
   [[nodiscard]] bool failed() const noexcept { return samples == 0; }
 };
 
-/// Returns the median and the order statistics that enclose it with 95 % confidence (binomial, without an assumed distribution: Conover,
-/// Practical Nonparametric Statistics, 3.2). With fewer than six samples the interval is their range. Sorts `samples`.
+/// Returns the median and the order statistics that enclose it with 95 % confidence (binomial, without an assumed
+/// distribution: Conover, Practical Nonparametric Statistics, 3.2). With fewer than six samples the interval is their
+/// range. Sorts `samples`.
 Cost summarise(std::span<double> samples);
 
 /// Multiplies all times of a cost by `factor`.
 Cost times(Cost cost, double factor) noexcept;
 
-/// Returns the median of a[i] / b[i] over the rounds that both have, with its interval. Samples of equal index were taken together, so that
-/// a lower clock, which slows both, cancels out.
+/// Returns the median of a[i] / b[i] over the rounds that both have, with its interval. Samples of equal index were
+/// taken together, so that a lower clock, which slows both, cancels out.
 Cost ratio(std::span<const double> a, std::span<const double> b);
 
 /// What a candidate needs of the device. Decides near-ties.
@@ -44,9 +45,10 @@ struct TimedCandidate {
   Footprint footprint;
 };
 /// Returns the winner's index, or nothing when all failed. The rule:
-/// 1. The lowest median leads. A candidate ties with it within near_tie, unless the interval of their ratio lies above 1. The baseline (index 0)
-///    needs only that interval.
-/// 2. Of these, candidates that read more than 1 / much_less_bytes of the least drop out: bandwidth varies from run to run, and slows them more.
+/// 1. The lowest median leads. A candidate ties with it within near_tie, unless the interval of their ratio lies
+///    above 1. The baseline (index 0) needs only that interval.
+/// 2. Of these, candidates that read more than 1 / much_less_bytes of the least drop out: bandwidth varies from run to
+///    run, and slows them more.
 /// 3. The baseline wins, else the fewest registers, then the lowest index.
 std::optional<std::size_t> choose(std::span<const TimedCandidate> candidates);
 /// Returns the indices that are left after step 2 of choose(), ascending.
@@ -68,8 +70,8 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
-/// A search's request: bring the candidates in (compile, load, verify) unless they are, then take `rounds` samples of each point. Points
-/// take turns, so that a drifting clock affects all alike.
+/// A search's request: bring the candidates in (compile, load, verify) unless they are, then take `rounds` samples of
+/// each point. Points take turns, so that a drifting clock affects all alike.
 struct Ask {
   std::vector<Point> points;
   std::int64_t rounds = 0;
@@ -79,7 +81,8 @@ struct Ask {
 class Search {
  public:
   virtual ~Search() = default;
-  /// Returns the next request, or nothing when the search is over. Before the next call each point is reported or its candidate rejected.
+  /// Returns the next request, or nothing when the search is over. Before the next call each point is reported or its
+  /// candidate rejected.
   [[nodiscard]] virtual std::optional<Ask> next() = 0;
   /// Takes the samples of a point. No samples: the candidate cannot be launched at that size.
   virtual void report(Point point, std::span<const double> samples_ns) = 0;
@@ -104,7 +107,8 @@ struct Expectations {
   /// By candidate, then size. Only ratios count. Infinite without an estimate.
   std::vector<std::vector<double>> expected_ns;
   std::vector<std::vector<bool>> legal;  // by candidate, then size; no request names a point that is not legal
-  /// Candidates of the first round, whatever their expectation: winners of near buckets and devices, nearest first, then each library's first.
+  /// Candidates of the first round, whatever their expectation: winners of near buckets and devices, nearest first,
+  /// then each library's first.
   std::vector<std::size_t> tried_first;
   /// The implementation, then the index of each parameter's value in its list.
   std::vector<std::vector<std::int64_t>> position;
@@ -124,14 +128,14 @@ std::unique_ptr<Search> exhaustive(Expectations expectations);
 struct RacingLimits {
   std::size_t compiles_at_once = 16;
   std::int64_t trials = 0;  // most candidates brought in; 0: no limit
-  /// The search ends after so many trials that improve neither the best at any size nor the best that needs no library. Estimates do not
-  /// tell apart configs that differ in bands or clusters, so that some improvements come late.
+  /// The search ends after so many trials that improve neither the best at any size nor the best that needs no library.
+  /// Estimates do not tell apart configs that differ in bands or clusters, so that some improvements come late.
   std::int64_t patience = 16;
   std::uint64_t seed = 1;  // of the random newcomers
 };
-/// Successive elimination. Candidates are tried in the order of their expected time at their most promising size. Each round corrects the
-/// expectations of neighbours in the space. A candidate is timed at the sizes where it may win: once if it is far behind. Those that may win
-/// at some size enter the last comparison.
+/// Successive elimination. Candidates are tried in the order of their expected time at their most promising size. Each
+/// round corrects the expectations of neighbours in the space. A candidate is timed at the sizes where it may win: once
+/// if it is far behind. Those that may win at some size enter the last comparison.
 std::unique_ptr<Search> racing(Expectations expectations, const RacingLimits& limits);
 
 }  // namespace kiln::tune

@@ -17,8 +17,8 @@ class TrialService {
   TrialService(const TrialService&) = delete;
   TrialService& operator=(const TrialService&) = delete;
 
-  /// Answers a bucket with "ready" once its tensors are filled and its reference has run, and a trial in it with the result. Throws as
-  /// local_bench() and its bench do.
+  /// Answers a bucket with "ready" once its tensors are filled and its reference has run, and a trial in it with the
+  /// result. Throws as local_bench() and its bench do.
   nlohmann::json answer(const nlohmann::json& message);
 
  private:

@@ -15,7 +15,8 @@ namespace kiln::tune {
 /// By a kernel of Kiln's; over a network by NCCL, where a rank that does not come is waited for without end.
 class TeamBarrier {
  public:
-  /// Precondition: over a network the team has a communicator. Throws as Cubins::get_and_keep() does, and Error(driver_failed).
+  /// Precondition: over a network the team has a communicator. Throws as Cubins::get_and_keep() does, and
+  /// Error(driver_failed).
   TeamBarrier(const team::Member& team, const std::string& arch, answer::Cubins& cubins);
   /// Collective on the device: the stream goes on once all ranks' streams have come here, or after the team's time-out.
   void enqueue(CUstream stream) const;

@@ -1,5 +1,5 @@
-// What counts as near, fast or worth a sample to the search: its numbers in the order of use (README.md tells the search). A number without
-// a unit is a time over the time that its comment names.
+// What counts as near, fast or worth a sample to the search: its numbers in the order of use (README.md tells the
+// search). A number without a unit is a time over the time that its comment names.
 #pragma once
 
 #include <algorithm>

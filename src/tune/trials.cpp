@@ -41,7 +41,8 @@ void Trials::paced(const std::function<void()>& work) const {
   if (request_.pace) request_.pace(std::chrono::duration<double, std::nano>(Clock::now() - begun).count());
 }
 
-/// Returns nothing when the candidate does not compile. Any failure but a missing NVRTC or an interruption rejects this candidate alone.
+/// Returns nothing when the candidate does not compile. Any failure but a missing NVRTC or an interruption rejects this
+/// candidate alone.
 std::optional<answer::KeyedCubin> Trials::compile(const Candidate& of, Admission& admission) const {
   admission.verdict = store::Verdict::compile_failed;
   try {

@@ -30,7 +30,8 @@ class Trials {
 
   [[nodiscard]] Bench& bench() const noexcept { return *bench_; }
   [[nodiscard]] bool is_in(std::size_t candidate) const { return loaded_.contains(candidate); }
-  /// Compiles, loads and verifies a candidate. It is in when the verdict is ok. Throws Error(no_nvrtc), and as Bench::admit() does.
+  /// Compiles, loads and verifies a candidate. It is in when the verdict is ok. Throws Error(no_nvrtc), and as
+  /// Bench::admit() does.
   Admission bring_in(std::size_t candidate, const Candidate& of);
   /// Unloads a candidate.
   void drop(std::size_t candidate);

@@ -35,7 +35,8 @@ std::unique_ptr<Search> search_for(const TuneRequest& request, const Candidates&
   if (request.search.strategy == Strategy::exhaustive) return exhaustive(candidates.expectations);
   RacingLimits limits{
       .compiles_at_once = machine.compiles_at_once(), .trials = request.search.trials, .seed = request.search.seed};
-  // There a trial takes milliseconds. With the default, two tunes of a product of 2 rows chose configs that differed by 5 % (H200).
+  // There a trial takes milliseconds. With the default, two tunes of a product of 2 rows chose configs that differed by
+  // 5 % (H200).
   if (candidates.expectations.sizes() == 1) limits.patience *= 2;
   return racing(candidates.expectations, limits);
 }

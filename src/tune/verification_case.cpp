@@ -67,7 +67,8 @@ struct VerificationCase::State {
     reference = std::make_unique<jit::Executable>(op, frame, cubin.cubin);
   }
 
-  /// Elements that the reference leaves unwritten are told by their marks. Those of an initialised output hold values instead.
+  /// Elements that the reference leaves unwritten are told by their marks. Those of an initialised output hold values
+  /// instead.
   void mark_unwritten(CUstream stream) {
     for (std::size_t i = 0; i < tensors.tensors.size(); ++i) {
       if (!tensors.op.tensors[i].output || !tensors.takes_part(i) || tensors.is_initialised(i)) continue;
@@ -263,7 +264,8 @@ Check VerificationCase::verify_repeated(const jit::Executable& executable, Trial
   return result;
 }
 
-/// Checks a launch that leaves out every output that may be null. Right for an op without one, and where the executable does not admit it.
+/// Checks a launch that leaves out every output that may be null. Right for an op without one, and where the executable
+/// does not admit it.
 Check VerificationCase::verify_absent(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream) {
   struct Restored {
     Arguments& arguments;
@@ -288,7 +290,8 @@ Check VerificationCase::verify_absent(const jit::Executable& executable, TrialWo
   return result;
 }
 
-/// Checks a launch that may begin before its predecessor ends, behind kernels that write its inputs, then behind itself.
+/// Checks a launch that may begin before its predecessor ends, behind kernels that write its inputs, then behind
+/// itself.
 Check VerificationCase::verify_overlapped(const jit::Executable& executable, TrialWorkspace& workspace,
                                           CUstream stream) {
   Check result;

@@ -9,7 +9,8 @@
 
 namespace kiln::tune {
 
-/// Returns the specialisations that verifying an op's outputs needs: its reference, and Kiln's own kernels for its types.
+/// Returns the specialisations that verifying an op's outputs needs: its reference, and Kiln's own kernels for its
+/// types.
 std::vector<jit::Specialisation> verification(const manifest::Bucket& bucket, const std::string& arch);
 
 }  // namespace kiln::tune

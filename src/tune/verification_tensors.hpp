@@ -46,9 +46,11 @@ class VerificationTensors {
   void load(const std::string& arch, answer::Cubins& cubins);
   /// Allocates the tensors of `problem` and sets the arguments. Throws Error(out_of_memory) with op, problem and bytes.
   void allocate(const Placement& placement, CUstream stream);
-  /// Fills inputs, and the wanted values of outputs that are also read. `seed` decides the values. Then prepares for `problem`.
+  /// Fills inputs, and the wanted values of outputs that are also read. `seed` decides the values. Then prepares for
+  /// `problem`.
   void fill(std::uint64_t seed, CUstream stream);
-  /// Runs the op's [prepare] for sizes that need no more memory. Does nothing where it ran last for the same sizes and case.
+  /// Runs the op's [prepare] for sizes that need no more memory. Does nothing where it ran last for the same sizes and
+  /// case.
   void prepare(const Problem& at, std::size_t prepare_case, CUstream stream);
   /// Prepares again what the problem's own sizes and case need.
   void prepare(CUstream stream) { prepare(problem, prepare_case, stream); }
@@ -95,7 +97,8 @@ class VerificationTensors {
   void fill_parts(std::size_t tensor, std::uint64_t seed, CUstream stream);
   [[nodiscard]] std::int64_t world() const;
   void set_rank(const Placement& placement);
-  /// Bytes of what the reference alone has: of an output the wanted values, of an input with per_rank the parts of all ranks.
+  /// Bytes of what the reference alone has: of an output the wanted values, of an input with per_rank the parts of all
+  /// ranks.
   [[nodiscard]] std::int64_t reference_bytes(std::size_t tensor) const;
   [[nodiscard]] bool is_prepared(std::size_t tensor) const {
     return op.tensors[tensor].fill == manifest::Fill::prepared && takes_part(tensor);

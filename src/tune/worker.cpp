@@ -85,8 +85,8 @@ class RemoteBench final : public Bench {
  private:
   static void ignore(const nlohmann::json&) {}
 
-  /// Asks, and reads the answer by `read`. Returns why there is none: the worker ended, was late, or answered what cannot be read. It is ended
-  /// then. Throws Error(out_of_memory) of the worker.
+  /// Asks, and reads the answer by `read`. Returns why there is none: the worker ended, was late, or answered what
+  /// cannot be read. It is ended then. Throws Error(out_of_memory) of the worker.
   template <class Read>
   std::string ask(const nlohmann::json& message, const Read& read) {
     nlohmann::json answer;
@@ -116,8 +116,8 @@ class RemoteBench final : public Bench {
     return fmt::format("the worker that tried it {}", how);
   }
 
-  /// Returns what `attempt` returns: a failure, or nothing. Where the worker was killed from outside, which is not the candidate's doing,
-  /// makes another attempt, a few at most.
+  /// Returns what `attempt` returns: a failure, or nothing. Where the worker was killed from outside, which is not the
+  /// candidate's doing, makes another attempt, a few at most.
   template <class Attempt>
   std::string unless_killed(const Attempt& attempt) {
     std::string failure = attempt();
@@ -151,8 +151,8 @@ class RemoteBench final : public Bench {
     return result;
   }
 
-  /// Makes sure that a worker holds the bucket and the admitted candidates. Starts another one where the last has ended, a few times at most
-  /// where that is no candidate's doing.
+  /// Makes sure that a worker holds the bucket and the admitted candidates. Starts another one where the last has
+  /// ended, a few times at most where that is no candidate's doing.
   void ready() {
     std::string failure;
     for (int attempt = 0; !worker_.has_bucket; ++attempt) {
@@ -174,7 +174,8 @@ class RemoteBench final : public Bench {
     }
   }
 
-  /// Sends the bucket to the worker. Starts one where none runs, and another where that is killed from outside. Throws as Worker::bench() does.
+  /// Sends the bucket to the worker. Starts one where none runs, and another where that is killed from outside. Throws
+  /// as Worker::bench() does.
   void begin() {
     const std::string failure = unless_killed([this] { return try_to_begin(); });
     if (!failure.empty())

@@ -22,9 +22,9 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Sends the op's sources, the bucket and the machine code that verifying needs, which `cubins` compiles in this process. A candidate that
-  /// ends the worker or times out is rejected with the reason, and a new worker takes the next one. Throws what local_bench() throws in the
-  /// worker, and Error(io) when the program cannot be run.
+  /// Sends the op's sources, the bucket and the machine code that verifying needs, which `cubins` compiles in this
+  /// process. A candidate that ends the worker or times out is rejected with the reason, and a new worker takes the
+  /// next one. Throws what local_bench() throws in the worker, and Error(io) when the program cannot be run.
   std::unique_ptr<Bench> bench(const BenchSettings& settings, answer::Cubins& cubins);
 
  private:

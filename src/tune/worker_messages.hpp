@@ -38,7 +38,8 @@ struct OwnedTrial {
   jit::Cubin cubin;
   Problem at;
 };
-/// `bucket` gives the exact axes and selections of `at`. Throws Error(bad_input) for an implementation that the op lacks.
+/// `bucket` gives the exact axes and selections of `at`. Throws Error(bad_input) for an implementation that the op
+/// lacks.
 OwnedTrial trial_from_json(const manifest::Op& op, const Problem& bucket, const nlohmann::json& json);
 
 nlohmann::json to_json(std::span<const Point> points);

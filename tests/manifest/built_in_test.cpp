@@ -26,9 +26,18 @@ Problem sized(const Op& op, std::int64_t first, std::int64_t others) {
   return problem;
 }
 
+// With half of the maximum on each axis that is at it: heads of 128 columns.
+Problem halved(const Op& op, Problem problem) {
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    if (problem.axes[i] == op.axes[i].maximum && problem.axes[i] / 2 % op.axes[i].multiple_of == 0)
+      problem.axes[i] = std::max(problem.axes[i] / 2, op.axes[i].minimum);
+  return problem;
+}
+
 // One row and many, narrow and as wide as a language model's; then each other type and choice by itself.
 std::vector<Problem> usual_problems(const Op& op) {
-  std::vector<Problem> problems = {sized(op, 1, 1), sized(op, 16, 96), sized(op, 1, 4096), sized(op, 4096, 8192)};
+  std::vector<Problem> problems = {sized(op, 1, 1), sized(op, 16, 96), sized(op, 1, 4096), sized(op, 4096, 8192),
+                                   halved(op, sized(op, 1, 4096))};
   const std::size_t plain = problems.size();
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
     for (std::size_t word = 1; word < op.selections[i].values.size(); ++word) {

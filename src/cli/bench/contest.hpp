@@ -20,11 +20,12 @@ struct Timed {
   [[nodiscard]] bool ok() const noexcept { return verdict == store::Verdict::ok; }
 };
 
-/// Returns a result for each contender, measured at the bucket's sizes, in a worker process if there is one. The context must be current.
-/// Throws as tune::Bench and Cubins do; the failure of one contender is its verdict.
+/// Returns a result for each contender, measured at the bucket's sizes, in a worker process if there is one. The
+/// context must be current. Throws as tune::Bench and Cubins do; the failure of one contender is its verdict.
 std::vector<Timed> contest(Tools& tools, const manifest::Bucket& at, std::span<const manifest::Variant> contenders);
 
-/// True when `now` is slower by more than `tolerance` (0.05 for 5 %) and the 95 % intervals are disjoint. False for a stored cost of 0.
+/// True when `now` is slower by more than `tolerance` (0.05 for 5 %) and the 95 % intervals are disjoint. False for a
+/// stored cost of 0.
 bool is_slower(const tune::Cost& now, const store::Choice& then, double tolerance);
 /// The same for two configs that were timed in turns, by the median and the interval of their ratio.
 bool is_slower(std::span<const double> a_ns, std::span<const double> b_ns, double tolerance);

@@ -12,8 +12,8 @@ namespace kiln::cli::bench {
 
 class RegretMeasurement {
  public:
-  /// `axis`: an index into op.axes. Buckets of the op's own policy are looked up by the engine, or tuned and published as kiln tune does.
-  /// Buckets of other policies and single lengths are tuned and not kept.
+  /// `axis`: an index into op.axes. Buckets of the op's own policy are looked up by the engine, or tuned and published
+  /// as kiln tune does. Buckets of other policies and single lengths are tuned and not kept.
   RegretMeasurement(Tools& tools, const Engine& engine, const manifest::Op& op, std::size_t axis,
                     std::vector<manifest::BucketPolicy> policies);
 

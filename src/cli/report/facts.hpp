@@ -9,8 +9,9 @@
 //             and, where its candidates were read, {trials: {costs_ns, verdicts: {NAME: count}, reason}}
 //   time      {axes, cost_ns, baseline_ns} and, where its config is not the record's, {config}
 //   launches, misses  {total, most: [[NAME, count]]}
-// records_hidden counts the records of later layers whose key an earlier layer holds; records_left_out and candidates_unread count records
-// past the limits. `device` and `source` are indices, `tuned` is Unix seconds, `axes` and `lows` are the highest and lowest sizes of a bucket.
+// records_hidden counts the records of later layers whose key an earlier layer holds; records_left_out and
+// candidates_unread count records past the limits. `device` and `source` are indices, `tuned` is Unix seconds, `axes`
+// and `lows` are the highest and lowest sizes of a bucket.
 #pragma once
 
 #include <span>

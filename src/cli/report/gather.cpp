@@ -1,4 +1,5 @@
-// Reads the files into one document. Candidates are read record by record, and lists are limited, so that memory and page stay bounded.
+// Reads the files into one document. Candidates are read record by record, and lists are limited, so that memory and
+// page stay bounded.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -33,7 +34,8 @@ Json op_facts(const manifest::Op& op) {
   return facts;
 }
 
-/// Returns, in the order of keys, the first layer's record of each key that passes the filter. `hidden` counts the later layers' records.
+/// Returns, in the order of keys, the first layer's record of each key that passes the filter. `hidden` counts the
+/// later layers' records.
 std::vector<FoundRecord> find_records(store::Layers& layers, const Filter& filter, std::int64_t& hidden) {
   std::vector<FoundRecord> found;
   std::unordered_set<std::string> seen;

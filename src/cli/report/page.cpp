@@ -9,8 +9,8 @@
 namespace kiln::cli::report {
 namespace {
 
-/// Returns JSON as the text of a <script> element: ASCII, with each '<' escaped, so that no string can end the element. JSON has '<' in
-/// strings alone.
+/// Returns JSON as the text of a <script> element: ASCII, with each '<' escaped, so that no string can end the element.
+/// JSON has '<' in strings alone.
 std::string script_data(const Json& json) {
   std::string data;
   for (const char c : json.dump(-1, ' ', true, Json::error_handler_t::replace))

@@ -1,4 +1,5 @@
-// The page of a report: page.html, page.css and the scripts, made part of the command by the build, and the facts that they draw.
+// The page of a report: page.html, page.css and the scripts, made part of the command by the build, and the facts that
+// they draw.
 #pragma once
 
 #include <string>
@@ -13,7 +14,8 @@ page_template() noexcept;  // page.html, a format string: {style_hash} {style} {
 std::string_view page_style() noexcept;   // page.css
 std::string_view page_script() noexcept;  // draw.js, page.js and controls.js, in this order
 
-/// The whole page; equal facts give equal bytes. It asks for nothing from outside, and its policy allows only its own script.
+/// The whole page; equal facts give equal bytes. It asks for nothing from outside, and its policy allows only its own
+/// script.
 std::string page_of(const Json& facts);
 
 /// "'sha256-...'": the name of an inline style or script in a Content-Security-Policy.

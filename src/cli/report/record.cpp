@@ -55,8 +55,8 @@ struct Timed {
   std::string config;
 };
 
-/// Adds the costs in the order of sizes, the upper edge last: at the upper ends of the choices' sizes, and where a choice's config was
-/// timed as a candidate.
+/// Adds the costs in the order of sizes, the upper edge last: at the upper ends of the choices' sizes, and where a
+/// choice's config was timed as a candidate.
 void add_times(Json& facts, const Placed& placed, const store::Record& record) {
   std::map<std::array<std::int64_t, max_axes>, Timed> times;
   std::vector<std::pair<manifest::Region, const store::Choice*>> choices;
@@ -155,8 +155,9 @@ Json facts_of(const store::Record& record, const manifest::Catalogue& ops) {
 
 Json roof_of(std::string_view device_class) {
   if (device_class != h200_device_class) return nullptr;
-  // bytes_per_second counts what a device copy reads and writes, as measured; the data sheet says 4.8 TB/s. Tensor rates are half of
-  // the data sheet's, which hold for sparse operands. The f32 rate is that without tensor cores: f32 ops may not round to tf32.
+  // bytes_per_second counts what a device copy reads and writes, as measured; the data sheet says 4.8 TB/s. Tensor
+  // rates are half of the data sheet's, which hold for sparse operands. The f32 rate is that without tensor cores: f32
+  // ops may not round to tf32.
   return {{"bytes_per_second", 4.3e12},
           {"bytes_from", "a measured copy"},
           {"flops_per_second",

@@ -1,4 +1,4 @@
-#include "engine/team_plans.hpp"
+#include "engine/team/agree.hpp"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <span>
 
 #include "engine/state.hpp"
-#include "engine/team_code.hpp"
-#include "engine/tuning.hpp"
+#include "engine/team/share_code.hpp"
+#include "engine/tune_once.hpp"
 #include "jit/library.hpp"
 #include "kiln/error.hpp"
 #include "process/message.hpp"
@@ -22,7 +22,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// The configs of the record, and the code that they were tuned from. Empty for a miss, and for a record to be tuned again.
+/// The configs of the record, and the code that they were tuned from. Empty for a miss, and for a record to be tuned
+/// again.
 std::string decision_of(const answer::Resolution& resolution, Retune retune) {
   if (!is_enough(resolution, retune)) return "";
   std::string text;
@@ -151,8 +152,8 @@ Standpoint standpoint_of(const plan::OpState& state, const team::Member& team, c
               fmt::format("team '{}' met at an address and speaks through NCCL alone: {}", team.name(), why));
 }
 
-/// Collective. Whether NCCL may serve: all ranks have the same version, and a communicator, which a tune and a record that names NCCL need.
-/// Throws Error(no_nccl) on all ranks where it may not and they have nothing else.
+/// Collective. Whether NCCL may serve: all ranks have the same version, and a communicator, which a tune and a record
+/// that names NCCL need. Throws Error(no_nccl) on all ranks where it may not and they have nothing else.
 bool agree_on_nccl(State& engine, team::Member& team, std::span<const Standpoint> all) {
   const bool is_network = team.link() == manifest::TeamLink::network;
   const bool is_needed = is_network ||

@@ -1,4 +1,4 @@
-#include "engine/team_code.hpp"
+#include "engine/team/share_code.hpp"
 
 #include <fmt/format.h>
 

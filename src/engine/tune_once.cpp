@@ -1,4 +1,4 @@
-#include "engine/tuning.hpp"
+#include "engine/tune_once.hpp"
 
 #include <fmt/format.h>
 
@@ -37,7 +37,7 @@ answer::Cubins& cubins_of(State& state, const TuneAsked& asked) {
   return asked.cubins != nullptr ? *asked.cubins : state.cubins;
 }
 
-thread_local const Tuning* innermost = nullptr;
+thread_local const WithinTune* innermost = nullptr;
 
 constexpr auto untold_wait = std::chrono::milliseconds(500);  // most tunes end within it
 
@@ -58,17 +58,17 @@ void tell_who_is_waited_for(const State& state, const manifest::Op& op, const Pr
 
 }  // namespace
 
-Tuning::Tuning(const State& state) noexcept : state_(state), around_(innermost) { innermost = this; }
+WithinTune::WithinTune(const State& state) noexcept : state_(state), around_(innermost) { innermost = this; }
 
-Tuning::~Tuning() { innermost = around_; }
+WithinTune::~WithinTune() { innermost = around_; }
 
-bool Tuning::is_within(const State& state) noexcept {
-  for (const Tuning* each = innermost; each != nullptr; each = each->around_)
+bool WithinTune::is_within(const State& state) noexcept {
+  for (const WithinTune* each = innermost; each != nullptr; each = each->around_)
     if (&each->state_ == &state) return true;
   return false;
 }
 
-void Tuning::refuse_within(const State& state, const std::string& asked) {
+void WithinTune::refuse_within(const State& state, const std::string& asked) {
   if (!is_within(state)) return;
   throw Error(
       ErrorKind::bad_input,
@@ -77,7 +77,7 @@ void Tuning::refuse_within(const State& state, const std::string& asked) {
           asked));
 }
 
-void State::refuse_wait(const manifest::Bucket& bucket) const { Tuning::refuse_within(*this, bucket.text()); }
+void State::refuse_wait(const manifest::Bucket& bucket) const { WithinTune::refuse_within(*this, bucket.text()); }
 
 std::vector<std::string> wrong_throughout(std::span<const store::Candidate> candidates) {
   struct Tried {
@@ -126,8 +126,8 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
   const Clock::time_point begun = Clock::now();
   TuneOutcome outcome{TuneOutcome::End::found, stored()};
   if (!is_enough(outcome.resolution, asked.retune))
-    Tuning::refuse_within(state, fmt::format("{} {}", op.name, manifest::display_text(op, bucket)));
-  const Tuning tuning(state);
+    WithinTune::refuse_within(state, fmt::format("{} {}", op.name, manifest::display_text(op, bucket)));
+  const WithinTune within(state);
   Lease lease(state.layers, outcome.resolution.key, state.holder);
   bool is_told = false;
   while (!is_enough(outcome.resolution, asked.retune)) {
