@@ -54,7 +54,7 @@ void check_bucket(const manifest::Op& op, const manifest::Problem& problem) {
   }
   require(bucket_of(op, bucket).axes == bucket.axes, "an upper edge is of its own bucket");
   require(bucket_of(op, corner).axes == bucket.axes, "a low corner is of its own bucket");
-  require(!Bucket({op, device(), manifest::Regime::cold_l2}, bucket).key().empty(), "a bucket has a key");
+  require(!manifest::Bucket({op, device(), manifest::Regime::cold_l2}, bucket).key().empty(), "a bucket has a key");
 }
 
 void check_text(const manifest::Op& op, const manifest::Problem& problem) {
@@ -107,11 +107,12 @@ void check_space(const manifest::Op& op, const manifest::Implementation& impleme
   require(legal.size() <= raw, "a search space holds each config once");
   if (!reason) require(!legal.empty(), "an eligible implementation has a config");
   for (const manifest::Config& config : search_space({op, device()}, implementation, problem))
-    require(!Variant{&implementation, config}.broken_constraint({op, device()}, problem),
+    require(!manifest::Variant{&implementation, config}.broken_constraint({op, device()}, problem),
             "what is worth trying is legal");
   for (const manifest::Config& config : legal) {
     require(is_declared(implementation, config), "a legal config is declared");
-    require(!Variant{&implementation, config}.broken_constraint({op, device()}, problem), "and breaks no constraint");
+    require(!manifest::Variant{&implementation, config}.broken_constraint({op, device()}, problem),
+            "and breaks no constraint");
     require(parse_config(implementation, to_string(implementation, config)) == config, "and reads back from its text");
   }
 }
@@ -119,7 +120,7 @@ void check_space(const manifest::Op& op, const manifest::Implementation& impleme
 void check_at(const manifest::Op& op, const manifest::Problem& problem) try {
   check_bucket(op, problem);
   check_text(op, problem);
-  const auto frame = frame_of({op, device()}, problem);
+  const auto frame = manifest::frame_of({op, device()}, problem);
   for (const manifest::Tensor& tensor : op.tensors) {
     for (const auto* sizes : {&tensor.shape, &tensor.strides})
       for (const manifest::Expression& each : *sizes) check_specialised(op, each, frame);
