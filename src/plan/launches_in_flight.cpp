@@ -10,7 +10,13 @@
 namespace kiln::plan {
 namespace {
 
-bool membarrier(int command) noexcept { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+long membarrier(int command) noexcept { return syscall(SYS_membarrier, command, 0, 0); }
+
+bool offers_barrier() noexcept {
+  constexpr long needed = MEMBARRIER_CMD_PRIVATE_EXPEDITED | MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
+  const long offered = membarrier(MEMBARRIER_CMD_QUERY);  // negative where the kernel has no such call
+  return offered >= 0 && (offered & needed) == needed;
+}
 
 template <class Condition>
 void wait_until(Condition holds) noexcept {
@@ -23,12 +29,15 @@ void wait_until(Condition holds) noexcept {
 
 }  // namespace
 
-LaunchesInFlight::LaunchesInFlight() noexcept
-    : has_membarrier_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) {}
+LaunchesInFlight::LaunchesInFlight() noexcept : has_membarrier_(offers_barrier()) {}
 
 bool LaunchesInFlight::wait() noexcept {
   const std::lock_guard lock(waiting_);
-  if (has_membarrier_ && !membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return false;
+  if (has_membarrier_) {
+    // Registering takes some ten milliseconds in a process with threads, which an engine's start must not wait for.
+    if (!is_registered_) is_registered_ = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+    if (!is_registered_ || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0) return false;
+  }
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (Slot& slot : own_) {
     const std::uint32_t found = slot.entered.load(std::memory_order_acquire);

@@ -50,6 +50,7 @@ class LaunchesInFlight {
   std::atomic<unsigned> phase_{0};
   std::array<std::atomic<std::uint32_t>, 2> shared_{};
   std::mutex waiting_;
+  bool is_registered_ = false;  // for barriers; guarded by waiting_
 };
 
 inline LaunchesInFlight::Entered::Entered(LaunchesInFlight& of, unsigned thread) noexcept
