@@ -239,7 +239,8 @@ std::optional<std::string> why_network_serves_not(const manifest::Site& site, co
 }
 
 Answer answer_from(const Serving& serving, Origin origin) {
-  Answer answer{serving};
+  Answer answer;
+  static_cast<manifest::Variant&>(answer) = serving;
   answer.origin = origin;
   answer.role = serving.choice.role;
   answer.region = serving.region;
@@ -251,7 +252,8 @@ Answer answer_from(const Serving& serving, Origin origin) {
 
 Answer answer_without_record(Origin origin, manifest::Variant variant, const manifest::Region& region,
                              std::string why) {
-  Answer answer{std::move(variant)};
+  Answer answer;
+  static_cast<manifest::Variant&>(answer) = std::move(variant);
   answer.origin = origin;
   answer.region = region;
   answer.at = region.high;

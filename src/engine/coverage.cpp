@@ -37,8 +37,7 @@ std::string why_not_ready(const plan::OpState& state, const Problem& problem) {
 
 /// Returns the plan of a loaded bucket that serves the problem, null where it is not loaded. Sets gap.why where that is
 /// no hit.
-const plan::PlanState* describe_plan(const plan::OpState& state, Gap& gap, plan::BucketPlans& of,
-                                     const Problem& problem) {
+const plan::PlanState* describe_plan(Gap& gap, plan::BucketPlans& of, const Problem& problem) {
   const answer::Resolution::First found = of.first(problem);
   const answer::Answer* const answer = found.serves;
   const plan::PlanState* const plan = answer == nullptr ? nullptr : of.slot(found.index).made();
@@ -83,7 +82,7 @@ std::optional<Gap> gap_of(plan::OpState& state, const Problem& problem, std::opt
   gap.bucket = manifest::display_text(state.op, bucket);
   const plan::PlanState* plan = nullptr;
   if (const plan::PlanState* edge = state.plans.hot.find(bucket))
-    plan = describe_plan(state, gap, edge->of, problem);
+    plan = describe_plan(gap, edge->of, problem);
   else
     gap.why = why_not_ready(state, problem);
   if (plan != nullptr && stream) {

@@ -51,7 +51,8 @@ class CandidateBuilder {
  private:
   void add(const manifest::Variant& variant) {
     if (!seen_.insert(variant).second) return;
-    Candidate candidate{variant};
+    Candidate candidate;
+    static_cast<manifest::Variant&>(candidate) = variant;
     candidate.correction = prior_.correction(variant);
     result_.list.push_back(std::move(candidate));
   }

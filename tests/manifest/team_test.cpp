@@ -127,7 +127,7 @@ TEST_CASE("a team of more than 8 ranks is served by NCCL alone, where they met a
 
 TEST_CASE("a record of a team's op is of one kind of link, and other ops' records of all") {
   const Op op = team_folder().parse(), alone = testing::scale_folder().parse();
-  Problem problem, other;
+  Problem problem;
   problem.axes = {512, 64, 3};
   const Problem bucket = bucket_of(op, problem);
   const auto key = [&](TeamLink link) {

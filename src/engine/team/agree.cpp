@@ -113,8 +113,7 @@ std::exception_ptr tune_together(plan::OpState& state, team::Member& team, const
 }
 
 /// What this rank brings to the agreement, its own failure too: the others must not wait for it.
-Standpoint standpoint_of(const plan::OpState& state, const team::Member& team, const Problem& problem, bool tunes,
-                         Retune retune) {
+Standpoint standpoint_of(const plan::OpState& state, const Problem& problem, bool tunes, Retune retune) {
   Standpoint own;
   own.op = state.op.name;
   own.tunes = tunes;
@@ -194,7 +193,7 @@ Agreement agree(plan::OpState& state, team::Member& team, const Problem& problem
   Agreement agreement;
   TuneOutcome& outcome = agreement.outcome;
   answer::Resolution& resolution = outcome.resolution;
-  const std::vector<Standpoint> all = exchange(team, standpoint_of(state, team, problem, tunes, asked.retune));
+  const std::vector<Standpoint> all = exchange(team, standpoint_of(state, problem, tunes, asked.retune));
   require_same_bucket(team, all);
   agreement.had_record = !all[static_cast<std::size_t>(team.rank())].decision.empty();
   const team::Patience patience(team.rendezvous());
