@@ -44,7 +44,7 @@ struct RankWork {
 };
 
 /// Runs the command on all ranks, and returns the same exit status on each: that of rank 0 unless another rank alone
-/// failed. Rank 0 alone prints, but for errors of one rank. With `asked` ranks this process only waits for them; else
+/// failed. Rank 0 alone prints, and each rank its own errors. With `asked` ranks this process only waits for them; else
 /// it is the launcher's rank.
 int on_ranks(const Globals& globals, int asked, const RankWork& work);
 

@@ -54,7 +54,7 @@ struct State final : plan::Owner {
   std::unique_ptr<tune::Worker> worker;  // runs candidates; null: this process does
   std::mutex tune_mutex;                 // one tune at a time: two would disturb each other's timings
   std::string holder;                    // this process and engine, in leases
-  /// Null but for MissPolicy::background. ~State ends it first: its thread uses the other members.
+  /// Null except under MissPolicy::background. ~State ends it first: its thread uses the other members.
   std::unique_ptr<Background> background;
 
  private:

@@ -163,10 +163,10 @@ void PlanStore::make_without_library(BucketPlans& plans, Code code) {
 
 void PlanStore::begin_compiles(const answer::Resolution& resolution) {
   if (!owner_.cubins.can_compile()) return;
-  for (const answer::Answer* answer : resolution.picked_by_size())
-    if (answer->implementation->has_kernels())
-      owner_.cubins.prefetch_serving(jit::specialise(resolution.bucket, *answer, answer->at, owner_.arch()),
-                                     answer->compiler);
+  for (const answer::Answer* answer : resolution.picked_by_size()) {
+    answer::CodeLookup code(resolution.bucket, *answer, [this] { return owner_.arch(); });
+    if (code.is_needed() && !code.find_serving(owner_.cubins)) owner_.cubins.prefetch(code.here());
+  }
 }
 
 /// Each size is served by its first answer whose plan can be made. An answer that failed is not tried again for other
