@@ -12,6 +12,11 @@ namespace {
 
 using Kind = TomlValue::Kind;
 
+/// Of mistakes that were kept already.
+struct Told : Error {
+  Told() : Error(ErrorKind::bad_manifest, "found mistakes, expected none") {}
+};
+
 std::vector<std::string> as_strings(std::initializer_list<std::string_view> words) {
   return {words.begin(), words.end()};
 }
@@ -33,21 +38,44 @@ void ManifestReader::fail(int line, std::string_view found, std::string_view exp
   throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: found {}, expected {}", file_, line, found, expected));
 }
 
+bool ManifestReader::has_mistake_at(int line) const {
+  return mistakes_ != nullptr && std::any_of(mistakes_->begin(), mistakes_->end(), [&](const Mistake& each) {
+           return each.line == line && each.file == file_;
+         });
+}
+
+bool ManifestReader::has_mistakes() const {
+  return mistakes_ != nullptr && std::any_of(mistakes_->begin(), mistakes_->end(), [&](const Mistake& each) {
+           return each.file == file_ || each.file.ends_with(op_file);
+         });
+}
+
+void ManifestReader::stop() const { throw Told(); }
+
+void ManifestReader::keep(const Error& error) const {
+  if (error.kind() != ErrorKind::bad_manifest) throw;
+  if (dynamic_cast<const Told*>(&error) == nullptr) mistakes_->push_back(mistake_of(error, file_));
+}
+
 void ManifestReader::check_keys(const TomlValue& value, std::string_view where,
                                 std::initializer_list<std::string_view> known) const {
   for (const TomlEntry& entry : table(value, where)) {
     if (std::ranges::find(known, entry.key) != known.end()) continue;
     const auto words = as_strings(known);
-    fail(entry.value.line,
-         fmt::format("the unknown key {} in {}{}", quote(entry.key), where, did_you_mean(entry.key, words)),
-         manifest::one_of(words));
+    attempt([&] {
+      fail(entry.value.line,
+           fmt::format("the unknown key {} in {}{}", quote(entry.key), where, did_you_mean(entry.key, words)),
+           manifest::one_of(words));
+    });
   }
 }
 
 const TomlValue& ManifestReader::required(const TomlValue& table, std::string_view where, std::string_view key) const {
   const TomlValue* value = table.find(key);
-  if (value == nullptr) fail(table.line, fmt::format("no '{}' in {}", key, where), "one");
-  return *value;
+  if (value != nullptr) return *value;
+  for (const TomlEntry& each : table.entries)
+    if (has_mistake_at(each.value.line) && !nearest(each.key, {std::string(key)}).empty()) stop();
+  fail(table.line, fmt::format("no '{}' in {}", key, where), "one");
 }
 
 const std::string& ManifestReader::text(const TomlValue& value, std::string_view what) const {

@@ -1,4 +1,5 @@
-// Typed access to one manifest file. Every failure is Error(bad_manifest): "FILE:LINE: found X, expected Y".
+// Typed access to one manifest file. Every failure is Error(bad_manifest): "FILE:LINE: found X, expected Y". A reader that
+// collects mistakes keeps those that attempt() meets, and reads on.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kiln/error.hpp"
+#include "manifest/mistakes.hpp"
 #include "manifest/op.hpp"
 #include "manifest/toml_document.hpp"
 
@@ -23,12 +26,39 @@ enum class Known : std::uint8_t {
 
 class ManifestReader {
  public:
-  explicit ManifestReader(std::string file) : file_(std::move(file)) {}
+  /// `mistakes`, which outlives the reader: where attempt() keeps errors; null: it throws them.
+  explicit ManifestReader(std::string file, std::vector<Mistake>* mistakes = nullptr)
+      : file_(std::move(file)), mistakes_(mistakes) {}
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
 
   [[noreturn]] void fail(int line, std::string_view found, std::string_view expected) const;
 
-  /// Throws when `table` is no table or has a key that is not one of `known`. `where` names the table: "[op]".
+  /// Runs `read`, and returns whether it threw no Error(bad_manifest). Throws that error unless mistakes are collected.
+  /// Callers put something in place of what was not read: a name that is declared wrongly is still known, so that the
+  /// lines that use it are no mistakes.
+  template <class Read>
+  bool attempt(Read read) const {
+    if (mistakes_ == nullptr) {
+      read();
+      return true;
+    }
+    try {
+      read();
+      return true;
+    } catch (const Error& error) {
+      keep(error);
+      return false;
+    }
+  }
+
+  /// Whether a mistake at this line was kept, so that what follows from it is none.
+  [[nodiscard]] bool has_mistake_at(int line) const;
+  /// Whether one in this file or in op.toml was kept.
+  [[nodiscard]] bool has_mistakes() const;
+  /// Ends an attempt after mistakes that were kept, where nothing that follows could be read rightly.
+  [[noreturn]] void stop() const;
+
+  /// Throws when `table` is no table, and attempts that each key is one of `known`. `where` names the table: "[op]".
   void check_keys(const TomlValue& table, std::string_view where, std::initializer_list<std::string_view> known) const;
   /// Throws when the key is missing.
   [[nodiscard]] const TomlValue& required(const TomlValue& table, std::string_view where, std::string_view key) const;
@@ -65,7 +95,11 @@ class ManifestReader {
                    Known known, int line) const;
 
  private:
+  /// Called in a handler of `error`, which it throws again unless it is a mistake in a manifest.
+  void keep(const Error& error) const;
+
   std::string file_;
+  std::vector<Mistake>* mistakes_;
 };
 
 /// Returns why the value in `slot` is not known at the time `known`, or an empty string when it is.

@@ -19,6 +19,7 @@
 #include "kiln/problem.hpp"
 #include "manifest/bucket_policy.hpp"
 #include "manifest/expression.hpp"
+#include "manifest/mistakes.hpp"
 #include "manifest/real_expression.hpp"
 #include "manifest/sources.hpp"
 
@@ -405,6 +406,10 @@ bool is_of_class(std::string_view recorded, std::string_view asked) noexcept;
 /// Reads an op from the names and texts of its files ("op.toml", "*.toml", "*.cuh"), embedded or from disk. `folder` is
 /// for messages. Throws Error(bad_manifest): "FILE:LINE: found X, expected Y".
 Op parse_op(std::string_view name, std::string_view folder, std::span<const SourceFile> files);
+/// Reads likewise, and appends every mistake in place of throwing the first. The op has what could be read: it is whole
+/// when there is none, and an implementation is when none is in its file or in op.toml.
+Op parse_op(std::string_view name, std::string_view folder, std::span<const SourceFile> files,
+            std::vector<Mistake>& mistakes);
 
 /// Reads an op's folder from disk: the files that end in .toml or .cuh, not those of sub-folders.
 /// Throws Error(bad_manifest) when op.toml is missing, Error(io) when a file cannot be read.

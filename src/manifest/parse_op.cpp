@@ -23,29 +23,31 @@ const TomlValue& section_or_empty(const TomlValue& document, std::string_view ke
 void read_op_section(const ManifestReader& reader, const TomlValue& document, Op& op) {
   const TomlValue& section = reader.required(document, "the file", "op");
   reader.check_keys(section, "[op]", {"summary", "revision", "implementations", "allowed"});
-  op.summary = reader.text(reader.required(section, "[op]", "summary"), "'summary'");
-  op.revision = reader.integer(reader.required(section, "[op]", "revision"), "'revision'", 1);
+  reader.attempt([&] { op.summary = reader.text(reader.required(section, "[op]", "summary"), "'summary'"); });
+  reader.attempt([&] { op.revision = reader.integer(reader.required(section, "[op]", "revision"), "'revision'", 1); });
 }
 
 // Rules that types and choices must meet: expressions, or { when, message }. What a caller gets who gives none must
 // meet them too.
 void read_allowed(const ManifestReader& reader, const TomlValue& document, Op& op) {
-  const TomlValue* const list = document.find("op")->find("allowed");
+  const TomlValue* const list = section_or_empty(document, "op").find("allowed");
   if (list == nullptr) return;
   Problem by_default;
   for (std::size_t i = 0; i < op.selections.size(); ++i)
     by_default.selections[i] = op.selections[i].default_beside(by_default);
-  for (const TomlValue& each : reader.list(*list, "'allowed'")) {
+  const auto read_rule = [&](const TomlValue& each) {
     const bool is_table = each.kind == TomlValue::Kind::table;
     if (is_table) reader.check_keys(each, "a rule of 'allowed'", {"when", "message"});
     const TomlValue& when = is_table ? reader.required(each, "a rule of 'allowed'", "when") : each;
     Rule rule{read_condition(reader, when, "'allowed'", "; an implementation's 'requires' may name it", op),
               is_table ? reader.text_or(each, "message", "") : ""};
+    const bool held = is_allowed(op, by_default);
     op.allowed.push_back(std::move(rule));
-    if (!is_allowed(op, by_default))
+    if (held && !is_allowed(op, by_default))
       reader.fail(when.line, fmt::format("the rule '{}', which the defaults break", op.allowed.back().when.text()),
                   "defaults that are allowed");
-  }
+  };
+  for (const TomlValue& each : reader.list(*list, "'allowed'")) reader.attempt([&] { read_rule(each); });
 }
 
 // Adds symbols in the order of the frame.
@@ -54,14 +56,19 @@ void add_symbols(const ManifestReader& reader, const TomlValue& document, Op& op
     const TomlValue* value = section_or_empty(document, section).find(name);
     return value == nullptr ? 1 : value->line;
   };
-  for (const Axis& axis : op.axes) reader.add(op.symbols, {axis.name, {}, {}}, line_of("axes", axis.name));
-  for (const Runtime& value : op.runtime) reader.add(op.symbols, {value.name, {}, {}}, line_of("runtime", value.name));
+  bool all_added = true;
+  const auto add = [&](Symbols::Symbol symbol, std::string_view section) {
+    const int line = line_of(section, symbol.name);
+    all_added = reader.attempt([&] { reader.add(op.symbols, std::move(symbol), line); }) && all_added;
+  };
+  for (const Axis& axis : op.axes) add({axis.name, {}, {}}, "axes");
+  for (const Runtime& value : op.runtime) add({value.name, {}, {}}, "runtime");
   for (const Selection& selection : op.selections) {
     std::vector<std::int64_t> sizes;
     for (const DType type : selection.dtypes) sizes.push_back(size_of(type));
-    reader.add(op.symbols, {selection.name, selection.values, sizes},
-               line_of(selection.is_type() ? "types" : "choices", selection.name));
+    add({selection.name, selection.values, sizes}, selection.is_type() ? "types" : "choices");
   }
+  if (!all_added) reader.stop();  // the slots of the frame would not be those of the names
   for (const std::string_view fact : DeviceFacts::names) {
     if (const auto taken = op.symbols.find(fact)) {
       const std::string_view section = *taken < op.first_runtime()  ? "axes"
@@ -83,7 +90,7 @@ void read_names(const ManifestReader& reader, const TomlValue& document, Op& op)
   add_symbols(reader, document, op);
   read_policy_conditions(reader, *document.find("axes"), op);
   read_runtime_expressions(reader, section_or_empty(document, "runtime"), op);
-  read_allowed(reader, document, op);
+  reader.attempt([&] { read_allowed(reader, document, op); });
 }
 
 // An element that the reference leaves must hold the mark of one, so nothing may be there before, and integers have no
@@ -99,18 +106,21 @@ Expression read_sample(const ManifestReader& reader, const TomlValue& value, con
 
 void read_reference(const ManifestReader& reader, const TomlValue& section, Op& op) {
   reader.check_keys(section, "[reference]", {"source", "toolkit_headers", "sample", "pass"});
-  op.reference_source = read_source(reader, section, "reference.cuh", op);
-  op.reference_toolkit_headers = reader.boolean_or(section, "toolkit_headers", false);
-  if (const TomlValue* sample = section.find("sample")) op.reference_sample = read_sample(reader, *sample, op);
+  reader.attempt([&] { op.reference_source = read_source(reader, section, "reference.cuh", op); });
+  reader.attempt([&] { op.reference_toolkit_headers = reader.boolean_or(section, "toolkit_headers", false); });
+  if (const TomlValue* sample = section.find("sample"))
+    reader.attempt([&] { op.reference_sample = read_sample(reader, *sample, op); });
   op.reference = read_passes(reader, section, "[reference]", op, op.symbols, {});
 }
 
 void read_cost(const ManifestReader& reader, const TomlValue& section, Op& op) {
   reader.check_keys(section, "[cost]", {"bytes", "flops"});
-  if (const TomlValue* bytes = section.find("bytes"))
-    op.cost_bytes = reader.expression(*bytes, "'bytes'", op.symbols, op, Known::every_rank);
-  if (const TomlValue* flops = section.find("flops"))
-    op.cost_flops = reader.expression(*flops, "'flops'", op.symbols, op, Known::every_rank);
+  const auto read = [&](std::string_view key, Expression& into) {
+    if (const TomlValue* value = section.find(key))
+      reader.attempt([&] { into = reader.expression(*value, quote(key), op.symbols, op, Known::every_rank); });
+  };
+  read("bytes", op.cost_bytes);
+  read("flops", op.cost_flops);
 }
 
 // Implementations that [op] lists come first, in its order; the others follow by name.
@@ -122,17 +132,20 @@ std::vector<std::string> implementation_names(const ManifestReader& reader, cons
     found.push_back(file.name.substr(0, file.name.size() - toml_suffix.size()));
   }
   std::ranges::sort(found);
-  const TomlValue& section = *document.find("op");
+  const TomlValue& section = section_or_empty(document, "op");
   if (found.empty()) reader.fail(section.line, "no implementation beside op.toml", "one NAME.toml or more");
   const TomlValue* listed = section.find("implementations");
   if (listed == nullptr) return found;
   auto next = found.begin();
-  for (const TomlValue& each : reader.list(*listed, "'implementations'")) {
-    const auto place = std::find(next, found.end(), found[reader.one_of(each, "an implementation", found)]);
-    if (place == found.end()) reader.fail(each.line, quote(each.text) + " twice in 'implementations'", "each once");
-    std::rotate(next, place, place + 1);
+  const auto place = [&](const TomlValue& each) {
+    const auto at = std::find(next, found.end(), found[reader.one_of(each, "an implementation", found)]);
+    if (at == found.end()) reader.fail(each.line, quote(each.text) + " twice in 'implementations'", "each once");
+    std::rotate(next, at, at + 1);
     ++next;
-  }
+  };
+  reader.attempt([&] {
+    for (const TomlValue& each : reader.list(*listed, "'implementations'")) reader.attempt([&] { place(each); });
+  });
   return found;
 }
 
@@ -186,15 +199,43 @@ std::string read_source(const ManifestReader& reader, const TomlValue& table, st
               names.empty() ? "a .cuh file there" : one_of(names));
 }
 
-Op parse_op(std::string_view name, std::string_view folder, std::span<const SourceFile> files) {
+namespace {
+
+/// Reads op.toml but for [op]'s list of implementations. Nothing else can be read without its names.
+void read_op(const ManifestReader& reader, const TomlValue& document, Op& op) {
+  reader.check_keys(
+      document, "the file",
+      {"op", "axes", "types", "choices", "runtime", "tensors", "tolerance", "prepare", "reference", "cost"});
+  reader.attempt([&] { read_op_section(reader, document, op); });
+  read_names(reader, document, op);
+  op.tensors = read_tensors(reader, reader.required(document, "the file", "tensors"), op);
+  reader.attempt([&] { read_tolerance(reader, document.find("tolerance"), op); });
+  reader.attempt([&] { op.prepare = read_prepare(reader, document.find("prepare"), op); });
+  reader.attempt([&] { read_reference(reader, reader.required(document, "the file", "reference"), op); });
+  reader.attempt([&] { read_cost(reader, section_or_empty(document, "cost"), op); });
+}
+
+void read_implementation_file(const SourceFile& file, const std::string& name, bool op_is_read, Op& op,
+                              std::vector<Mistake>* mistakes) {
+  const ManifestReader reader(shown_file(op, file.name), mistakes);
+  reader.attempt([&] {
+    if (!is_identifier(name))
+      reader.fail(1, fmt::format("an implementation named {}", quote(name)), "letters, digits and underscores");
+    const TomlValue document = parse_toml(reader.file(), file.text);
+    if (op_is_read) op.implementations.push_back(read_implementation(reader, document, name, op));
+  });
+}
+
+Op read_folder(std::string_view name, std::string_view folder, std::span<const SourceFile> files,
+               std::vector<Mistake>* mistakes) {
   Op op;
   op.name = name;
   op.folder = folder;
-  const ManifestReader reader(shown_file(op, op_file));
-  if (!is_identifier(name))
-    reader.fail(1, fmt::format("a folder named {}", quote(name)), "letters, digits and underscores");
-  if (std::ranges::find(files, op_file, &SourceFile::name) == files.end())
-    reader.fail(1, "no op.toml in the folder", "one");
+  const ManifestReader reader(shown_file(op, op_file), mistakes);
+  reader.attempt([&] {
+    if (!is_identifier(name))
+      reader.fail(1, fmt::format("a folder named {}", quote(name)), "letters, digits and underscores");
+  });
   std::vector<SourceFile> sources;
   std::ranges::copy_if(files, std::back_inserter(sources),
                        [](const SourceFile& file) { return file.name.ends_with(source_suffix); });
@@ -203,27 +244,29 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
   std::ranges::sort(sources, {}, &SourceFile::name);
   op.files = std::move(sources);
 
-  const TomlValue document = parse_toml(reader.file(), file_of(files, std::string(op_file)).text);
-  reader.check_keys(
-      document, "the file",
-      {"op", "axes", "types", "choices", "runtime", "tensors", "tolerance", "prepare", "reference", "cost"});
-  read_op_section(reader, document, op);
-  read_names(reader, document, op);
-  op.tensors = read_tensors(reader, reader.required(document, "the file", "tensors"), op);
-  read_tolerance(reader, document.find("tolerance"), op);
-  op.prepare = read_prepare(reader, document.find("prepare"), op);
-  read_reference(reader, reader.required(document, "the file", "reference"), op);
-  read_cost(reader, section_or_empty(document, "cost"), op);
-
-  for (const std::string& each : implementation_names(reader, document, files)) {
-    const std::string file = each + std::string(toml_suffix);
-    const ManifestReader its_reader(shown_file(op, file));
-    if (!is_identifier(each))
-      its_reader.fail(1, fmt::format("an implementation named {}", quote(each)), "letters, digits and underscores");
-    op.implementations.push_back(
-        read_implementation(its_reader, parse_toml(its_reader.file(), file_of(files, file).text), each, op));
-  }
+  TomlValue document;
+  const bool op_is_read = reader.attempt([&] {
+    if (std::ranges::find(files, op_file, &SourceFile::name) == files.end())
+      reader.fail(1, "no op.toml in the folder", "one");
+    document = parse_toml(reader.file(), file_of(files, std::string(op_file)).text);
+    read_op(reader, document, op);
+  });
+  reader.attempt([&] {
+    for (const std::string& each : implementation_names(reader, document, files))
+      read_implementation_file(file_of(files, each + std::string(toml_suffix)), each, op_is_read, op, mistakes);
+  });
   return op;
+}
+
+}  // namespace
+
+Op parse_op(std::string_view name, std::string_view folder, std::span<const SourceFile> files) {
+  return read_folder(name, folder, files, nullptr);
+}
+
+Op parse_op(std::string_view name, std::string_view folder, std::span<const SourceFile> files,
+            std::vector<Mistake>& mistakes) {
+  return read_folder(name, folder, files, &mistakes);
 }
 
 }  // namespace kiln::manifest

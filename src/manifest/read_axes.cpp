@@ -170,11 +170,18 @@ std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& secti
   std::vector<Axis> axes;
   check_count(reader, section.line, section.entries.size(), max_axes, "axes");
   for (const TomlEntry& entry : reader.table(section, "[axes]")) {
-    axes.push_back(read_axis(reader, entry.key, entry.value));
+    Axis axis;
+    axis.name = entry.key;
+    axis.maximum = axis.minimum;
+    axis.team = entry.value.find("team") != nullptr;
+    reader.attempt([&] { axis = read_axis(reader, entry.key, entry.value); });
+    axes.push_back(std::move(axis));
     const auto other = std::ranges::find(axes, true, &Axis::team);
     if (axes.back().team && other != axes.end() - 1)
-      reader.fail(entry.value.line, fmt::format("team = true on the axes '{}' and '{}'", other->name, entry.key),
-                  "it on one axis");
+      reader.attempt([&] {
+        reader.fail(entry.value.line, fmt::format("team = true on the axes '{}' and '{}'", other->name, entry.key),
+                    "it on one axis");
+      });
   }
   if (axes.empty()) reader.fail(section.line, "no axis", "one or more");
   return axes;
@@ -182,11 +189,13 @@ std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& secti
 
 void read_policy_conditions(const ManifestReader& reader, const TomlValue& section, Op& op) {
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
-    if (op.axes[i].team) continue;
+    if (op.axes[i].policies.size() == 1) continue;
     const TomlValue& bucket = *section.entries[i].value.find("bucket");
     const std::string what = fmt::format("'when' of a bucket of axis '{}'", op.axes[i].name);
     for (std::size_t each = 0; each + 1 < op.axes[i].policies.size(); ++each)
-      op.axes[i].policies[each].when = read_condition(reader, *bucket.items[each].find("when"), what, "", op);
+      reader.attempt([&] {
+        op.axes[i].policies[each].when = read_condition(reader, *bucket.items[each].find("when"), what, "", op);
+      });
   }
 }
 

@@ -26,39 +26,62 @@ bool is_allowed_option(std::string_view option) {
 
 std::vector<std::string> read_options(const ManifestReader& reader, const TomlValue& value) {
   std::vector<std::string> options;
-  for (const TomlValue& each : reader.list(value, "'options'")) {
+  const auto read = [&](const TomlValue& each) {
     if (!is_allowed_option(reader.text(each, "an option"))) {
       reader.fail(
           each.line, fmt::format("the option {}", quote(each.text)),
           "--use_fast_math, -lineinfo, --fmad=false, --extra-device-vectorization or --maxrregcount=N (16 to 255)");
     }
     options.push_back(each.text);
-  }
+  };
+  for (const TomlValue& each : reader.list(value, "'options'")) reader.attempt([&] { read(each); });
   return options;
 }
 
 Parameter read_parameter(const ManifestReader& reader, const std::string& name, const TomlValue& value) {
   Parameter parameter{name, {}, false};
   const std::string what = fmt::format("a value of parameter '{}'", name);
-  for (const TomlValue& each : reader.list(value, fmt::format("the values of parameter '{}'", name))) {
+  const auto read = [&](const TomlValue& each) {
     const std::int64_t number = reader.integer(each, what);
     if (std::ranges::find(parameter.values, number) != parameter.values.end()) {
       reader.fail(each.line, fmt::format("{} twice in parameter '{}'", number, name), "each value once");
     }
     parameter.values.push_back(number);
-  }
+  };
+  for (const TomlValue& each : reader.list(value, fmt::format("the values of parameter '{}'", name)))
+    reader.attempt([&] { read(each); });
   if (parameter.values.empty()) reader.fail(value.line, fmt::format("no value of parameter '{}'", name), "one or more");
   return parameter;
 }
 
-void read_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op,
+/// Returns whether each parameter's name may be used.
+bool read_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op,
                      Implementation& implementation) {
+  bool all_added = true;
   check_count(reader, section.line, section.entries.size(), max_parameters, "parameters");
   for (const auto& [name, value] : reader.table(section, "[parameters]")) {
-    check_free_name(reader, name, value.line, op, implementation.symbols);
-    reader.add(implementation.symbols, {name, {}, {}}, value.line);
-    implementation.parameters.push_back(read_parameter(reader, name, value));
+    all_added = reader.attempt([&, &its_name = name, &its_value = value] {
+      check_free_name(reader, its_name, its_value.line, op, implementation.symbols);
+      reader.add(implementation.symbols, {its_name, {}, {}}, its_value.line);
+    }) && all_added;
+    Parameter parameter{name, {}, false};
+    reader.attempt(
+        [&, &its_name = name, &its_value = value] { parameter = read_parameter(reader, its_name, its_value); });
+    implementation.parameters.push_back(std::move(parameter));
   }
+  return all_added;
+}
+
+std::int64_t read_default_value(const ManifestReader& reader, const TomlValue& table, const Parameter& parameter) {
+  const TomlValue* value = table.find(parameter.name);
+  if (value == nullptr)
+    reader.fail(table.line, fmt::format("no '{}' in [default]", parameter.name), "a value for each parameter");
+  const std::int64_t number = reader.integer(*value, fmt::format("the default of '{}'", parameter.name));
+  if (!parameter.values.empty() && std::ranges::find(parameter.values, number) == parameter.values.end()) {
+    reader.fail(value->line, fmt::format("{} = {} in [default]", parameter.name, number),
+                fmt::format("one of its values: {}", fmt::join(parameter.values, ", ")));
+  }
+  return number;
 }
 
 void read_default_config(const ManifestReader& reader, const TomlValue* section, Implementation& implementation) {
@@ -69,19 +92,14 @@ void read_default_config(const ManifestReader& reader, const TomlValue* section,
       continue;
     std::vector<std::string> names;
     for (const Parameter& each : implementation.parameters) names.push_back(each.name);
-    reader.fail(value.line, fmt::format("{} in [default]{}", quote(name), did_you_mean(name, names)),
-                names.empty() ? "nothing, for there are no parameters" : one_of(names));
+    reader.attempt([&, &its_name = name, &its_value = value] {
+      reader.fail(its_value.line, fmt::format("{} in [default]{}", quote(its_name), did_you_mean(its_name, names)),
+                  names.empty() ? "nothing, for there are no parameters" : one_of(names));
+    });
   }
   for (const Parameter& parameter : implementation.parameters) {
-    const TomlValue* value = table.find(parameter.name);
-    if (value == nullptr)
-      reader.fail(table.line, fmt::format("no '{}' in [default]", parameter.name), "a value for each parameter");
-    const std::int64_t number = reader.integer(*value, fmt::format("the default of '{}'", parameter.name));
-    if (std::ranges::find(parameter.values, number) == parameter.values.end()) {
-      reader.fail(value->line, fmt::format("{} = {} in [default]", parameter.name, number),
-                  fmt::format("one of its values: {}", fmt::join(parameter.values, ", ")));
-    }
-    implementation.default_config.push_back(number);
+    std::int64_t& number = implementation.default_config.emplace_back();
+    reader.attempt([&] { number = read_default_value(reader, table, parameter); });
   }
 }
 
@@ -94,7 +112,7 @@ std::vector<Expression> read_conditions(const ManifestReader& reader, const Toml
   const std::string where = fmt::format("[{}]", name);
   reader.check_keys(*section, where, {"all"});
   for (const TomlValue& each : reader.list(reader.required(*section, where, "all"), "'all'"))
-    conditions.push_back(reader.expression(each, what, symbols, op, Known::every_rank));
+    reader.attempt([&] { conditions.push_back(reader.expression(each, what, symbols, op, Known::every_rank)); });
   return conditions;
 }
 
@@ -122,7 +140,7 @@ void check_free_parameters(const ManifestReader& reader, const TomlValue& sectio
 
 void read_alignment(const ManifestReader& reader, const TomlValue& section, const Op& op,
                     Implementation& implementation) {
-  for (const auto& [name, value] : reader.table(section, "[align]")) {
+  const auto read = [&](const std::string& name, const TomlValue& value) {
     const auto tensor = std::ranges::find(op.tensors, name, &Tensor::name);
     if (tensor == op.tensors.end()) {
       std::vector<std::string> names;
@@ -131,7 +149,8 @@ void read_alignment(const ManifestReader& reader, const TomlValue& section, cons
     }
     const Expression bytes = reader.expression(value, "an alignment", implementation.symbols, op, Known::every_rank);
     implementation.alignment.emplace_back(static_cast<int>(tensor - op.tensors.begin()), bytes);
-  }
+  };
+  for (const TomlEntry& each : reader.table(section, "[align]")) reader.attempt([&] { read(each.key, each.value); });
 }
 
 void check_symmetric(const ManifestReader& reader, const Op& op, const Workspace& workspace, int line) {
@@ -141,18 +160,27 @@ void check_symmetric(const ManifestReader& reader, const Op& op, const Workspace
     reader.fail(line, fmt::format("'zeroed' and {}", found), "one of them: all plans of a team write to its memory");
 }
 
+void read_workspace(const ManifestReader& reader, const TomlValue& value, const Op& op, const Symbols& symbols,
+                    Workspace& workspace) {
+  const std::string where = fmt::format("workspace '{}'", workspace.name);
+  reader.check_keys(value, where, {"bytes", "zeroed", "shared", "symmetric"});
+  reader.attempt([&] {
+    workspace.bytes = reader.expression(reader.required(value, where, "bytes"), "'bytes'", symbols, op, Known::bucket);
+  });
+  reader.attempt([&] { workspace.zeroed = reader.boolean_or(value, "zeroed", false); });
+  reader.attempt([&] { workspace.symmetric = reader.boolean_or(value, "symmetric", false); });
+  static_cast<void>(reader.boolean_or(value, "shared", false));  // of older manifests: every workspace is
+  if (workspace.symmetric) check_symmetric(reader, op, workspace, value.line);
+}
+
 void read_workspaces(const ManifestReader& reader, const TomlValue& section, const Op& op,
                      Implementation& implementation) {
-  for (const auto& [name, value] : reader.table(section, "[workspace]")) {
-    const std::string where = fmt::format("workspace '{}'", name);
-    check_free_name(reader, name, value.line, op, implementation.symbols, implementation.workspaces);
-    reader.check_keys(value, where, {"bytes", "zeroed", "shared", "symmetric"});
-    const TomlValue& bytes = reader.required(value, where, "bytes");
-    const Workspace& workspace = implementation.workspaces.emplace_back(
-        Workspace{name, reader.expression(bytes, "'bytes'", implementation.symbols, op, Known::bucket),
-                  reader.boolean_or(value, "zeroed", false), reader.boolean_or(value, "symmetric", false)});
-    static_cast<void>(reader.boolean_or(value, "shared", false));  // of older manifests: every workspace is
-    if (workspace.symmetric) check_symmetric(reader, op, workspace, value.line);
+  for (const TomlEntry& entry : reader.table(section, "[workspace]")) {
+    reader.attempt([&] {
+      check_free_name(reader, entry.key, entry.value.line, op, implementation.symbols, implementation.workspaces);
+    });
+    Workspace& workspace = implementation.workspaces.emplace_back(Workspace{entry.key, {}, false, false});
+    reader.attempt([&] { read_workspace(reader, entry.value, op, implementation.symbols, workspace); });
   }
 }
 
@@ -237,24 +265,33 @@ void check_sections(const ManifestReader& reader, const TomlValue& document, con
 
 void read_kernels(const ManifestReader& reader, const TomlValue& document, const Op& op,
                   Implementation& implementation) {
-  implementation.source = read_source(reader, document, fmt::format("{}.cuh", implementation.name), op);
-  implementation.toolkit_headers = reader.boolean_or(document, "toolkit_headers", false);
-  if (const TomlValue* options = document.find("options")) implementation.options = read_options(reader, *options);
-  if (const TomlValue* section = document.find("parameters")) read_parameters(reader, *section, op, implementation);
-  if (const TomlValue* section = document.find("terms")) read_terms(reader, *section, op, implementation.symbols);
-  read_default_config(reader, document.find("default"), implementation);
-  implementation.constraints = read_constraints(reader, document, op, implementation.symbols);
-  implementation.search =
-      read_conditions(reader, document, "search", "a condition of [search]", op, implementation.symbols);
-  if (const TomlValue* section = document.find("parameters"))
-    check_free_parameters(reader, *section, op, implementation);
-  if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
-  if (const TomlValue* section = document.find("workspace")) read_workspaces(reader, *section, op, implementation);
+  const auto section = [&](std::string_view key, const auto& read) {
+    if (const TomlValue* value = document.find(key)) reader.attempt([&] { read(*value); });
+  };
+  reader.attempt(
+      [&] { implementation.source = read_source(reader, document, fmt::format("{}.cuh", implementation.name), op); });
+  reader.attempt([&] { implementation.toolkit_headers = reader.boolean_or(document, "toolkit_headers", false); });
+  section("options", [&](const TomlValue& value) { implementation.options = read_options(reader, value); });
+  bool all_added = true;
+  section("parameters",
+          [&](const TomlValue& value) { all_added = read_parameters(reader, value, op, implementation); });
+  if (!all_added) reader.stop();
+  section("terms", [&](const TomlValue& value) { read_terms(reader, value, op, implementation.symbols); });
+  reader.attempt([&] { read_default_config(reader, document.find("default"), implementation); });
+  reader.attempt([&] { implementation.constraints = read_constraints(reader, document, op, implementation.symbols); });
+  reader.attempt([&] {
+    implementation.search =
+        read_conditions(reader, document, "search", "a condition of [search]", op, implementation.symbols);
+  });
+  if (!reader.has_mistakes())
+    section("parameters", [&](const TomlValue& value) { check_free_parameters(reader, value, op, implementation); });
+  section("align", [&](const TomlValue& value) { read_alignment(reader, value, op, implementation); });
+  section("workspace", [&](const TomlValue& value) { read_workspaces(reader, value, op, implementation); });
   implementation.passes =
       read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
-  if (!implementation.is_library()) {
-    check_lengths(reader, op, implementation);
-    check_team(reader, op, implementation);
+  if (!implementation.is_library() && !reader.has_mistakes()) {
+    reader.attempt([&] { check_lengths(reader, op, implementation); });
+    reader.attempt([&] { check_team(reader, op, implementation); });
   }
   for (std::size_t i = 0; i < implementation.parameters.size(); ++i)
     implementation.parameters[i].launch_only =
@@ -274,10 +311,12 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
   const bool has_kernels =
       !implementation.is_library() || (implementation.is_collective() && document.find("pass") != nullptr);
   check_sections(reader, document, implementation, has_kernels);
-  implementation.summary = reader.text_or(document, "summary", "");
+  reader.attempt([&] { implementation.summary = reader.text_or(document, "summary", ""); });
   if (const TomlValue* condition = document.find("requires")) {
-    implementation.requires_ = reader.expression(*condition, "'requires'", op.symbols, op, Known::device);
-    implementation.requires_text = implementation.requires_->text();
+    reader.attempt([&] {
+      implementation.requires_ = reader.expression(*condition, "'requires'", op.symbols, op, Known::device);
+      implementation.requires_text = implementation.requires_->text();
+    });
   }
   if (has_kernels) {
     read_kernels(reader, document, op, implementation);
@@ -285,7 +324,7 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
     implementation.constraints = read_constraints(reader, document, op, implementation.symbols);
     if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
   }
-  if (implementation.is_library()) read_library(reader, document, op, implementation);
+  if (implementation.is_library()) reader.attempt([&] { read_library(reader, document, op, implementation); });
   return implementation;
 }
 

@@ -24,7 +24,7 @@ const TomlValue& listed_values(const ManifestReader& reader, const TomlEntry& en
   return reader.required(entry.value, where, "of");
 }
 
-std::vector<std::string> read_words(const ManifestReader& reader, const TomlEntry& entry) {
+std::vector<std::string> read_words(const ManifestReader& reader, const TomlEntry& entry, bool element_types) {
   const std::string what = fmt::format("a value of '{}'", entry.key);
   std::vector<std::string> words;
   const auto& list = reader.list(listed_values(reader, entry), fmt::format("the values of '{}'", entry.key));
@@ -33,11 +33,14 @@ std::vector<std::string> read_words(const ManifestReader& reader, const TomlEntr
                 fmt::format("1 to {}", max_words));
   }
   for (const TomlValue& each : list) {
-    const std::string& word = reader.text(each, what);
-    if (!is_identifier(word)) reader.fail(each.line, fmt::format("{} as {}", quote(word), what), "an identifier");
-    if (std::ranges::find(words, word) != words.end())
-      reader.fail(each.line, quote(word) + " twice", "each value once");
-    words.push_back(word);
+    reader.attempt([&] {
+      const std::string& word = reader.text(each, what);
+      if (!is_identifier(word)) reader.fail(each.line, fmt::format("{} as {}", quote(word), what), "an identifier");
+      if (std::ranges::find(words, word) != words.end())
+        reader.fail(each.line, quote(word) + " twice", "each value once");
+      if (element_types) static_cast<void>(reader.one_of(each, "an element type", dtype_names()));
+      words.push_back(word);
+    });
   }
   return words;
 }
@@ -86,7 +89,8 @@ void read_selection_default(const ManifestReader& reader, const TomlValue& value
 void add_selection(const ManifestReader& reader, const TomlEntry& entry, std::vector<Selection>& selections,
                    Selection selection) {
   if (const TomlValue* value = entry.value.find("default")) {
-    read_selection_default(reader, *value, selections, selection);
+    const bool read = reader.attempt([&] { read_selection_default(reader, *value, selections, selection); });
+    if (!read) selection.like = -1, selection.defaults = {0};
     selection.declares_default = true;
   }
   selections.push_back(std::move(selection));
@@ -101,6 +105,15 @@ void read_value(const ManifestReader& reader, const TomlValue* value, std::strin
     integer = reader.expression(*value, what, op.symbols, op, Known::every_rank);
   else
     real = reader.real_expression(*value, what, op);
+}
+
+void read_minimum(const ManifestReader& reader, const TomlEntry& entry, const Op& op, Runtime& runtime) {
+  const TomlValue* const value = entry.value.find("min");
+  if (value == nullptr) return;
+  if (!runtime.is_integer())
+    reader.fail(value->line, fmt::format("'min' on '{}', which is no integer", entry.key), "none");
+  runtime.minimum =
+      reader.expression(*value, fmt::format("the minimum of '{}'", entry.key), op.symbols, op, Known::every_rank);
 }
 
 /// Reads `above` and `above_when`, once the defaults are read.
@@ -141,6 +154,20 @@ void read_team_value(const ManifestReader& reader, const TomlValue& value, const
   runtime.team_rank = true;
 }
 
+// Reads the value's type, or that it tells of the team.
+void read_declaration(const ManifestReader& reader, const TomlValue& value, const std::vector<Axis>& axes,
+                      const std::vector<Runtime>& earlier, Runtime& runtime) {
+  if (value.find("team") != nullptr) {
+    read_team_value(reader, value, axes, earlier, runtime);
+  } else if (value.kind == TomlValue::Kind::table) {
+    const std::string where = fmt::format("run-time value '{}'", runtime.name);
+    reader.check_keys(value, where, {"type", "default", "min", "above", "above_when", "verify", "team"});
+    runtime.type = read_runtime_type(reader, reader.required(value, where, "type"));
+  } else {
+    runtime.type = read_runtime_type(reader, value);
+  }
+}
+
 // Defaults are evaluated in the manifest's order, so each may use only earlier run-time values.
 void check_earlier(const ManifestReader& reader, const TomlEntry& entry, const Op& op,
                    const std::optional<Expression>& expression, int slot) {
@@ -157,12 +184,14 @@ void check_earlier(const ManifestReader& reader, const TomlEntry& entry, const O
 void read_types(const ManifestReader& reader, const TomlValue& section, std::vector<Selection>& selections) {
   for (const TomlEntry& entry : reader.table(section, "[types]")) {
     if (parse_dtype(entry.key))
-      reader.fail(entry.value.line, quote(entry.key) + " as the name of a type", "a name that is no element type");
+      reader.attempt([&] {
+        reader.fail(entry.value.line, quote(entry.key) + " as the name of a type", "a name that is no element type");
+      });
     Selection type;
     type.name = entry.key;
-    type.values = read_words(reader, entry);
-    for (const TomlValue& each : listed_values(reader, entry).items)
-      type.dtypes.push_back(static_cast<DType>(reader.one_of(each, "an element type", dtype_names())));
+    reader.attempt([&] { type.values = read_words(reader, entry, true); });
+    if (type.values.empty()) type.values = dtype_names();
+    for (const std::string& word : type.values) type.dtypes.push_back(*parse_dtype(word));
     add_selection(reader, entry, selections, std::move(type));
   }
 }
@@ -171,7 +200,8 @@ void read_choices(const ManifestReader& reader, const TomlValue& section, std::v
   for (const TomlEntry& entry : reader.table(section, "[choices]")) {
     Selection choice;
     choice.name = entry.key;
-    choice.values = read_words(reader, entry);
+    reader.attempt([&] { choice.values = read_words(reader, entry, false); });
+    if (choice.values.empty()) choice.values.emplace_back("_");
     add_selection(reader, entry, selections, std::move(choice));
   }
 }
@@ -188,15 +218,9 @@ std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue&
   for (const auto& [name, value] : reader.table(section, "[runtime]")) {
     Runtime runtime;
     runtime.name = name;
-    if (value.find("team") != nullptr) {
-      read_team_value(reader, value, axes, values, runtime);
-    } else if (value.kind == TomlValue::Kind::table) {
-      const std::string where = fmt::format("run-time value '{}'", name);
-      reader.check_keys(value, where, {"type", "default", "min", "above", "above_when", "verify", "team"});
-      runtime.type = read_runtime_type(reader, reader.required(value, where, "type"));
-    } else {
-      runtime.type = read_runtime_type(reader, value);
-    }
+    const bool read =
+        reader.attempt([&, &its_value = value] { read_declaration(reader, its_value, axes, values, runtime); });
+    if (!read) runtime.type = RuntimeType::i64;  // which expressions may use
     values.push_back(std::move(runtime));
   }
   return values;
@@ -207,20 +231,22 @@ void read_runtime_expressions(const ManifestReader& reader, const TomlValue& sec
     const TomlEntry& entry = section.entries[i];
     Runtime& runtime = op.runtime[i];
     const int slot = op.first_runtime() + static_cast<int>(i);
-    read_value(reader, entry.value.find("default"), "default", op, runtime, runtime.default_integer,
-               runtime.default_real);
-    read_value(reader, entry.value.find("verify"), "value for verification", op, runtime, runtime.verify_integer,
-               runtime.verify_real);
-    if (const TomlValue* value = entry.value.find("min")) {
-      if (!runtime.is_integer())
-        reader.fail(value->line, fmt::format("'min' on '{}', which is no integer", entry.key), "none");
-      runtime.minimum =
-          reader.expression(*value, fmt::format("the minimum of '{}'", entry.key), op.symbols, op, Known::every_rank);
-    }
-    read_above(reader, entry, op, runtime);
-    check_earlier(reader, entry, op, runtime.default_integer, slot);
-    check_earlier(reader, entry, op, runtime.verify_integer, slot);
-    check_earlier(reader, entry, op, runtime.minimum, slot);
+    if (reader.has_mistake_at(entry.value.line)) continue;
+    reader.attempt([&] {
+      read_value(reader, entry.value.find("default"), "default", op, runtime, runtime.default_integer,
+                 runtime.default_real);
+      check_earlier(reader, entry, op, runtime.default_integer, slot);
+    });
+    reader.attempt([&] {
+      read_value(reader, entry.value.find("verify"), "value for verification", op, runtime, runtime.verify_integer,
+                 runtime.verify_real);
+      check_earlier(reader, entry, op, runtime.verify_integer, slot);
+    });
+    reader.attempt([&] {
+      read_minimum(reader, entry, op, runtime);
+      check_earlier(reader, entry, op, runtime.minimum, slot);
+    });
+    reader.attempt([&] { read_above(reader, entry, op, runtime); });
   }
 }
 

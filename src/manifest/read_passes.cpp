@@ -20,7 +20,8 @@ PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section
   PassModel model;
   const auto read = [&](std::string_view key, std::optional<Expression>& into) {
     if (const TomlValue* value = section.find(key))
-      into = reader.expression(*value, "'" + std::string(key) + "'", symbols, op, Known::every_rank);
+      reader.attempt(
+          [&] { into = reader.expression(*value, "'" + std::string(key) + "'", symbols, op, Known::every_rank); });
   };
   read("operations", model.operations);
   read("read_bytes", model.read_bytes);
@@ -33,7 +34,9 @@ PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section
   read("registers", model.registers);
   read("busy_blocks", model.busy_blocks);
   if (const TomlValue* unit = section.find("unit"))
-    model.unit = static_cast<Unit>(reader.one_of(*unit, "'unit'", {"instruction", "fma", "mma", "wgmma"}));
+    reader.attempt([&] {
+      model.unit = static_cast<Unit>(reader.one_of(*unit, "'unit'", {"instruction", "fma", "mma", "wgmma"}));
+    });
   return model;
 }
 
@@ -66,7 +69,8 @@ std::array<Expression, 3> read_triple(const Scope& scope, const TomlValue* value
   if (items.empty() || items.size() > triple.size()) {
     scope.reader.fail(value->line, fmt::format("{} entries in {}", items.size(), what), "1 to 3: x, y, z");
   }
-  for (std::size_t i = 0; i < items.size(); ++i) triple[i] = scope.expression(items[i], what, known);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    scope.reader.attempt([&] { triple[i] = scope.expression(items[i], what, known); });
   return triple;
 }
 
@@ -337,6 +341,17 @@ Expression read_programmatic(const Scope& scope, const TomlValue& value) {
   return scope.expression(value, "'programmatic'", Known::plan);
 }
 
+void read_arguments(const Scope& scope, const TomlValue& list, Pass& pass) {
+  const ManifestReader& reader = scope.reader;
+  for (const TomlValue& each : reader.list(list, "'args'"))
+    reader.attempt([&] { pass.arguments.push_back(read_argument(scope, each)); });
+  check_count(reader, list.line, pass.arguments.size(), max_arguments, "arguments");
+  const auto maps = std::count_if(pass.arguments.begin(), pass.arguments.end(), [](const Argument& argument) {
+    return argument.kind == ArgumentKind::tensor_map || argument.kind == ArgumentKind::workspace_map;
+  });
+  check_count(reader, list.line, static_cast<std::size_t>(maps), max_tensor_maps, "TMA arguments");
+}
+
 Pass read_pass(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
   constexpr std::string_view where = "a pass";
@@ -345,27 +360,25 @@ Pass read_pass(const Scope& scope, const TomlValue& value) {
       {"kernel", "grid", "block", "cluster", "shared", "when", "args", "cooperative", "programmatic", "model"});
   Pass pass;
   pass.line = value.line;
-  pass.kernel = read_kernel(scope, reader.required(value, where, "kernel"));
-  pass.grid = read_triple(scope, &reader.required(value, where, "grid"), "the grid", Known::launch);
-  pass.block = read_triple(scope, &reader.required(value, where, "block"), "the block", Known::plan);
-  pass.cluster = read_triple(scope, value.find("cluster"), "the cluster", Known::plan);
-  if (const TomlValue* shared = value.find("shared")) pass.shared = scope.expression(*shared, "'shared'", Known::plan);
-  if (const TomlValue* when = value.find("when")) pass.when = scope.expression(*when, "'when'", Known::plan);
-  const TomlValue& arguments = reader.required(value, where, "args");
-  for (const TomlValue& each : reader.list(arguments, "'args'")) pass.arguments.push_back(read_argument(scope, each));
-  check_count(reader, arguments.line, pass.arguments.size(), max_arguments, "arguments");
-  const auto maps = std::count_if(pass.arguments.begin(), pass.arguments.end(), [](const Argument& argument) {
-    return argument.kind == ArgumentKind::tensor_map || argument.kind == ArgumentKind::workspace_map;
-  });
-  check_count(reader, arguments.line, static_cast<std::size_t>(maps), max_tensor_maps, "TMA arguments");
-  pass.cooperative = reader.boolean_or(value, "cooperative", false);
-  if (const TomlValue* programmatic = value.find("programmatic"))
-    pass.programmatic = read_programmatic(scope, *programmatic);
-  if (const TomlValue* model = value.find("model")) {
+  const auto optional = [&](std::string_view key, const auto& read) {
+    if (const TomlValue* found = value.find(key)) reader.attempt([&] { read(*found); });
+  };
+  reader.attempt([&] { pass.kernel = read_kernel(scope, reader.required(value, where, "kernel")); });
+  reader.attempt(
+      [&] { pass.grid = read_triple(scope, &reader.required(value, where, "grid"), "the grid", Known::launch); });
+  reader.attempt(
+      [&] { pass.block = read_triple(scope, &reader.required(value, where, "block"), "the block", Known::plan); });
+  reader.attempt([&] { pass.cluster = read_triple(scope, value.find("cluster"), "the cluster", Known::plan); });
+  optional("shared", [&](const TomlValue& each) { pass.shared = scope.expression(each, "'shared'", Known::plan); });
+  optional("when", [&](const TomlValue& each) { pass.when = scope.expression(each, "'when'", Known::plan); });
+  reader.attempt([&] { read_arguments(scope, reader.required(value, where, "args"), pass); });
+  reader.attempt([&] { pass.cooperative = reader.boolean_or(value, "cooperative", false); });
+  optional("programmatic", [&](const TomlValue& each) { pass.programmatic = read_programmatic(scope, each); });
+  optional("model", [&](const TomlValue& each) {
     if (!scope.untimed.empty())
-      reader.fail(model->line, fmt::format("'model' in a pass of {}", scope.untimed), "none: it is never timed");
-    pass.model = read_pass_model(reader, *model, scope.op, scope.symbols);
-  }
+      reader.fail(each.line, fmt::format("'model' in a pass of {}", scope.untimed), "none: it is never timed");
+    pass.model = read_pass_model(reader, each, scope.op, scope.symbols);
+  });
   return pass;
 }
 
@@ -378,8 +391,8 @@ std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& tab
   const TomlValue& list = reader.required(table, where, "pass");
   std::vector<Pass> passes;
   for (const TomlValue& each : reader.list(list, fmt::format("'pass' of {}", where)))
-    passes.push_back(read_pass(scope, each));
-  if (passes.empty()) reader.fail(list.line, fmt::format("no pass in {}", where), "one or more");
+    reader.attempt([&] { passes.push_back(read_pass(scope, each)); });
+  if (list.items.empty()) reader.fail(list.line, fmt::format("no pass in {}", where), "one or more");
   return passes;
 }
 

@@ -80,20 +80,21 @@ std::optional<Prepare> read_prepare(const ManifestReader& reader, const TomlValu
   if (section == nullptr && prepared == op.tensors.end()) return std::nullopt;
   if (section == nullptr)
     reader.fail(1, fmt::format("fill = \"prepared\" on '{}' without [prepare]", prepared->name), "[prepare]");
-  if (prepared == op.tensors.end())
+  if (prepared == op.tensors.end() && !reader.has_mistakes())
     reader.fail(section->line, "[prepare] without a tensor that it fills", "fill = \"prepared\" on one or more");
   reader.check_keys(*section, prepare_section, {"source", "toolkit_headers", "cases", "timed", "pass"});
   Prepare prepare;
-  prepare.source = read_source(reader, *section, "prepare.cuh", op);
-  prepare.toolkit_headers = reader.boolean_or(*section, "toolkit_headers", false);
+  reader.attempt([&] { prepare.source = read_source(reader, *section, "prepare.cuh", op); });
+  reader.attempt([&] { prepare.toolkit_headers = reader.boolean_or(*section, "toolkit_headers", false); });
   prepare.cases = read_cases(reader, reader.required(*section, prepare_section, "cases"));
-  prepare.timed = read_timed(reader, section->find("timed"), prepare.cases);
+  reader.attempt([&] { prepare.timed = read_timed(reader, section->find("timed"), prepare.cases); });
   prepare.symbols = op.symbols;
   const int seed = reader.add(prepare.symbols, {std::string(seed_name), {}, {}}, section->line);
   reader.add(prepare.symbols, {std::string(case_name), prepare.cases, {}}, section->line);
   prepare.passes = read_passes(reader, *section, prepare_section, op, prepare.symbols, {});
-  check_seed(reader, prepare, seed);
-  check_tensors(reader, op, prepare, section->line);
+  if (reader.has_mistakes()) return prepare;
+  reader.attempt([&] { check_seed(reader, prepare, seed); });
+  reader.attempt([&] { check_tensors(reader, op, prepare, section->line); });
   return prepare;
 }
 

@@ -76,32 +76,40 @@ void read_per_rank(const ManifestReader& reader, const TomlValue& table, const O
     reader.fail(table.line, found + " with fill = \"prepared\"", "another fill: [prepare] knows one rank");
 }
 
-Tensor read_tensor(const ManifestReader& reader, const std::string& name, const TomlValue& value, const Op& op) {
-  const std::string where = fmt::format("tensor '{}'", name);
+void read_layout(const ManifestReader& reader, const TomlValue& value, const Op& op, Tensor& tensor) {
+  const std::string& name = tensor.name;
+  const TomlValue& shape = reader.required(value, fmt::format("tensor '{}'", name), "shape");
+  tensor.shape = read_sizes(reader, shape, fmt::format("the shape of '{}'", name), op);
+  tensor.strides = dense_strides(tensor.shape, op.symbols);
+  if (const TomlValue* strides = value.find("strides")) {
+    std::vector<Expression> read = read_sizes(reader, *strides, fmt::format("the strides of '{}'", name), op);
+    if (read.size() != tensor.shape.size()) {
+      reader.fail(strides->line, fmt::format("{} strides of '{}'", read.size(), name),
+                  fmt::format("{}, one for each dimension", tensor.shape.size()));
+    }
+    tensor.strides = std::move(read);
+  }
+  check_strides(reader, op, tensor, value.line);
+}
+
+void read_tensor(const ManifestReader& reader, const TomlValue& value, const Op& op, Tensor& tensor) {
+  const std::string where = fmt::format("tensor '{}'", tensor.name);
   reader.check_keys(
       value, where,
       {"shape", "strides", "dtype", "fill", "scale", "last", "output", "initialised", "optional", "when", "per_rank"});
-  Tensor tensor;
-  tensor.name = name;
-  tensor.shape = read_sizes(reader, reader.required(value, where, "shape"), fmt::format("the shape of '{}'", name), op);
-  tensor.strides = dense_strides(tensor.shape, op.symbols);
-  if (const TomlValue* strides = value.find("strides")) {
-    tensor.strides = read_sizes(reader, *strides, fmt::format("the strides of '{}'", name), op);
-    if (tensor.strides.size() != tensor.shape.size()) {
-      reader.fail(strides->line, fmt::format("{} strides of '{}'", tensor.strides.size(), name),
-                  fmt::format("{}, one for each dimension", tensor.shape.size()));
-    }
-  }
-  check_strides(reader, op, tensor, value.line);
-  static_cast<ElementType&>(tensor) = read_dtype(reader, reader.required(value, where, "dtype"), op, name);
-  read_fill(reader, value, op, tensor);
-  tensor.output = reader.boolean_or(value, "output", false);
-  read_initialised(reader, value, op, tensor);
-  tensor.optional = reader.boolean_or(value, "optional", false);
+  reader.attempt([&] { read_layout(reader, value, op, tensor); });
+  const bool is_typed = reader.attempt([&] {
+    static_cast<ElementType&>(tensor) = read_dtype(reader, reader.required(value, where, "dtype"), op, tensor.name);
+  });
+  if (is_typed) reader.attempt([&] { read_fill(reader, value, op, tensor); });
+  reader.attempt([&] { tensor.output = reader.boolean_or(value, "output", false); });
+  reader.attempt([&] { read_initialised(reader, value, op, tensor); });
+  reader.attempt([&] { tensor.optional = reader.boolean_or(value, "optional", false); });
   if (const TomlValue* when = value.find("when"))
-    tensor.when = reader.expression(*when, fmt::format("'when' of '{}'", name), op.symbols, op, Known::device);
-  read_per_rank(reader, value, op, tensor);
-  return tensor;
+    reader.attempt([&] {
+      tensor.when = reader.expression(*when, fmt::format("'when' of '{}'", tensor.name), op.symbols, op, Known::device);
+    });
+  reader.attempt([&] { read_per_rank(reader, value, op, tensor); });
 }
 
 // Default tolerances: slightly more than the rounding of an output computed in f32 (f64 for f64).
@@ -160,6 +168,21 @@ std::vector<DType> output_types(const Op& op) {
 
 }  // namespace
 
+namespace {
+
+/// What stands for a tensor that cannot be read: one of its rank.
+Tensor stand_in(const std::string& name, const TomlValue& value) {
+  const TomlValue* const shape = value.find("shape");
+  const std::size_t rank = shape == nullptr ? 0 : shape->items.size();
+  Tensor tensor;
+  tensor.name = name;
+  tensor.shape.assign(std::clamp<std::size_t>(rank, 1, max_rank), Expression::constant(1));
+  tensor.strides = tensor.shape;
+  return tensor;
+}
+
+}  // namespace
+
 std::vector<Expression> dense_strides(const std::vector<Expression>& shape, const Symbols& symbols) {
   std::vector<Expression> strides(shape.size(), Expression::constant(1));
   std::string text;
@@ -190,31 +213,37 @@ std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& 
   std::vector<Tensor> tensors;
   check_count(reader, section.line, section.entries.size(), max_tensors, "tensors");
   for (const auto& [name, value] : reader.table(section, "[tensors]")) {
-    check_free_name(reader, name, value.line, op, op.symbols);
-    tensors.push_back(read_tensor(reader, name, value, op));
+    reader.attempt([&, &its_name = name, &its_value = value] {
+      check_free_name(reader, its_name, its_value.line, op, op.symbols);
+    });
+    Tensor& tensor = tensors.emplace_back(stand_in(name, value));
+    reader.attempt([&, &its_value = value] { read_tensor(reader, its_value, op, tensor); });
   }
-  if (std::ranges::none_of(tensors, &Tensor::output))
-    reader.fail(section.line, "no tensor with output = true", "one or more");
+  if (!reader.has_mistakes() && std::ranges::none_of(tensors, &Tensor::output))
+    reader.attempt([&] { reader.fail(section.line, "no tensor with output = true", "one or more"); });
   return tensors;
 }
 
 void read_tolerance(const ManifestReader& reader, const TomlValue* section, Op& op) {
-  for (const auto& [name, value] :
-       section != nullptr ? reader.table(*section, "[tolerance]") : std::vector<TomlEntry>{}) {
+  const auto read = [&](const std::string& name, const TomlValue& value) {
     const auto type = parse_dtype(name);
-    const auto output = std::ranges::find_if(
-        op.tensors, [&, &named = name](const Tensor& each) { return each.output && each.name == named; });
+    const auto output =
+        std::ranges::find_if(op.tensors, [&](const Tensor& each) { return each.output && each.name == name; });
     if (!type && output == op.tensors.end())
       reader.fail(value.line, fmt::format("{} in [tolerance]", quote(name)),
                   "an element type such as 'f32', or an output");
     (type ? op.tolerance[*type] : output->tolerance) =
         read_tolerances(reader, value, fmt::format("the tolerance of '{}'", name), op);
-  }
+  };
+  if (section != nullptr)
+    for (const TomlEntry& each : reader.table(*section, "[tolerance]"))
+      reader.attempt([&] { read(each.key, each.value); });
   for (const DType type : output_types(op)) {
-    if (section != nullptr && is_floating(type) && !op.tolerance.contains(type)) {
-      reader.fail(section->line, fmt::format("no tolerance for '{}', which an output may have", to_string(type)),
-                  "one");
-    }
+    if (section != nullptr && !reader.has_mistakes() && is_floating(type) && !op.tolerance.contains(type))
+      reader.attempt([&] {
+        reader.fail(section->line, fmt::format("no tolerance for '{}', which an output may have", to_string(type)),
+                    "one");
+      });
     op.tolerance.try_emplace(type, std::vector{usual_tolerance(type)});
   }
 }

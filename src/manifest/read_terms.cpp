@@ -33,22 +33,31 @@ std::string_view bare(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(around) - begin + 1);
 }
 
+Expression read_term(const ManifestReader& reader, const TomlEntry& term, std::span<const TomlEntry> below,
+                     const Symbols& symbols) {
+  check_above(reader, term, below);
+  Expression value = reader.expression(term.value, fmt::format("the term {}", quote(term.key)), symbols);
+  const std::string_view named = bare(value.text());
+  const auto slot = symbols.find(named);
+  if (slot && !symbols[*slot].words.empty())
+    reader.fail(term.value.line, fmt::format("{}, a type or a choice, as the term {}", quote(named), quote(term.key)),
+                "a number: words have no other names");
+  return value;
+}
+
 }  // namespace
 
 void read_terms(const ManifestReader& reader, const TomlValue& section, const Op& op, Symbols& symbols) {
   std::span<const TomlEntry> below = reader.table(section, "[terms]");
   check_count(reader, section.line, below.size(), max_terms, "terms");
-  for (const TomlEntry& entry : below) check_free_name(reader, entry.key, entry.value.line, op, symbols);
+  for (const TomlEntry& entry : below)
+    reader.attempt([&] { check_free_name(reader, entry.key, entry.value.line, op, symbols); });
   while (!below.empty()) {
     const TomlEntry& term = below.front();
     below = below.subspan(1);
-    check_above(reader, term, below);
-    const Expression value = reader.expression(term.value, fmt::format("the term {}", quote(term.key)), symbols);
-    const std::string_view named = bare(value.text());
-    const auto slot = symbols.find(named);
-    if (slot && !symbols[*slot].words.empty())
-      reader.fail(term.value.line, fmt::format("{}, a type or a choice, as the term {}", quote(named), quote(term.key)),
-                  "a number: words have no other names");
+    if (reader.has_mistake_at(term.value.line)) continue;
+    Expression value = Expression::constant(1);
+    reader.attempt([&] { value = read_term(reader, term, below, symbols); });
     reader.define(symbols, term.key, value, term.value.line);
   }
 }

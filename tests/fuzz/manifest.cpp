@@ -174,8 +174,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                                    {"fast.toml", implementation_text},
                                                    {"fast.cuh", "// fast"},
                                                    {"reference.cuh", "// reference"}};
+  std::vector<manifest::Mistake> mistakes;
+  static_cast<void>(manifest::parse_op("scale", "/ops/scale", files, mistakes));
   try {
     const manifest::Op op = manifest::parse_op("scale", "/ops/scale", files);
+    fuzz::require(mistakes.empty(), "a manifest that holds has no mistakes", "");
     fuzz::check_op(op, rest);
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::bad_manifest, "a manifest that does not hold is refused as such",

@@ -12,7 +12,7 @@ using namespace kiln::manifest;
 
 namespace {
 
-struct Mistake {
+struct Change {
   const char* from;
   const char* to;
   const char* message;
@@ -24,10 +24,20 @@ void check_says(const std::string& message, std::string_view wanted) {
   CHECK(message.find(wanted) != std::string::npos);
 }
 
+/// Checks that nothing is said of the lines that use what is wrong.
+void check_alone(const testing::Folder& folder) {
+  std::vector<Mistake> all;
+  (void)parse_op("scale", "/ops/scale", folder.files(), all);
+  std::string others;
+  for (const Mistake& each : all) others += testing::text_of(each) + "\n";
+  CAPTURE(others);
+  CHECK(all.size() == 1);
+}
+
 }  // namespace
 
 TEST_CASE("a mistake in op.toml is named with its line") {
-  const Mistake mistakes[] = {
+  const Change mistakes[] = {
       {"revision = 3", "revision = 3\nallowed = ['rows > 1']",
        "op.toml:4: found the axis 'rows', which no device fixes, in 'allowed'"},
       {"revision = 3", "revision = 3\nallowed = ['sm > 80']",
@@ -118,15 +128,16 @@ TEST_CASE("a mistake in op.toml is named with its line") {
        "op.toml:26: found 'model' in a pass of the reference, expected none: it is never timed"},
       {"flops = \"rows * cols\"", "flops = \"rows ** cols\"", "op.toml:28: in 'flops': found '*' at column 7"},
   };
-  for (const Mistake& mistake : mistakes) {
+  for (const Change& mistake : mistakes) {
     testing::Folder folder = testing::scale_folder();
     folder.op = testing::replaced(folder.op, mistake.from, mistake.to);
     check_says(testing::refusal_of(folder), mistake.message);
+    check_alone(folder);
   }
 }
 
 TEST_CASE("a mistake in an implementation's file is named with its line") {
-  const Mistake mistakes[] = {
+  const Change mistakes[] = {
       {"summary  =", "sumary  =",
        "/ops/scale/fast.toml:1: found the unknown key 'sumary' in the file (did you mean 'summary'?)"},
       {"requires = \"sm >= 80\"", "requires = \"rows > 1\"",
@@ -147,7 +158,7 @@ TEST_CASE("a mistake in an implementation's file is named with its line") {
       {"[align]", "[search]\nall = [\"threads <\"]\n[align]", "fast.toml:10: in a condition of [search]: found"},
       {"[align]", "[search]\nall = [\"thread <= 64\"]\n[align]",
        "fast.toml:10: in a condition of [search]: found the unknown name 'thread' (did you mean 'threads'?)"},
-      {"[align]", "[search]\nany = []\n[align]", "fast.toml:10: found the unknown key 'any' in [search]"},
+      {"[align]", "[search]\nalll = []\n[align]", "fast.toml:10: found the unknown key 'alll' in [search]"},
       {"[align]", "[search]\n[align]", "fast.toml:9: found no 'all' in [search]"},
       {"x = \"vector * sizeof(dtype)\"", "z = \"vector * sizeof(dtype)\"", "fast.toml:10: found 'z' in [align]"},
       {"vector  = 4", "vector  = 3",
@@ -192,10 +203,11 @@ TEST_CASE("a mistake in an implementation's file is named with its line") {
       {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\noperations = \"rows * factor\"",
        "fast.toml:25: found the run-time value 'factor', which is no integer, in 'operations'"},
   };
-  for (const Mistake& mistake : mistakes) {
+  for (const Change& mistake : mistakes) {
     testing::Folder folder = testing::scale_folder();
     folder.implementation = testing::replaced(folder.implementation, mistake.from, mistake.to);
     check_says(testing::refusal_of(folder), mistake.message);
+    check_alone(folder);
   }
 }
 
@@ -269,11 +281,64 @@ TEST_CASE("a manifest with a piece missing or repeated is read or refused, and n
     const auto length = *rc::gen::inRange<std::size_t>(1, 20);
     const std::string piece = text.substr(at, length);
     *rc::gen::arbitrary<bool>() ? text.erase(at, length) : text.insert(at, piece);
+    std::vector<Mistake> mistakes;
+    (void)parse_op("scale", "/ops/scale", folder.files(), mistakes);
     try {
       (void)folder.parse();
+      RC_ASSERT(mistakes.empty());
     } catch (const Error& error) {
       RC_ASSERT(error.kind() == ErrorKind::bad_manifest);
       RC_ASSERT(std::string(error.what()).find(".toml:") != std::string::npos);
+      RC_ASSERT(!mistakes.empty());
     }
   }));
+}
+
+TEST_CASE("all mistakes of a folder are collected in one reading, those of each line that can be read") {
+  testing::Folder folder = testing::scale_folder();
+  const auto in_op = [&](std::string_view from, std::string_view to) {
+    folder.op = testing::replaced(folder.op, from, to);
+  };
+  const auto in_fast = [&](std::string_view from, std::string_view to) {
+    folder.implementation = testing::replaced(folder.implementation, from, to);
+  };
+  in_op("revision = 3", "revision = 0");
+  in_op("max = 4096", "max = \"many\"");
+  in_op("[\"bf16\", \"f32\"]", "[\"bf16\", \"float\", \"f32\"]");
+  in_op("factor = \"f32\"", "factor = \"f33\"");
+  in_op("min = \"cols\"", "min = \"colls\"");
+  in_op("strides = [\"stride\", \"1\"], dtype = \"dtype\"", "strides = [\"1\"], dtype = \"dtyp\", fil = \"ones\"");
+  in_op("\"x\", \"y\", \"rows\", \"cols\"", "\"z\", \"y\", \"row\", \"cols\"");
+  in_op("flops = \"rows", "flops = \"rws");
+  in_fast("[128, 256, 2048]", "[128, 256, 256]");
+  in_fast("threads <= 1024\", \"cols", "thread <= 1024\", \"col");
+  in_fast("vector  = 4", "vector  = 3");
+  in_fast("bytes = \"rows * 4\"", "byte = \"rows * 4\"");
+  in_fast("{vector * 2}", "{vectr * 2}");
+  in_fast("threads * 4", "threds * 4");
+  in_fast("box = [16, \"64\"]", "box = [16]");
+  std::vector<Mistake> mistakes;
+  (void)parse_op("scale", "/ops/scale", folder.files(), mistakes);
+  const std::vector<std::string_view> wanted = {
+      "op.toml:3: found the number 0 as 'revision'",
+      "op.toml:5: found 'many' as 'max'",
+      "op.toml:12: found 'f33' as a type of scalars",
+      "op.toml:8: found 'float' as an element type",
+      "op.toml:13: in the minimum of 'stride': found the unknown name 'colls'",
+      "op.toml:15: found the unknown key 'fil' in tensor 'x'",
+      "op.toml:15: found 1 strides of 'x'",
+      "op.toml:15: found 'dtyp' as the dtype of 'x'",
+      "op.toml:25: found the unknown argument 'z'",
+      "op.toml:25: found the unknown argument 'row'",
+      "op.toml:28: in 'flops': found the unknown name 'rws'",
+      "fast.toml:5: found 256 twice in parameter 'threads'",
+      "fast.toml:13: found vector = 3 in [default]",
+      "fast.toml:8: in a constraint: found the unknown name 'thread'",
+      "fast.toml:8: in a constraint: found the unknown name 'col'",
+      "fast.toml:15: found the unknown key 'byte' in workspace 'partial'",
+      "fast.toml:17: found the unknown name 'vectr'",
+      "fast.toml:21: in 'shared': found the unknown name 'threds'",
+      "fast.toml:23: found 1 entries in 'box'"};
+  REQUIRE(mistakes.size() == wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) check_says(testing::text_of(mistakes[i]), wanted[i]);
 }

@@ -1,6 +1,7 @@
 #include "manifest_fixture.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "kiln/error.hpp"
 
@@ -69,13 +70,23 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text.replace(at, from.size(), to);
 }
 
+std::string text_of(const Mistake& mistake) {
+  return fmt::format("{}:{}: {}{}{}", mistake.file, mistake.line, mistake.found,
+                     mistake.expected.empty() ? "" : ", expected ", mistake.expected);
+}
+
 std::string refusal_of(const Folder& folder) {
+  std::vector<Mistake> mistakes;
+  (void)parse_op("scale", "/ops/scale", folder.files(), mistakes);
   try {
     (void)folder.parse();
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::bad_manifest);
+    REQUIRE(!mistakes.empty());
+    CHECK(text_of(mistakes.front()) == error.what());
     return error.what();
   }
+  CHECK(mistakes.empty());
   return "accepted";
 }
 

@@ -30,7 +30,11 @@ Folder scale_folder();
 /// `text` with the one occurrence of `from` replaced; fails the test when there is not exactly one.
 std::string replaced(std::string text, std::string_view from, std::string_view to);
 
-/// What is said of the folder's manifests, which are bad ones; "accepted" if nothing is.
+/// "FILE:LINE: found X, expected Y"
+std::string text_of(const Mistake& mistake);
+
+/// What is said of the folder's manifests, which are bad ones; "accepted" if nothing is. Checks that a reader that
+/// collects mistakes says it too, first.
 std::string refusal_of(const Folder& folder);
 
 }  // namespace kiln::manifest::testing
