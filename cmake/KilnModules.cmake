@@ -39,6 +39,7 @@ function(kiln_module name)
   target_include_directories(kiln_${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   target_compile_definitions(kiln_${name} PRIVATE KILN_VERSION="${PROJECT_VERSION}")
   target_link_libraries(kiln_${name} PRIVATE kiln_flags PUBLIC ${MODULE_DEPENDS})
+  set_target_properties(kiln_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   foreach(module IN LISTS MODULE_MODULES)
     target_link_libraries(kiln_${name} PUBLIC kiln_${module})
   endforeach()
@@ -69,34 +70,51 @@ function(kiln_embed_schema module)
   target_sources(kiln_${module} PRIVATE "${PROJECT_BINARY_DIR}/generated/schema.cpp")
 endfunction()
 
-# kiln::kiln from the modules' objects. What it links is its own affair; the users of a static one find the same libraries
-# again, through kilnConfig.cmake.
-function(kiln_library)
-  cmake_parse_arguments(LIBRARY "" "" "MODULES" ${ARGN})
-  file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kiln/*.hpp")
-  add_library(kiln)
-  add_library(kiln::kiln ALIAS kiln)
-  foreach(module IN LISTS LIBRARY_MODULES)
-    target_sources(kiln PRIVATE $<TARGET_OBJECTS:kiln_${module}>)
+# kiln_of_modules(target): the modules' objects and what they link, static or shared. The users of a static one find the same libraries again,
+# through kilnConfig.cmake.
+function(kiln_of_modules target)
+  foreach(module IN LISTS KILN_MODULES)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:kiln_${module}>)
   endforeach()
-  target_sources(kiln PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${headers})
-  target_compile_features(kiln PUBLIC cxx_std_20)
-  target_link_libraries(kiln PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
   if(KILN_STATIC_DEPENDENCIES)
     target_link_libraries(
-      kiln PRIVATE $<BUILD_INTERFACE:kiln_sqlite> $<BUILD_INTERFACE:kiln_crypto> $<BUILD_INTERFACE:kiln_zstd>
-                   $<INSTALL_INTERFACE:fmt::fmt> $<INSTALL_INTERFACE:SQLite::SQLite3> $<INSTALL_INTERFACE:OpenSSL::Crypto> $<INSTALL_INTERFACE:PkgConfig::KILN_ZSTD>)
+      ${target} PRIVATE $<BUILD_INTERFACE:kiln_sqlite> $<BUILD_INTERFACE:kiln_crypto> $<BUILD_INTERFACE:kiln_zstd>
+                        $<INSTALL_INTERFACE:fmt::fmt> $<INSTALL_INTERFACE:SQLite::SQLite3> $<INSTALL_INTERFACE:OpenSSL::Crypto> $<INSTALL_INTERFACE:PkgConfig::KILN_ZSTD>)
   else()
-    target_link_libraries(kiln PRIVATE fmt::fmt SQLite::SQLite3 OpenSSL::Crypto PkgConfig::KILN_ZSTD)
+    target_link_libraries(${target} PRIVATE fmt::fmt SQLite::SQLite3 OpenSSL::Crypto PkgConfig::KILN_ZSTD)
   endif()
   if(KILN_SANITIZE)
-    target_link_options(kiln PRIVATE -fsanitize=${KILN_SANITIZE})
+    target_link_options(${target} PRIVATE -fsanitize=${KILN_SANITIZE})
   endif()
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL SHARED_LIBRARY)
+    # Besides the modules' hidden names, the script hides std templates, which the standard library marks as visible, and static dependencies.
+    # Calls within the library stay within this copy of it, whatever else the process has loaded.
+    set(script "${PROJECT_SOURCE_DIR}/cmake/exports.map")
+    target_link_options(${target} PRIVATE "LINKER:--version-script=${script}" LINKER:-Bsymbolic)
+    set_target_properties(${target} PROPERTIES LINK_DEPENDS "${script}")
+  endif()
+  target_include_directories(${target} INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>")
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE CXX)
+endfunction()
+
+# kiln::kiln. What it links is its own affair. kiln_inside is for tests that see it from inside, and so is static.
+function(kiln_library)
+  file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kiln/*.h" "${PROJECT_SOURCE_DIR}/include/kiln/*.hpp")
+  add_library(kiln)
+  add_library(kiln::kiln ALIAS kiln)
+  kiln_of_modules(kiln)
+  target_sources(kiln PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${headers})
+  set_target_properties(kiln PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
   if(BUILD_SHARED_LIBS)
-    target_link_options(kiln PRIVATE "LINKER:--exclude-libs,ALL") # static dependencies stay inside
+    add_library(kiln_inside STATIC EXCLUDE_FROM_ALL)
+    kiln_of_modules(kiln_inside)
+  else()
+    add_library(kiln_inside ALIAS kiln)
+    target_link_options(kiln INTERFACE "LINKER:--exclude-libs,libkiln.a") # a shared library that holds it exports its own names alone
   endif()
-  set_target_properties(kiln PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-                                        VERIFY_INTERFACE_HEADER_SETS ON LINKER_LANGUAGE CXX)
 endfunction()
 
 # kiln_build: a source of one function, written before each build, so that only it is compiled anew when the commit changes.

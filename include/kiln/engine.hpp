@@ -16,6 +16,7 @@
 
 #include "kiln/arguments.hpp"
 #include "kiln/error.hpp"
+#include "kiln/export.h"
 #include "kiln/options.hpp"
 #include "kiln/problem.hpp"
 
@@ -37,7 +38,7 @@ enum class Origin : std::uint8_t {
   default_,  // fallback: the op's default
 };
 inline constexpr std::size_t origin_count = 6;
-std::string_view to_string(Origin origin) noexcept;  // "hot", "overlay", "base", "nearest", "model", "default"
+KILN_API std::string_view to_string(Origin origin) noexcept;  // "hot", "overlay", "base", "nearest", "model", "default"
 /// Whether something serves in place of the bucket's own record.
 constexpr bool is_fallback(Origin origin) noexcept { return origin >= Origin::nearest; }
 constexpr bool is_hit(Origin origin) noexcept { return !is_fallback(origin); }
@@ -86,7 +87,7 @@ struct Footprint {
 /// A bucket's answers made ready: loaded functions and launch geometry of each config that its sizes pick. Keeps its
 /// Engine's resources alive. A moved-from Plan remains valid. A Plan of a fallback keeps serving that fallback after
 /// its bucket was tuned in the background. Every member may be called from any thread.
-class Plan {
+class KILN_API Plan {
  public:
   Plan(const Plan&) = default;
   Plan& operator=(const Plan&) = default;
@@ -115,7 +116,7 @@ class Plan {
 };
 
 /// One op of an engine. Cheap to copy; a moved-from Op remains valid. Every member may be called from any thread.
-class Op {
+class KILN_API Op {
  public:
   Op(const Op&) = default;
   Op& operator=(const Op&) = default;
@@ -264,7 +265,7 @@ struct Coverage {
 /// Constructing, using and destroying an Engine ends no capture of another thread. A launch on the legacy default
 /// stream may, as any work on that stream. CUDA does not work in a child of fork: every constructor and member that
 /// reaches the driver throws Error(driver_failed) there. Destructors leave the parent's resources alone.
-class Engine {
+class KILN_API Engine {
  public:
   Engine(const Engine&) = default;
   Engine& operator=(const Engine&) = default;
@@ -311,7 +312,7 @@ class Engine {
 
  private:
   friend class Tuner;
-  [[nodiscard]] plan::OpState& own(const Op& op) const;
+  [[nodiscard]] KILN_HIDDEN plan::OpState& own(const Op& op) const;
   std::shared_ptr<engine::State> state_;
 };
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "kiln/export.h"
+
 namespace kiln {
 
 enum class ErrorKind {
@@ -30,10 +32,10 @@ enum class ErrorKind {
 };
 
 /// The kind's name as the CLI's --json prints it, such as "bad_manifest".
-std::string_view to_string(ErrorKind kind) noexcept;
+KILN_API std::string_view to_string(ErrorKind kind) noexcept;
 
 /// what() is one sentence or more: what was asked, what was found, and what to do.
-class Error : public std::runtime_error {
+class KILN_API Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
   [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kiln/export.h"
+
 namespace kiln {
 
 class Team;
@@ -34,7 +36,7 @@ enum class Strategy : std::uint8_t {
   exhaustive,  // every candidate
 };
 
-std::string_view to_string(Strategy strategy) noexcept;  // "racing", "exhaustive"
+KILN_API std::string_view to_string(Strategy strategy) noexcept;  // "racing", "exhaustive"
 
 /// Limits of one bucket's tune.
 struct SearchSettings {

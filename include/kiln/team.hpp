@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "kiln/export.h"
+
 namespace kiln {
 
 class Team;
@@ -38,7 +40,7 @@ struct TeamOptions {
 };
 
 /// Returns a name that no other team has: 128 random bits in hexadecimal. One rank makes it and hands it to the others.
-std::string unique_team_name();
+KILN_API std::string unique_team_name();
 
 /// One process's part in a team, made by every rank. Retains the primary context of its device.
 ///
@@ -46,7 +48,7 @@ std::string unique_team_name();
 /// TeamOptions::timeout at most. What fails on one rank is thrown on all that had met, with the rank that failed.
 /// Error(io) names a rank that has ended, left or not come. After it the team is of no more use. One thread at a time
 /// may call reset() and close(). The other members may be called from any thread.
-class Team {
+class KILN_API Team {
  public:
   /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64 (of built-in ops:
   /// to 8); with an address, those of any host that were given the same. Throws Error(bad_input) for a rank out of
@@ -87,7 +89,7 @@ class Team {
  private:
   friend team::State& team::state_of(Team& team) noexcept;
   friend std::shared_ptr<Team> team::team_of(std::unique_ptr<team::State> state);
-  explicit Team(std::unique_ptr<team::State> state);
+  KILN_HIDDEN explicit Team(std::unique_ptr<team::State> state);
   std::unique_ptr<team::State> state_;
 };
 

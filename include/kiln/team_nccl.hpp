@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "kiln/export.h"
 #include "kiln/team.hpp"
 
 struct ncclComm;  // what NCCL's ncclComm_t points to
@@ -21,6 +22,6 @@ namespace kiln {
 /// TeamOptions::device is not its communicator's. Throws Error(bad_input) for what is no communicator, Error(no_nccl),
 /// and Error(io) where NCCL fails or not every rank has come within TeamOptions::timeout. The communicator is then of
 /// no more use. Throws as Team's constructors.
-std::shared_ptr<Team> team_from_nccl(ncclComm* communicator, const TeamOptions& options = {});
+KILN_API std::shared_ptr<Team> team_from_nccl(ncclComm* communicator, const TeamOptions& options = {});
 
 }  // namespace kiln

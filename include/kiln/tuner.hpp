@@ -20,6 +20,7 @@
 
 #include "kiln/engine.hpp"
 #include "kiln/error.hpp"
+#include "kiln/export.h"
 #include "kiln/options.hpp"
 #include "kiln/problem.hpp"
 
@@ -130,7 +131,7 @@ struct TunerState;
 /// the others take part; each rank's overlay gets the records. A failure or a stop of one rank is that of all. Other
 /// demands are for this rank alone, and may differ. An engine that has a team's bucket ready goes on with its plan.
 /// Ranks wait for each other for 30 minutes here, whatever TeamOptions::timeout is. deploy() is not collective.
-class Tuner {
+class KILN_API Tuner {
  public:
   Tuner(const Tuner&) = default;
   Tuner& operator=(const Tuner&) = default;

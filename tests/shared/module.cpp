@@ -1,0 +1,51 @@
+// A module that uses Kiln, as a plug-in or a language's extension does. Its functions say what they find, as text.
+#include <dlfcn.h>
+
+#include <kiln/kiln.hpp>
+#include <string>
+
+#define MODULE_API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+/// An engine in use, and what it said.
+struct Use {
+  kiln::Engine engine;
+  std::string said;
+};
+
+std::string refusal(const kiln::Engine& engine) {
+  try {
+    return std::string(engine.op("no such op").name());
+  } catch (const kiln::Error& error) {
+    return std::string(to_string(error.kind()));
+  }
+}
+
+}  // namespace
+
+/// The file that holds the Kiln which this module calls.
+MODULE_API const char* where() {
+  Dl_info info{};
+  std::string_view (*function)(kiln::ErrorKind) noexcept = &kiln::to_string;
+  return dladdr(reinterpret_cast<void*>(function), &info) != 0 ? info.dli_fname : "";
+}
+
+/// Makes an engine with default options, but nothing on disk; `said` is valid until end().
+MODULE_API void* begin(const char** said) try {
+  kiln::Options options;
+  options.overlay = "";
+  auto* use = new Use{kiln::Engine(options), {}};
+  const kiln::Op op = use->engine.op("rms_norm");
+  const kiln::Problem problem = op.problem({{"rows", 137}, {"cols", 4096}});
+  use->said = refusal(use->engine) + ", " + use->engine.explain(op, problem).implementation;
+  *said = use->said.c_str();
+  return use;
+} catch (const kiln::Error& error) {
+  static std::string why;
+  why = error.what();
+  *said = why.c_str();
+  return nullptr;
+}
+
+MODULE_API void end(void* use) { delete static_cast<Use*>(use); }
