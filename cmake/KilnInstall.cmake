@@ -3,6 +3,9 @@
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
+# Not among the users' programs: a worker of one version beside another's program would be found there.
+set(KILN_INSTALL_WORKERDIR "${CMAKE_INSTALL_LIBDIR}/kiln-${PROJECT_VERSION_MAJOR}")
+
 function(kiln_install)
   set(package "${CMAKE_INSTALL_LIBDIR}/cmake/kiln")
   install(

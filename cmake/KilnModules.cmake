@@ -70,6 +70,40 @@ function(kiln_embed_schema module)
   target_sources(kiln_${module} PRIVATE "${PROJECT_BINARY_DIR}/generated/schema.cpp")
 endfunction()
 
+# What a worker and its owner are built of becomes part of both, in module NAME: MODULES are those of the worker.
+function(kiln_identity name)
+  set(folders src/worker include/kiln)
+  foreach(module IN LISTS ARGN)
+    list(APPEND folders src/${module})
+  endforeach()
+  list(TRANSFORM folders PREPEND "${PROJECT_SOURCE_DIR}/")
+  list(TRANSFORM folders APPEND "/*.?pp")
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" ${folders} "${PROJECT_SOURCE_DIR}/templates/*.toml" "${PROJECT_SOURCE_DIR}/templates/*.cuh")
+  list(SORT files)
+  string(REPLACE ";" "\n" lines "${files}")
+  set(list "${PROJECT_BINARY_DIR}/generated/identity.txt")
+  file(CONFIGURE OUTPUT "${list}" CONTENT "${lines}\n" @ONLY)
+  list(TRANSFORM files PREPEND "${PROJECT_SOURCE_DIR}/")
+  set(generated "${PROJECT_BINARY_DIR}/generated/identity.cpp")
+  add_custom_command(
+    OUTPUT "${generated}"
+    COMMAND ${CMAKE_COMMAND} "-DSOURCE=${PROJECT_SOURCE_DIR}" "-DLIST=${list}" "-DVERSION=${PROJECT_VERSION}" "-DOUTPUT=${generated}" -P
+            "${PROJECT_SOURCE_DIR}/cmake/WriteIdentity.cmake"
+    DEPENDS ${files} "${list}" "${PROJECT_SOURCE_DIR}/cmake/WriteIdentity.cmake"
+    COMMENT "Naming the sources that a worker is made of" VERBATIM)
+  target_sources(kiln_${name} PRIVATE "${generated}")
+  set_source_files_properties("${generated}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# Where module NAME looks for an installed worker: as seen from the library, from a program, and as a full path.
+function(kiln_worker_places name)
+  cmake_path(ABSOLUTE_PATH KILN_INSTALL_WORKERDIR BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}" NORMALIZE OUTPUT_VARIABLE folder)
+  file(RELATIVE_PATH from_library "${CMAKE_INSTALL_FULL_LIBDIR}" "${folder}")
+  file(RELATIVE_PATH from_programs "${CMAKE_INSTALL_FULL_BINDIR}" "${folder}")
+  target_compile_definitions(kiln_${name} PRIVATE KILN_WORKER_FROM_LIBRARY="${from_library}" KILN_WORKER_FROM_PROGRAMS="${from_programs}"
+                                                  KILN_INSTALLED_WORKERS="${folder}")
+endfunction()
+
 # kiln_of_modules(target): the modules' objects and what they link, static or shared. The users of a static one find the same libraries again,
 # through kilnConfig.cmake.
 function(kiln_of_modules target)

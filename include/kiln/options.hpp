@@ -141,11 +141,11 @@ struct Options {
   /// group's limit.
   int compile_workers = 0;
   Isolation isolation = Isolation::automatic;
-  /// The program kiln-worker, of this library's version, in which compiles and candidates run. Empty: $KILN_WORKER
-  /// ("none": no worker), else beside the running program, else beside libkiln or in ../bin or ../../bin from there,
-  /// else where Kiln was installed. A program that embeds Kiln ships kiln-worker beside itself, or names it here. One
-  /// that is found, not named, is passed over with a warning where another user than root or the library's owner has it
-  /// or its folder, or others may write them.
+  /// The program kiln-worker, built of the same sources as this library, in which compiles and candidates run. Empty:
+  /// $KILN_WORKER ("none": no worker), else beside libkiln or in kiln-0 there, else beside the running program, else
+  /// where Kiln was installed. A program that embeds Kiln statically ships kiln-worker beside itself, or names it here.
+  /// One that is found, not named, is passed over with a warning in two cases: it says that it was built of other
+  /// sources; or another user than root or the library's owner has it or its folder, or others may write them.
   std::filesystem::path worker;
   /// A compile in a worker that takes longer, or more memory, is stopped and fails alone. 0 bytes: no limit.
   std::chrono::milliseconds compile_limit{120'000};

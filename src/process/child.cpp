@@ -22,6 +22,7 @@
 #include "manifest/environment.hpp"
 #include "manifest/ownership.hpp"
 #include "manifest/shortage.hpp"
+#include "process/identity.hpp"
 #include "process/message.hpp"
 #include "process/setup.hpp"
 
@@ -67,6 +68,11 @@ pid_t spawn(const fs::path& program, int socket) {
   return child;
 }
 
+fs::path running_program() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored);
+}
+
 /// The shared library, or the program that holds it: the loader has the first word of a program's command line as its
 /// name, which need not be a path.
 fs::path file_of_this_library() {
@@ -76,7 +82,15 @@ fs::path file_of_this_library() {
   const bool is_known = dladdr(&here, &info) != 0 && info.dli_fname != nullptr;
   if (is_known && std::string_view(info.dli_fname).find('/') != std::string_view::npos)
     return fs::absolute(info.dli_fname, ignored);
-  return fs::read_symlink("/proc/self/exe", ignored);
+  return running_program();
+}
+
+/// Returns why a worker that says what it was built of does not serve here; empty where it does, or says nothing.
+std::string difference_of(const fs::path& program) {
+  const std::string theirs = identity_of(program);
+  if (theirs.empty() || theirs == identity()) return {};
+  return fmt::format("it is of Kiln {}, and this library of {}; install the kiln-worker of this library", theirs,
+                     identity());
 }
 
 uid_t owner_of(const fs::path& file) {
@@ -101,17 +115,14 @@ FoundWorker look_for_worker(const fs::path& chosen) {
   if (!chosen.empty()) return {chosen, {}};
   if (const std::string named = manifest::environment("KILN_WORKER"); !named.empty())
     return {named == "none" ? fs::path() : fs::path(named), {}};
-  std::error_code ignored;
-  const fs::path library = file_of_this_library(), folder_of_library = library.parent_path();
+  const fs::path library = file_of_this_library();
   FoundWorker found;
-  for (const fs::path& folder :
-       {fs::read_symlink("/proc/self/exe", ignored).parent_path(), folder_of_library, folder_of_library / "../bin",
-        folder_of_library / "../../bin", fs::path(KILN_INSTALLED_PROGRAMS)}) {
-    fs::path program = folder / "kiln-worker";
-    if (!folder.is_absolute() || access(program.c_str(), X_OK) != 0) continue;
-    const std::string objection = manifest::program_objection(program, owner_of(library));
+  for (const fs::path& program : worker_places(library, running_program())) {
+    if (!program.is_absolute() || access(program.c_str(), X_OK) != 0) continue;
+    std::string objection = manifest::program_objection(program, owner_of(library));
+    if (objection.empty()) objection = difference_of(program);
     if (objection.empty()) {
-      found.program = std::move(program);
+      found.program = program;
       return found;
     }
     std::string warning =
@@ -119,6 +130,15 @@ FoundWorker look_for_worker(const fs::path& chosen) {
     if (std::ranges::find(found.refused, warning) == found.refused.end()) found.refused.push_back(std::move(warning));
   }
   return found;
+}
+
+std::vector<fs::path> worker_places(const fs::path& library, const fs::path& program) {
+  const fs::path from_library = library.parent_path(), from_program = program.parent_path();
+  std::vector<fs::path> places;
+  for (const fs::path& folder : {from_library, from_library / KILN_WORKER_FROM_LIBRARY, from_program,
+                                 from_program / KILN_WORKER_FROM_PROGRAMS, fs::path(KILN_INSTALLED_WORKERS)})
+    places.push_back((folder / "kiln-worker").lexically_normal());
+  return places;
 }
 
 std::vector<char*> worker_environment(char** all, bool has_raised_rights) {

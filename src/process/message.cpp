@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "process/identity.hpp"
+
 namespace kiln::process {
 
 using Json = nlohmann::json;
@@ -35,7 +37,7 @@ class DepthCheck final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-Json greeting() { return {{"kiln-worker", KILN_VERSION}}; }
+Json greeting() { return {{"kiln-worker", identity()}}; }
 
 Json to_json(std::span<const manifest::SourceFile> files) {
   Json list = Json::array();

@@ -14,7 +14,7 @@
 
 namespace kiln::process {
 
-/// The first message that a worker sends. It holds the version, which must be the parent's: the messages' format is not
+/// The first message that a worker sends. It holds identity(), which must be the parent's: the messages' format is not
 /// stable.
 nlohmann::json greeting();
 

@@ -3,6 +3,7 @@
 
 #include "faults/engine/probe.hpp"
 #include "faults/skip.hpp"
+#include "process/identity.hpp"
 
 using namespace kiln;
 using namespace kiln::faults;
@@ -59,6 +60,21 @@ TEST_CASE("fault 87: a worker that others may write or replace is not run") {
   fs::create_symlink(place.folder / "open/kiln-worker", place.worker);
   place.check_refused("can be written by others");
   tally(87, 6, "workers that others may write");
+}
+
+TEST_CASE("a worker that was built of other sources is not run, and one of these is") {
+  const Place place;
+  fs::copy_file(KILN_WORKER_PROGRAM, place.worker, fs::copy_options::overwrite_existing);
+  CHECK(contains(place.printed(), "worker=" + place.worker.string()));
+  std::string bytes = read(place.worker);
+  const std::string ours = process::identity_of(place.worker);
+  REQUIRE(!ours.empty());
+  std::size_t changed = 0;
+  for (std::size_t at = bytes.find(ours); at != std::string::npos; at = bytes.find(ours, at + 1), ++changed)
+    bytes[at + ours.size() - 1] ^= 1;  // the last digit of the digest
+  REQUIRE(changed > 0);
+  write(place.worker, bytes);
+  place.check_refused(("and this library of " + ours + "; install the kiln-worker of this library").c_str());
 }
 
 TEST_CASE("fault 87: a worker of another user is not run") {
