@@ -19,7 +19,7 @@
 #include "kiln/kiln.hpp"
 #include "manifest/region.hpp"
 #include "row.hpp"
-#include "tune/tuner.hpp"
+#include "tune/tune_bucket.hpp"
 
 namespace {
 
@@ -97,7 +97,7 @@ struct Tuned {
 /// A config for one problem.
 class Exact {
  public:
-  explicit Exact(kiln::engine::State& state) : state_(state) {}
+  explicit Exact(kiln::engine::EngineState& state) : state_(state) {}
   void tune(const kiln::manifest::Op& described, const kiln::Problem& problem) {
     op_ = exact(described);
     kiln::tune::TuneRequest request = state_.tune_request(op_, problem);
@@ -117,7 +117,7 @@ class Exact {
   std::unique_ptr<kiln::tune::TrialWorkspace> workspace;
 
  private:
-  kiln::engine::State& state_;
+  kiln::engine::EngineState& state_;
   kiln::manifest::Op op_;
 };
 
@@ -194,7 +194,7 @@ class Bench {
 
   const Settings& settings_;
   Tuned first_, second_;
-  kiln::engine::State state_;
+  kiln::engine::EngineState state_;
   kiln::cuda::Context::Scope scope_;
   kiln::cuda::Stream stream_;
   kiln::tune::Stopwatch stopwatch_;

@@ -23,7 +23,7 @@ INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
 NAMESPACE = re.compile(rb"""("(?:\\.|[^"\\\n])*")|\busing\s+namespace\s+[\w:]+;|(?<=\bnamespace)\s+[\w:]+|\b[a-z]\w*::(?=\w)""")
 
 SEARCH = {"answer": "guess model near_index neighbours portfolio prior slowdown throughput timed_sizes",
-          "tune": "candidates conclusion exhaustive forecast intervals last_comparison launch_choice racing scoreboard relative_times search trials tuner"}
+          "tune": "candidates conclusion exhaustive forecast intervals last_comparison launch_choice racing scoreboard relative_times search trials tune_bucket"}
 GROUPS = {
     # What a time is measured by.
     "the stopwatch": ["src/tune/measure.cpp#slots,flush_ns,flush_threads,flush_blocks,piece_bytes,longest_batch_ns,unnoticed_ns,short_ns,beyond_help_ns,rest_per_run,in_batches,flush,enqueue,hold,sample",

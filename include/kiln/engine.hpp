@@ -70,7 +70,7 @@ struct Stats {
 };
 
 namespace engine {
-struct State;
+struct EngineState;
 }  // namespace engine
 namespace plan {
 struct OpState;
@@ -313,7 +313,7 @@ class KILN_API Engine {
  private:
   friend class Tuner;
   [[nodiscard]] KILN_HIDDEN plan::OpState& own(const Op& op) const;
-  std::shared_ptr<engine::State> state_;
+  std::shared_ptr<engine::EngineState> state_;
 };
 
 }  // namespace kiln

@@ -14,10 +14,10 @@ namespace kiln {
 class Team;
 
 namespace team {
-struct State;
+struct TeamState;
 // For Kiln's own modules.
-State& state_of(Team& team) noexcept;
-std::shared_ptr<Team> team_of(std::unique_ptr<State> state);
+TeamState& state_of(Team& team) noexcept;
+std::shared_ptr<Team> team_of(std::unique_ptr<TeamState> state);
 }  // namespace team
 
 /// How a rank takes part in its team.
@@ -87,10 +87,10 @@ class KILN_API Team {
   void close();
 
  private:
-  friend team::State& team::state_of(Team& team) noexcept;
-  friend std::shared_ptr<Team> team::team_of(std::unique_ptr<team::State> state);
-  KILN_HIDDEN explicit Team(std::unique_ptr<team::State> state);
-  std::unique_ptr<team::State> state_;
+  friend team::TeamState& team::state_of(Team& team) noexcept;
+  friend std::shared_ptr<Team> team::team_of(std::unique_ptr<team::TeamState> state);
+  KILN_HIDDEN explicit Team(std::unique_ptr<team::TeamState> state);
+  std::unique_ptr<team::TeamState> state_;
 };
 
 }  // namespace kiln

@@ -10,7 +10,6 @@
 #include "answer/prior.hpp"
 #include "answer/serving.hpp"
 #include "answer/slowdown.hpp"
-#include "manifest/key.hpp"
 
 namespace kiln::answer {
 namespace {

@@ -13,7 +13,6 @@
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "manifest/kernel_name.hpp"
-#include "manifest/key.hpp"
 
 namespace kiln::answer {
 namespace {

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "answer/serving.hpp"
-#include "manifest/key.hpp"
 
 namespace kiln::answer {
 namespace {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "answer/model.hpp"
-#include "manifest/key.hpp"
 #include "manifest/region.hpp"
 
 namespace kiln::answer {
@@ -70,7 +69,7 @@ void Prior::learn(const store::Record& record) {
     of.sum += std::log(cost_ns / estimated);
     ++of.samples;
   };
-  for (const store::Candidate& each : record.candidates)
+  for (const store::TriedCandidate& each : record.candidates)
     if (const auto at = manifest::parse_open_sizes(op, *bucket, each.sizes); at && each.verdict == store::Verdict::ok)
       measure(each.implementation, each.config, *at, each.cost_ns);
   if (measured.empty())

@@ -283,11 +283,11 @@ Resolution resolve(const manifest::Site& site, const Problem& problem, store::La
   return resolution;
 }
 
-Resolution resolve_with(const manifest::Bucket& bucket, const store::Record* record) {
+Resolution resolve_with(const manifest::Bucket& bucket, const store::Record& record) {
   Resolution resolution;
   resolution.bucket = bucket;
   resolution.key = bucket.key();
-  if (record != nullptr) add_choices(resolution, *record, Origin::overlay, servings_here(bucket, *record));
+  add_choices(resolution, record, Origin::overlay, servings_here(bucket, record));
   bucket.op->is_of_team() ? leave_what_ranks_share(resolution) : add_defaults(resolution);
   return resolution;
 }

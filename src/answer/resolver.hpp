@@ -11,7 +11,6 @@
 #include "answer/miss.hpp"
 #include "answer/serving.hpp"
 #include "kiln/engine.hpp"
-#include "manifest/key.hpp"
 #include "manifest/region.hpp"
 #include "store/layers.hpp"
 
@@ -87,7 +86,7 @@ struct Resolution {
 /// sizes serves all, and one without a library behind a library's. A miss is no error.
 Resolution resolve(const manifest::Site& site, const Problem& problem, store::Layers& layers, bool fallbacks = true);
 /// The answers of a bucket whose record is at hand, or is known to be absent: those of its choices and the defaults.
-Resolution resolve_with(const manifest::Bucket& bucket, const store::Record* record);
+Resolution resolve_with(const manifest::Bucket& bucket, const store::Record& record);
 
 /// Why no implementation serves a problem of a team over a network, which has no symmetric memory; nothing where one
 /// does, and for other links.

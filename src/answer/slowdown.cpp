@@ -38,12 +38,12 @@ std::string as_searched(const manifest::Op& op, std::string_view name, std::stri
 /// Returns the time of the candidates that `is_one` selects over the best candidate's: the geometric mean over the
 /// lengths at which one of them was timed.
 std::optional<double> slowdown_of(const store::Record& record,
-                                  const std::function<bool(const store::Candidate&)>& is_one) {
+                                  const std::function<bool(const store::TriedCandidate&)>& is_one) {
   struct Length {
     double best = std::numeric_limits<double>::infinity(), own = best;
   };
   std::map<std::string_view, Length> lengths;
-  for (const store::Candidate& each : record.candidates) {
+  for (const store::TriedCandidate& each : record.candidates) {
     if (each.verdict != store::Verdict::ok || !(each.cost_ns > 0)) continue;
     Length& length = lengths[each.sizes];
     length.best = std::min(length.best, each.cost_ns);
@@ -79,7 +79,7 @@ std::optional<double> transfer_slowdown(const manifest::Op& op, std::span<const 
       if (&from == &to || std::abs(apart - distance) > about_as_far) continue;
       const store::Choice& winner = from.record.at_edge();
       const std::string config = as_searched(op, winner.implementation, winner.config);
-      const auto slowdown = slowdown_of(to.record, [&](const store::Candidate& each) {
+      const auto slowdown = slowdown_of(to.record, [&](const store::TriedCandidate& each) {
         return each.implementation == winner.implementation && each.config == config;
       });
       if (slowdown) slowdowns.push_back(*slowdown);
@@ -105,7 +105,7 @@ std::optional<double> guess_slowdown(const manifest::Op& op, std::span<const Kno
   for (const KnownRecord& each : known.first(std::min(known.size(), most_guessed))) {
     if (each.record.candidates.empty()) continue;
     const std::vector<Guess> guesses = guesses_for({{op, each.device, regime}, each.bucket});
-    const auto slowdown = slowdown_of(each.record, [&](const store::Candidate& candidate) {
+    const auto slowdown = slowdown_of(each.record, [&](const store::TriedCandidate& candidate) {
       const auto at = manifest::parse_open_sizes(op, each.bucket, candidate.sizes);
       return at && std::ranges::any_of(guesses, [&](const Guess& guess) {
                return guess.region.contains(op, *at) && guess.of.implementation->name == candidate.implementation &&

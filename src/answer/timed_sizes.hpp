@@ -53,14 +53,4 @@ struct Interval {
 std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, const TimedSizes& sizes,
                                 const Assignment& assignment);
 
-/// Returns lengths on the device with which candidates are verified when launched for `bound`: about half of it on all
-/// axes that may have them, so that whole blocks lie past them, then on each such axis alone. Empty when no length can
-/// be halved.
-std::vector<Problem> shorter_lengths(const manifest::Op& op, const Problem& bound);
-
-/// Returns the corners of a bucket where one axis is at its upper end and all others are at their low ends. Each needs
-/// less memory than the bucket. Of two axes, each is so at its low end alone. Empty for a bucket with fewer axes that
-/// vary.
-std::vector<Problem> corners(const manifest::Op& op, const Problem& bucket);
-
 }  // namespace kiln::answer

@@ -18,7 +18,7 @@
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
-#include "tune/tuner.hpp"
+#include "tune/tune_bucket.hpp"
 
 namespace kiln::cli {
 namespace {

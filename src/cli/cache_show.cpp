@@ -59,7 +59,7 @@ void print_choices(const store::Record& record) {
 /// The timings of one candidate.
 struct CandidateRow {
   std::map<std::string, std::string> cells;  // by sizes
-  const store::Candidate* any = nullptr;
+  const store::TriedCandidate* any = nullptr;
   double rank_ns = std::numeric_limits<double>::infinity();  // its time at the upper edge
   std::string reason;
 };
@@ -67,7 +67,7 @@ struct CandidateRow {
 void print_candidates(const store::Record& record) {
   std::map<std::string, CandidateRow> rows;
   std::vector<std::string> lengths;
-  for (const store::Candidate& each : record.candidates) {
+  for (const store::TriedCandidate& each : record.candidates) {
     CandidateRow& row = rows[each.implementation + " " + each.config];
     const bool ok = each.verdict == store::Verdict::ok;
     row.any = &each;

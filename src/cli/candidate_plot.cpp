@@ -12,21 +12,21 @@
 namespace kiln::cli {
 namespace {
 
-using store::Candidate;
+using store::TriedCandidate;
 
 constexpr std::size_t first_shown = 14, last_shown = 4;
 constexpr double most_times_the_fastest = 5;
 
-std::vector<const Candidate*> timed_by_cost(const store::Record& record) {
-  std::vector<const Candidate*> timed;
-  for (const Candidate& each : record.candidates)
+std::vector<const TriedCandidate*> timed_by_cost(const store::Record& record) {
+  std::vector<const TriedCandidate*> timed;
+  for (const TriedCandidate& each : record.candidates)
     if (each.verdict == store::Verdict::ok && each.cost_ns > 0 && is_at_edge(record, each)) timed.push_back(&each);
   std::stable_sort(timed.begin(), timed.end(),
-                   [](const Candidate* a, const Candidate* b) { return a->cost_ns < b->cost_ns; });
+                   [](const TriedCandidate* a, const TriedCandidate* b) { return a->cost_ns < b->cost_ns; });
   return timed;
 }
 
-bool won(const store::Record& record, const Candidate& candidate) {
+bool won(const store::Record& record, const TriedCandidate& candidate) {
   const store::Choice& edge = record.at_edge();
   return candidate.implementation == edge.implementation && candidate.config == edge.config;
 }
@@ -37,7 +37,7 @@ std::string cut(std::string text, std::size_t width) {
 }
 
 /// Draws '#' up to the interval and '=' to its end, at least one '='.
-std::string bar_of(const Candidate& candidate, double longest_ns, std::size_t cells) {
+std::string bar_of(const TriedCandidate& candidate, double longest_ns, std::size_t cells) {
   const auto place = [&](double ns) { return ns / longest_ns * static_cast<double>(cells); };
   const bool cut_off = candidate.low_ns > longest_ns;
   const auto low =
@@ -51,7 +51,7 @@ class Plot {
  public:
   Plot(const store::Record& record, std::size_t width) : record_(record), timed_(timed_by_cost(record)) {
     std::size_t longest_label = 0;
-    for (const Candidate* each : timed_) {
+    for (const TriedCandidate* each : timed_) {
       longest_label = std::max(longest_label, label(*each).size());
       longest_ns_ = std::max(longest_ns_, each->high_ns);
     }
@@ -79,14 +79,16 @@ class Plot {
   }
 
  private:
-  static std::string label(const Candidate& candidate) { return candidate.implementation + " " + candidate.config; }
+  static std::string label(const TriedCandidate& candidate) {
+    return candidate.implementation + " " + candidate.config;
+  }
 
   [[nodiscard]] bool is_shown(std::size_t at) const {
     return timed_.size() <= first_shown + last_shown + 1 || at < first_shown || at + last_shown >= timed_.size() ||
            timed_[at]->baseline || won(record_, *timed_[at]);
   }
 
-  [[nodiscard]] std::string line(const Candidate& candidate) const {
+  [[nodiscard]] std::string line(const TriedCandidate& candidate) const {
     const char* mark = won(record_, candidate) ? "serves" : candidate.baseline ? "the default" : "";
     std::string line =
         fmt::format("    {:<{}}  {:<{}}  {:>9}  {}", cut(label(candidate), label_), label_,
@@ -96,7 +98,7 @@ class Plot {
   }
 
   const store::Record& record_;
-  std::vector<const Candidate*> timed_;
+  std::vector<const TriedCandidate*> timed_;
   double longest_ns_ = 0;
   std::size_t label_ = 0, cells_ = 0;
 };

@@ -44,7 +44,7 @@ void declare(CLI::App& command, CoverageSettings& settings) {
 }
 
 struct Covered {
-  const Demand* demand = nullptr;
+  const CountedBucket* demand = nullptr;
   answer::Resolution found;
   bool has_code = false;  // each config that serves some size has its machine code in the files, or needs none
   std::optional<std::size_t> layer{};  // which supplies the first config's
@@ -54,11 +54,11 @@ struct Coverage {
   std::vector<Covered> buckets;
   std::int64_t hits = 0, stale = 0, with_code = 0;
   std::map<std::size_t, std::int64_t> by_layer;  // hits with machine code, by the layer that supplies it
-  Missing missing;
+  MissingWork missing;
   double launches = 0, time = 0;  // the shares that would be hits
 };
 
-void find_code(Covered& bucket, const Target& target, store::Layers& layers, Missing& missing) {
+void find_code(Covered& bucket, const Target& target, store::Layers& layers, MissingWork& missing) {
   const OpBucket& of = bucket.demand->of;
   bucket.has_code = true;
   for (const answer::Answer* answer : bucket.found.picked_by_size()) {
@@ -72,7 +72,7 @@ void find_code(Covered& bucket, const Target& target, store::Layers& layers, Mis
 
 Coverage cover(const Demands& demands, const Target& target, store::Layers& layers) {
   Coverage coverage;
-  for (const Demand& demand : demands.buckets) {
+  for (const CountedBucket& demand : demands.buckets) {
     Covered each{&demand,
                  answer::resolve({*demand.of.op, target.facts, Regime::cold_l2}, demand.of.bucket, layers, false)};
     if (each.found.is_hit()) {

@@ -66,15 +66,15 @@ void require_one(const DemandSource& source) {
 
 }  // namespace
 
-double Demands::launch_share(const Demand& of) const {
+double Demands::launch_share(const CountedBucket& of) const {
   return launches > 0 ? static_cast<double>(of.launches) / static_cast<double>(launches) : 0;
 }
 
-double Demands::time_share(const Demand& of) const { return time_ns > 0 ? of.time_ns / time_ns : 0; }
+double Demands::time_share(const CountedBucket& of) const { return time_ns > 0 ? of.time_ns / time_ns : 0; }
 
 std::vector<OpBucket> Demands::in_order() const {
   std::vector<OpBucket> order;
-  for (const Demand& each : buckets) order.push_back(each.of);
+  for (const CountedBucket& each : buckets) order.push_back(each.of);
   return order;
 }
 
@@ -133,7 +133,7 @@ Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops,
   }
   if (demands.counted)
     std::stable_sort(demands.buckets.begin(), demands.buckets.end(),
-                     [](const Demand& a, const Demand& b) { return a.time_ns > b.time_ns; });
+                     [](const CountedBucket& a, const CountedBucket& b) { return a.time_ns > b.time_ns; });
   return demands;
 }
 

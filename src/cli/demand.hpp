@@ -12,21 +12,21 @@
 
 namespace kiln::cli {
 
-struct Demand {
+struct CountedBucket {
   OpBucket of;
   std::int64_t launches = 0;
   double time_ns = 0;  // expected, of all launches
 };
 
 struct Demands {
-  std::vector<Demand> buckets;  // counted: the most time first; of a workload: in its order
-  std::int64_t launches = 0;    // of all buckets
+  std::vector<CountedBucket> buckets;  // counted: the most time first; of a workload: in its order
+  std::int64_t launches = 0;           // of all buckets
   double time_ns = 0;
   std::int64_t unknown_launches = 0;  // of an op or a problem that is not loaded
   bool counted = false;               // false: each bucket of a workload counts as one launch
 
-  [[nodiscard]] double launch_share(const Demand& of) const;
-  [[nodiscard]] double time_share(const Demand& of) const;
+  [[nodiscard]] double launch_share(const CountedBucket& of) const;
+  [[nodiscard]] double time_share(const CountedBucket& of) const;
   [[nodiscard]] std::vector<OpBucket> in_order() const;
 };
 

@@ -21,20 +21,20 @@
 namespace kiln::cli {
 namespace {
 
-enum class State { ok, absent, broken };
+enum class Health { ok, absent, broken };
 
 struct Finding {
   std::string what;
-  State state = State::ok;
+  Health health = Health::ok;
   std::string found;
   std::string meaning;
 };
 
-std::string_view word_of(State state) {
-  switch (state) {
-    case State::ok: return "ok";
-    case State::absent: return "absent";
-    case State::broken: return "BROKEN";
+std::string_view word_of(Health health) {
+  switch (health) {
+    case Health::ok: return "ok";
+    case Health::absent: return "absent";
+    case Health::broken: return "BROKEN";
   }
   return "unknown";
 }
@@ -46,7 +46,7 @@ Finding finding(const std::string& what, ErrorKind absence, const std::string& w
     return look();
   } catch (const Error& error) {
     const bool absent = error.kind() == absence || error.kind() == ErrorKind::no_device;
-    return {what, absent ? State::absent : State::broken, error.what(), without};
+    return {what, absent ? Health::absent : Health::broken, error.what(), without};
   }
 }
 
@@ -58,7 +58,7 @@ Finding driver() {
                    int number = 0;
                    const cuda::Driver& opened = cuda::Driver::get();
                    cuda::check(opened.cuDriverGetVersion(&number), "cuDriverGetVersion");
-                   return Finding{"driver", State::ok, fmt::format("CUDA {}, {}", version(number), opened.path()),
+                   return Finding{"driver", Health::ok, fmt::format("CUDA {}, {}", version(number), opened.path()),
                                   "kernels can be launched"};
                  });
 }
@@ -66,12 +66,12 @@ Finding driver() {
 /// Broken where NVRTC is not whole, or newer than the driver.
 Finding compile_here(const cuda::Nvrtc& nvrtc) {
   if (const std::string why = cuda::why_newer_than_driver(nvrtc); !why.empty())
-    return {"NVRTC", State::broken, why, "what is compiled here may not load"};
+    return {"NVRTC", Health::broken, why, "what is compiled here may not load"};
   try {
     jit::compile_probe();
-    return {"NVRTC", State::ok, {}, {}};
+    return {"NVRTC", Health::ok, {}, {}};
   } catch (const Error& error) {
-    return {"NVRTC", State::broken, error.what(), "nothing can be compiled or tuned until this is fixed"};
+    return {"NVRTC", Health::broken, error.what(), "nothing can be compiled or tuned until this is fixed"};
   }
 }
 
@@ -80,8 +80,8 @@ Finding nvrtc() {
                  "nothing can be compiled or tuned: only what the files hold machine code for can be launched", [] {
                    const cuda::Nvrtc& opened = cuda::Nvrtc::get();
                    const auto archs = jit::supported_archs();
-                   if (Finding broken = compile_here(opened); broken.state == State::broken) return broken;
-                   return Finding{"NVRTC", State::ok,
+                   if (Finding broken = compile_here(opened); broken.health == Health::broken) return broken;
+                   return Finding{"NVRTC", Health::ok,
                                   fmt::format("{}.{}, {}, {}", opened.major, opened.minor,
                                               archs.empty() ? "no architecture" : archs.front() + " to " + archs.back(),
                                               opened.path),
@@ -92,23 +92,23 @@ Finding nvrtc() {
 Finding headers() {
   const auto folders = cuda::toolkit_include_directories();
   if (folders.empty())
-    return {"toolkit headers", State::absent, "not found",
+    return {"toolkit headers", Health::absent, "not found",
             "built-in ops need none; an op of your own that says toolkit_headers = true does not compile"};
   std::vector<std::string> texts;
   for (const auto& folder : folders) texts.push_back(folder.string());
-  return {"toolkit headers", State::ok, fmt::format("{}", fmt::join(texts, ", ")), "ops of your own may include them"};
+  return {"toolkit headers", Health::ok, fmt::format("{}", fmt::join(texts, ", ")), "ops of your own may include them"};
 }
 
 Finding worker() {
   const process::FoundWorker found = process::look_for_worker({});
   if (found.program.empty())
-    return {"worker", State::absent,
+    return {"worker", Health::absent,
             found.refused.empty() ? "kiln-worker was not found beside this program, nor where KILN_WORKER says"
                                   : fmt::format("{}", fmt::join(found.refused, "; ")),
             "candidates run in the tuning process: a fault ends the tune"};
   return finding("worker", ErrorKind::no_device, "nothing can be compiled or tuned until this is fixed", [&] {
     const process::Child begun(found.program);
-    return Finding{"worker", State::ok, found.program.lexically_normal().string(),
+    return Finding{"worker", Health::ok, found.program.lexically_normal().string(),
                    "candidates run in their own process: one that faults or hangs is rejected and the tune continues"};
   });
 }
@@ -117,11 +117,11 @@ Finding compiles(const Finding& worker) {
   const jit::CompileSettings settings{0, process::find_worker({})};
   const int at_once = jit::compiles_at_once(settings.workers);
   if (settings.program.empty())
-    return {"compiles", State::ok, fmt::format("in this process, up to {}", counted(at_once, "thread")),
+    return {"compiles", Health::ok, fmt::format("in this process, up to {}", counted(at_once, "thread")),
             "a template that crashes the compiler ends the process"};
-  if (worker.state == State::broken)
-    return {"compiles", State::broken, "in processes of kiln-worker, which does not run", worker.meaning};
-  return {"compiles", State::ok,
+  if (worker.health == Health::broken)
+    return {"compiles", Health::broken, "in processes of kiln-worker, which does not run", worker.meaning};
+  return {"compiles", Health::ok,
           fmt::format("in up to {} of kiln-worker, each within {} s a compile and {}", counted(at_once, "process"),
                       settings.limit.count() / 1000, format_bytes(settings.memory_bytes)),
           "a template that crashes the compiler or never ends fails, and the tune continues"};
@@ -131,7 +131,7 @@ Finding cublaslt() {
   return finding("cuBLASLt", ErrorKind::no_cublaslt,
                  "configs that use it are skipped, and tunes try Kiln's own kernels alone", [] {
                    const cuda::CublasLt& opened = cuda::CublasLt::get();
-                   return Finding{"cuBLASLt", State::ok, fmt::format("{}, {}", opened.version, opened.path),
+                   return Finding{"cuBLASLt", Health::ok, fmt::format("{}, {}", opened.version, opened.path),
                                   "it is a candidate when matrix products are tuned"};
                  });
 }
@@ -153,16 +153,16 @@ std::vector<Finding> devices() {
       const std::string what = fmt::format("device {}", device.ordinal);
       try {
         findings.push_back(
-            {what, State::ok,
+            {what, Health::ok,
              fmt::format("{}, {}, {}", device.name, format_bytes(device.memory_bytes), device.facts.device_class()),
              fmt::format("kernels are compiled for {}{}", jit::default_arch(device.facts.sm()), mode_text(device))});
       } catch (const Error& error) {
-        findings.push_back({what, State::broken, error.what(), "nothing can be launched on it"});
+        findings.push_back({what, Health::broken, error.what(), "nothing can be launched on it"});
       }
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::no_driver && error.kind() != ErrorKind::no_device)
-      findings.push_back({"devices", State::broken, error.what(), "nothing can be launched"});
+      findings.push_back({"devices", Health::broken, error.what(), "nothing can be launched"});
   }
   return findings;
 }
@@ -174,27 +174,27 @@ std::vector<Finding> files(const Globals& globals) {
   for (const store::Layer& layer : layers.layers()) {
     const bool overlay = layer.kind == store::LayerKind::overlay;
     if (!layer.file) {
-      findings.push_back({name_of(layer), State::broken, layer.refused, "it is not asked"});
+      findings.push_back({name_of(layer), Health::broken, layer.refused, "it is not asked"});
       continue;
     }
     const std::string in_memory = "what is tuned is lost when the process ends";
     if (!layer.refused.empty()) {
-      findings.push_back({name_of(layer), State::broken, layer.refused, in_memory});
+      findings.push_back({name_of(layer), Health::broken, layer.refused, in_memory});
       continue;
     }
     if (!layer.set_aside.empty())
-      findings.push_back({name_of(layer), State::broken, layer.set_aside, "what it held is tuned again"});
+      findings.push_back({name_of(layer), Health::broken, layer.set_aside, "what it held is tuned again"});
     findings.push_back(finding(name_of(layer), ErrorKind::no_device, "look-ups miss what it does not give", [&] {
       layer.file->refuse_if_damaged("read");
       const store::FileStats stats = layer.file->stats();
-      return Finding{name_of(layer), State::ok,
+      return Finding{name_of(layer), Health::ok,
                      fmt::format("{}, {}, {}", counted(stats.records, "record"), counted(stats.cubins, "cubin"),
                                  format_bytes(stats.file_bytes)),
                      overlay && layer.path.empty() ? in_memory : layer.trust};
     }));
   }
   if (globals.bases.empty())
-    findings.push_back({"bases", State::absent, "none given", "add shipped records with --base FILE"});
+    findings.push_back({"bases", Health::absent, "none given", "add shipped records with --base FILE"});
   return findings;
 }
 
@@ -206,14 +206,14 @@ Finding ops(const Globals& globals) {
   try {
     const manifest::Catalogue found = load_ops(silenced(globals));
     if (!found.refused().empty())
-      return {"ops", State::broken, found.refused().front().why,
+      return {"ops", Health::broken, found.refused().front().why,
               fmt::format("{} left out, and the other ops serve",
                           counted(static_cast<std::int64_t>(found.refused().size()), "op"))};
     const auto own = std::ranges::count_if(found.all(), [](const manifest::Op& op) { return op.folder != "built-in"; });
-    return {"ops", State::ok, fmt::format("{}, {} of them not built in ({})", found.size(), own, where),
+    return {"ops", Health::ok, fmt::format("{}, {} of them not built in ({})", found.size(), own, where),
             "kiln ops lists them"};
   } catch (const Error& error) {
-    return {"ops", State::broken, error.what(), "no command that needs an op works until this is fixed"};
+    return {"ops", Health::broken, error.what(), "no command that needs an op works until this is fixed"};
   }
 }
 
@@ -233,12 +233,12 @@ int run(const Globals& globals, const DoctorSettings& /*settings*/) {
   const std::vector<Finding> findings = examine(globals);
   bool broken = false;
   for (const Finding& each : findings) {
-    broken = broken || each.state == State::broken;
+    broken = broken || each.health == Health::broken;
     if (globals.json)
       print_json(
-          {{"what", each.what}, {"state", word_of(each.state)}, {"found", each.found}, {"meaning", each.meaning}});
+          {{"what", each.what}, {"health", word_of(each.health)}, {"found", each.found}, {"meaning", each.meaning}});
     else
-      print(fmt::format("{:<8}{}: {}\n{:8}{}\n", word_of(each.state), each.what, each.found, "", each.meaning));
+      print(fmt::format("{:<8}{}: {}\n{:8}{}\n", word_of(each.health), each.what, each.found, "", each.meaning));
   }
   return broken ? exit_wrong : exit_good;
 }

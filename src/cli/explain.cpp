@@ -133,7 +133,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
 std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings& settings, const manifest::Op& op,
                                   const Problem& problem, const Target& target, store::Layers& layers) {
   const answer::Resolution found = answer::resolve({op, target.facts, Regime::cold_l2}, problem, layers);
-  Missing missing;
+  MissingWork missing;
   const answer::Answer* answer = found.is_hit() ? found.first(problem).serves : nullptr;
   if (answer != nullptr || !found.is_hit()) add_missing(missing, {&op, found.bucket.edge}, answer, target, layers);
   return next_steps(globals, target, layers, missing,

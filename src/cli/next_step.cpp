@@ -77,7 +77,7 @@ std::string how_to_tune(Globals globals, const Target& target, const std::string
 
 }  // namespace
 
-void add_missing(Missing& missing, const manifest::OpBucket& of, const answer::Answer* answer, const Target& target,
+void add_missing(MissingWork& missing, const manifest::OpBucket& of, const answer::Answer* answer, const Target& target,
                  store::Layers& layers) {
   if (answer == nullptr) {
     const auto can_serve = [&](const manifest::Implementation& each) {
@@ -126,7 +126,7 @@ std::string options_that_find(const Globals& globals) {
 }
 
 std::vector<std::string> next_steps(const Globals& globals, const Target& target, const store::Layers& layers,
-                                    const Missing& missing, const Remedy& remedy) {
+                                    const MissingWork& missing, const Remedy& remedy) {
   std::vector<std::string> steps;
   for (const std::size_t layer : missing.untrusted) steps.push_back(how_to_trust(globals, layers.layers()[layer]));
   const auto others = files_with_records(globals, target, missing.records);

@@ -17,7 +17,7 @@
 
 namespace kiln::cli {
 
-struct Missing {
+struct MissingWork {
   std::vector<manifest::OpBucket> records;  // buckets without a record that can serve, each once
   std::map<const manifest::Op*, std::unordered_set<Problem, manifest::ProblemHash>> known{};  // those of them
   bool code = false;                // some config of a record has its machine code in no file
@@ -34,7 +34,7 @@ struct Remedy {
 
 /// Adds a bucket's record when `answer` is null, else the answer's machine code if the files lack it.
 /// Leaves out a bucket that no implementation can serve on the target.
-void add_missing(Missing& missing, const manifest::OpBucket& of, const answer::Answer* answer, const Target& target,
+void add_missing(MissingWork& missing, const manifest::OpBucket& of, const answer::Answer* answer, const Target& target,
                  store::Layers& layers);
 
 /// Returns a word as a POSIX shell reads it back.
@@ -46,7 +46,7 @@ int ranks_for(const std::vector<manifest::OpBucket>& buckets);
 /// Returns one sentence a step; none when nothing is missing. The command that tunes gets --ranks where an op of a team
 /// has no record.
 std::vector<std::string> next_steps(const Globals& globals, const Target& target, const store::Layers& layers,
-                                    const Missing& missing, const Remedy& remedy);
+                                    const MissingWork& missing, const Remedy& remedy);
 /// Prints "next: SENTENCE" lines.
 void print_next_steps(const std::vector<std::string>& steps);
 

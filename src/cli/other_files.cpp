@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kiln/error.hpp"
-#include "manifest/key.hpp"
 
 namespace kiln::cli {
 namespace {

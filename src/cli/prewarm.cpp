@@ -16,7 +16,7 @@
 #include "cli/signatures.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
-#include "cli/tuning.hpp"
+#include "cli/tuner_commands.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
 #include "process/child.hpp"
@@ -55,7 +55,7 @@ void declare(CLI::App& command, PrewarmSettings& settings) {
                   "Do not tune: compile what the files hold for this architecture; needs NVRTC, but no GPU")
       ->type_name("ARCH");
   add_device_class(command, settings.target.device_class,
-                   "The device class to compile for, when the files hold several");
+                   "Do not tune: compile what the files hold for this device class");
   declare_output(command, settings.output, "Write a file to deploy, with these records and all their machine code",
                  "FILE");
   command.add_flag("--force", settings.force, "Tune also buckets that have a record");
@@ -196,7 +196,7 @@ void print_demands(const Globals& globals, const Demands& demands, std::size_t c
   Table table({"op", "bucket", "> launches", "> of time", "> so far"});
   double so_far = 0;
   for (std::size_t i = 0; i < chosen; ++i) {
-    const Demand& each = demands.buckets[i];
+    const CountedBucket& each = demands.buckets[i];
     so_far += demands.time_share(each);
     if (globals.json)
       print_json({{"event", "demand"},
@@ -275,8 +275,8 @@ std::vector<Deployment> compile_tuned(const Globals& globals, const PrewarmSetti
 int tune_and_finish(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops,
                     const TunerOn& on, std::span<const OpBucket> buckets) {
   check_lost(settings, buckets, on.devices.front().facts);
-  const TuneReport tuned = tune_buckets(globals, on, ops, buckets,
-                                        {.retune = retune_of(settings), .in_order = settings.source.from_histogram});
+  const TuneReport tuned = tune_with_progress(
+      globals, on, ops, buckets, {.retune = retune_of(settings), .in_order = settings.source.from_histogram});
   print_tuned(globals, ops, tuned);
   if (tuned.interrupted) require_kept(on.tuner, tuned);
   if (tuned.interrupted) throw Error(ErrorKind::interrupted, interruption_of(tuned));
@@ -342,7 +342,7 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
                          .on_step = on_step});
   });
   const std::string why = settings.output.path.empty() ? layers.not_kept() : std::string();
-  Missing missing;
+  MissingWork missing;
   for (const Deployment::Missing& each : deployment.missing) {
     const manifest::Op& op = find_op(ops, each.op);
     if (const auto bucket = manifest::parse_bucket(op, each.bucket))

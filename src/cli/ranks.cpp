@@ -12,7 +12,7 @@
 
 #include "cli/exit_code.hpp"
 #include "cli/output.hpp"
-#include "cli/tuning.hpp"
+#include "cli/tuner_commands.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
 #include "kiln/team.hpp"
@@ -26,7 +26,7 @@ namespace kiln::cli {
 namespace {
 
 /// How this process takes part.
-struct Place {
+struct Seat {
   int rank = 0;
   int world = 1;
   std::string name;  // of the team that --ranks made; empty: the launcher's
@@ -39,11 +39,12 @@ void discard_output() {
   close(nowhere);
 }
 
-std::unique_ptr<team::State> meet(const Place& place) {
+std::unique_ptr<team::TeamState> meet(const Seat& place) {
   TeamOptions options;
   if (place.is_launched) return team::launched_state(options);
   options.device = place.rank;
-  return std::make_unique<team::State>(team::Membership{place.rank, place.world, place.name}, options, std::nullopt);
+  return std::make_unique<team::TeamState>(team::Membership{place.rank, place.world, place.name}, options,
+                                           std::nullopt);
 }
 
 /// The buckets of ops of a team, a line each.
@@ -78,7 +79,7 @@ void take_part(Globals globals, Options options, std::span<const OpBucket> bucke
   options.overlay = std::filesystem::path();
   std::vector<OpBucket> of_team;
   std::ranges::copy_if(buckets, std::back_inserter(of_team), &OpBucket::is_of_team);
-  tune_buckets(globals, make_tuner(globals, "", options), work.ops, of_team, {.retune = work.retune});
+  tune_with_progress(globals, make_tuner(globals, "", options), work.ops, of_team, {.retune = work.retune});
 }
 
 /// Collective, where each rank has come to the end of its work: the exit statuses, by rank. Throws Error(io) where one
@@ -94,7 +95,7 @@ std::vector<int> gather_statuses(team::Rendezvous& rendezvous, int own) {
 /// What all ranks do: meet, find the buckets, share the memory that these need, tune, and agree on the exit status.
 class Part {
  public:
-  Part(const Globals& globals, Place place, const RankWork& work)
+  Part(const Globals& globals, Seat place, const RankWork& work)
       : globals_(place.rank == 0 ? globals : silenced(globals)), place_(std::move(place)), work_(work) {}
 
   int run() {
@@ -157,16 +158,16 @@ class Part {
   [[nodiscard]] team::Rendezvous& rendezvous() { return team_ ? team::state_of(*team_).rendezvous : met_->rendezvous; }
 
   Globals globals_;
-  Place place_;
+  Seat place_;
   const RankWork& work_;
   std::vector<OpBucket> buckets_;
-  std::unique_ptr<team::State> met_;  // null once there is a team
+  std::unique_ptr<team::TeamState> met_;  // null once there is a team
   std::shared_ptr<Team> team_;
   int status_ = exit_good;
   std::optional<Error> error_;
 };
 
-int take_part_as(const Globals& globals, const Place& place, const RankWork& work) try {
+int take_part_as(const Globals& globals, const Seat& place, const RankWork& work) try {
   return Part(globals, place, work).run();
 } catch (const Error& error) {
   if (place.rank == 0) throw;
@@ -174,7 +175,7 @@ int take_part_as(const Globals& globals, const Place& place, const RankWork& wor
 }
 
 /// The ranks of --ranks each have a GPU of their own, in order.
-int as_fork(const Globals& globals, const Place& place, const RankWork& work) {
+int as_fork(const Globals& globals, const Seat& place, const RankWork& work) {
   const auto devices = static_cast<int>(cuda::devices().size());
   if (devices >= place.world) return take_part_as(globals, place, work);
   if (place.rank > 0) return exit_usage;  // rank 0 says why

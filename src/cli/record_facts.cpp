@@ -40,7 +40,7 @@ std::size_t configs_of(const store::Record& record) {
   return names.size();
 }
 
-bool is_at_edge(const store::Record& record, const store::Candidate& candidate) {
+bool is_at_edge(const store::Record& record, const store::TriedCandidate& candidate) {
   std::istringstream sizes(candidate.sizes);
   const std::string bucket = ' ' + record.bucket + ' ';
   for (std::string size; sizes >> size;)

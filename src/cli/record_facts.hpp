@@ -22,7 +22,7 @@ const store::Choice* edge_without_library(const store::Record& record);
 std::size_t configs_of(const store::Record& record);
 
 /// True when the candidate was timed at the upper edge of the record's bucket.
-bool is_at_edge(const store::Record& record, const store::Candidate& candidate);
+bool is_at_edge(const store::Record& record, const store::TriedCandidate& candidate);
 
 /// Rates: the bytes and flops of the op's [cost], divided by the time.
 struct Rates {

@@ -33,7 +33,7 @@ struct DryBucket {
 
 struct DryReport {
   std::vector<DryBucket> buckets;
-  Missing missing;
+  MissingWork missing;
   std::vector<std::string> next = {};     // what mends it: see next_steps
   std::int64_t constraint_fallbacks = 0;  // problems whose record has no config that is legal at the real sizes
 };

@@ -10,7 +10,7 @@
 #include "cli/problem_set.hpp"
 #include "cli/ranks.hpp"
 #include "cli/target.hpp"
-#include "cli/tuning.hpp"
+#include "cli/tuner_commands.hpp"
 #include "cli/units.hpp"
 #include "cli/workload.hpp"
 #include "cuda/device.hpp"
@@ -140,7 +140,7 @@ void require_place_for(const Wanted& wanted, const Tuner& tuner) {
 
 int tune_wanted(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops, const TunerOn& on,
                 const Wanted& wanted) {
-  const TuneReport report = tune_buckets(globals, on, ops, wanted.buckets, {.retune = retune_of(settings)});
+  const TuneReport report = tune_with_progress(globals, on, ops, wanted.buckets, {.retune = retune_of(settings)});
   if (!settings.stale) return finish(globals, on.tuner, ops, report);
   const int status = wanted.buckets.empty() ? exit_good : finish(globals, on.tuner, ops, report);
   print_renewed(globals, wanted.staleness, wanted.buckets.size(), report);

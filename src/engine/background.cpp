@@ -30,9 +30,10 @@ bool is_of_every_bucket(ErrorKind kind) { return kind == ErrorKind::no_nvrtc || 
 
 }  // namespace
 
-Background::Compiling::Compiling(State& engine) : pool(low_priority(engine.options)), cubins(engine.layers, pool) {}
+Background::Compiling::Compiling(EngineState& engine)
+    : pool(low_priority(engine.options)), cubins(engine.layers, pool) {}
 
-Background::Background(State& engine)
+Background::Background(EngineState& engine)
     : engine_(engine), has_worker_(engine.worker != nullptr), pacer_(engine.options.background_share) {}
 
 Background::~Background() {
@@ -99,8 +100,8 @@ bool Background::wait(std::chrono::milliseconds limit) {
   return changed_.wait_until(lock, end, is_done);
 }
 
-void Background::delete_at_end(State& state) {
-  deleted_at_end_ = &state;
+void Background::delete_at_end(EngineState& engine) {
+  deleted_at_end_ = &engine;
   thread_.request_stop();
   compiling_->pool.interrupt();
   thread_.detach();

@@ -21,11 +21,11 @@
 
 namespace kiln::engine {
 
-struct State;
+struct EngineState;
 
 class Background {
  public:
-  explicit Background(State& engine);
+  explicit Background(EngineState& engine);
   /// Ends a running tune, whose bucket stays untuned.
   ~Background();
   Background(const Background&) = delete;
@@ -38,7 +38,7 @@ class Background {
   [[nodiscard]] std::int64_t waiting() const;  // buckets queued or being tuned
   /// Deletes `state`, which owns this, once this thread's tune has ended. Called on this thread, which cannot join
   /// itself, by what drops the last handle of the engine.
-  void delete_at_end(State& state);
+  void delete_at_end(EngineState& engine);
   [[nodiscard]] bool is_this_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
   [[nodiscard]] std::int64_t compiled() const;                                  // specialisations
   [[nodiscard]] double spent_ns() const noexcept { return pacer_.spent_ns(); }  // device time, an upper bound
@@ -56,7 +56,7 @@ class Background {
   /// Separate from the engine's pool, where a launch that waits for a fallback's compile would queue behind a tune's
   /// candidates.
   struct Compiling {
-    explicit Compiling(State& engine);
+    explicit Compiling(EngineState& engine);
     jit::CompilePool pool;
     answer::Cubins cubins;
   };
@@ -71,7 +71,7 @@ class Background {
   /// tune(), but a failure becomes a warning.
   End try_to_tune(const Wanted& wanted, const std::stop_token& stop);
 
-  State& engine_;
+  EngineState& engine_;
   const bool has_worker_;
   Pacer pacer_;
   mutable std::mutex mutex_;  // guards the members below
@@ -81,9 +81,9 @@ class Background {
   /// The buckets of each op that were queued at any time: a failed one is not tried again.
   std::unordered_map<const plan::OpState*, std::unordered_set<Problem, manifest::ProblemHash>> seen_;
   bool busy_ = false;
-  bool given_up_ = false;            // there is no worker, or no compiler
-  State* deleted_at_end_ = nullptr;  // of this thread alone
-  std::jthread thread_;              // last: it ends before what it uses
+  bool given_up_ = false;                  // there is no worker, or no compiler
+  EngineState* deleted_at_end_ = nullptr;  // of this thread alone
+  std::jthread thread_;                    // last: it ends before what it uses
 };
 
 }  // namespace kiln::engine

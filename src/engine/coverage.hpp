@@ -8,10 +8,10 @@
 namespace kiln::engine {
 
 /// Engine::prepare. Throws Error(capture) on a capturing stream, and Error(interrupted); another failure becomes a gap.
-Coverage prepare_all(plan::OpState& state, std::span<const Problem> problems, CUstream stream);
+Coverage prepare_all(plan::OpState& op_state, std::span<const Problem> problems, CUstream stream);
 /// Engine::coverage of some problems.
-Coverage cover(plan::OpState& state, std::span<const Problem> problems, CUstream stream);
+Coverage cover(plan::OpState& op_state, std::span<const Problem> problems, CUstream stream);
 /// Engine::coverage of the hot buckets: adds those of this op.
-void cover_ready(plan::OpState& state, Coverage& coverage);
+void cover_ready(plan::OpState& op_state, Coverage& coverage);
 
 }  // namespace kiln::engine

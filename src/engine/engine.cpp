@@ -119,7 +119,7 @@ std::unique_ptr<tune::Worker> worker_for(const Options& options, const cuda::Dev
           : fmt::format("a worker process was asked for, and {}", refused.front()));
 }
 
-State::State(const Options& chosen)
+EngineState::EngineState(const Options& chosen)
     : Owner(checked(chosen), link_of(chosen), layer_settings(chosen), compile_settings,
             chosen.team == nullptr ? nullptr : &*team::state_of(*chosen.team).member),
       worker(worker_for(options, context.info())),
@@ -135,7 +135,7 @@ State::State(const Options& chosen)
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
 }
 
-State::~State() {
+EngineState::~EngineState() {
   // What follows must not end a capture of another thread.
   const cuda::RelaxedCapture relaxed;
   background.reset();
@@ -150,14 +150,14 @@ State::~State() {
   }
 }
 
-void destroy(State* state) {
-  if (state->background && state->background->is_this_thread())
-    state->background->delete_at_end(*state);
+void destroy(EngineState* engine) {
+  if (engine->background && engine->background->is_this_thread())
+    engine->background->delete_at_end(*engine);
   else
-    delete state;
+    delete engine;
 }
 
-plan::OpState& State::op_state(std::size_t index) {
+plan::OpState& EngineState::op_state(std::size_t index) {
   cuda::require_not_forked();
   OpSlot& slot = op_states_[index];
   std::call_once(slot.made, [&] {
@@ -169,16 +169,16 @@ plan::OpState& State::op_state(std::size_t index) {
   return *slot.state;
 }
 
-void State::for_each_op(const std::function<void(plan::OpState&)>& visit) {
+void EngineState::for_each_op(const std::function<void(plan::OpState&)>& visit) {
   cuda::require_not_forked();
   const std::lock_guard lock(op_states_mutex_);
   for (const OpSlot& each : op_states_)
     if (each.state) visit(*each.state);
 }
 
-tune::TuneRequest State::tune_request(const manifest::Op& op, const Problem& bucket) const {
+tune::TuneRequest EngineState::tune_request(const manifest::Op& op, const Problem& edge) const {
   const cuda::DeviceInfo& device = context.info();
-  return {.bucket = {{op, device.facts, options.regime}, bucket},
+  return {.bucket = {{op, device.facts, options.regime}, edge},
           .device = device,
           .arch = arch(),
           .search = options.search,
@@ -190,10 +190,10 @@ tune::TuneRequest State::tune_request(const manifest::Op& op, const Problem& buc
 
 namespace {
 
-std::shared_ptr<engine::State> make_state(const Options& options) {
+std::shared_ptr<engine::EngineState> make_state(const Options& options) {
   cuda::require_not_forked();  // before the driver is called, by whose locks a child may hang
   const cuda::RelaxedCapture relaxed;
-  return engine::make_owned<engine::State>(options);
+  return engine::make_owned<engine::EngineState>(options);
 }
 
 }  // namespace

@@ -24,14 +24,14 @@ constexpr auto lease_patience = std::chrono::minutes(5);
 bool is_captured(CUstream stream) { return cuda::capture_state(stream) == cuda::CaptureState::capturing; }
 
 /// Begins what launches need besides plans.
-void begin_serving(plan::OpState& state) {
-  if (state.owner.histogram) state.owner.histogram->start();
-  if (state.reports) state.owner.length_reports.open();
+void begin_serving(plan::OpState& op_state) {
+  if (op_state.owner.histogram) op_state.owner.histogram->start();
+  if (op_state.reports) op_state.owner.length_reports.open();
 }
 
 /// Loads the first answer that serves the problem. Behind a library loads the next one that needs none, for launches
 /// that the library declines and for lengths on the device.
-void make_serving(plan::OpState& state, plan::BucketPlans& of, const Problem& problem, CUstream stream) {
+void make_serving(plan::OpState& op_state, plan::BucketPlans& of, const Problem& problem, CUstream stream) {
   const bool is_capturing = is_captured(stream);
   bool is_behind_library = false;
   std::size_t answer = of.first(problem).index;
@@ -39,7 +39,7 @@ void make_serving(plan::OpState& state, plan::BucketPlans& of, const Problem& pr
     plan::PlanSlot& slot = of.slot(answer);
     const plan::PlanState* plan = nullptr;
     try {
-      plan = is_capturing ? slot.made() : state.plans.make(slot, of, plan::PlanStore::Code::any);
+      plan = is_capturing ? slot.made() : op_state.plans.make(slot, of, plan::PlanStore::Code::any);
     } catch (const Error&) {
       if (!is_behind_library) throw;
       return;
@@ -50,120 +50,122 @@ void make_serving(plan::OpState& state, plan::BucketPlans& of, const Problem& pr
   }
 }
 
-std::unique_ptr<plan::BucketPlans> tune_missed(plan::OpState& state, const answer::Resolution& missed) {
-  TuneOutcome outcome = tune_once(engine_of(state), state.op, missed.bucket.edge, {.patience = lease_patience});
-  if (outcome.end != TuneOutcome::End::held_elsewhere) return state.plans.load(std::move(outcome.resolution));
-  state.owner.warn(fmt::format("{} is served by a fallback: for {} minutes {} has been tuning it", missed.bucket.text(),
-                               lease_patience.count(), outcome.holder.empty() ? "another process" : outcome.holder));
-  answer::Resolution fallback = state.resolve(missed.bucket.edge, true);
-  answer::leave_servable(fallback, state.owner.arch(), state.owner.cubins);
-  return state.plans.load(std::move(fallback));
+std::unique_ptr<plan::BucketPlans> tuned_plans(plan::OpState& op_state, const answer::Resolution& missed) {
+  TuneOutcome outcome = tune_once(engine_of(op_state), op_state.op, missed.bucket.edge, {.patience = lease_patience});
+  if (outcome.end != TuneOutcome::End::held_elsewhere) return op_state.plans.load(std::move(outcome.resolution));
+  op_state.owner.warn(fmt::format("{} is served by a fallback: for {} minutes {} has been tuning it",
+                                  missed.bucket.text(), lease_patience.count(),
+                                  outcome.holder.empty() ? "another process" : outcome.holder));
+  answer::Resolution fallback = op_state.resolve(missed.bucket.edge, true);
+  answer::leave_servable(fallback, op_state.owner.arch(), op_state.owner.cubins);
+  return op_state.plans.load(std::move(fallback));
 }
 
-std::unique_ptr<plan::BucketPlans> build(plan::OpState& state, const Problem& problem) {
-  if (state.op.is_of_team()) return build_with_team(state, problem);
-  answer::Resolution resolution = state.resolve(problem, state.takes_fallbacks());
-  if (resolution.miss) state.owner.counters.count(*resolution.miss);
-  if (resolution.is_hit()) return state.plans.load(std::move(resolution));
-  switch (state.owner.options.on_miss) {
-    case MissPolicy::tune: return tune_missed(state, resolution);
+std::unique_ptr<plan::BucketPlans> build(plan::OpState& op_state, const Problem& problem) {
+  if (op_state.op.is_of_team()) return build_with_team(op_state, problem);
+  answer::Resolution resolution = op_state.resolve(problem, op_state.takes_fallbacks());
+  if (resolution.miss) op_state.owner.counters.count(*resolution.miss);
+  if (resolution.is_hit()) return op_state.plans.load(std::move(resolution));
+  switch (op_state.owner.options.on_miss) {
+    case MissPolicy::tune: return tuned_plans(op_state, resolution);
     case MissPolicy::background:
     case MissPolicy::nearest:
-      answer::leave_servable(resolution, state.owner.arch(), state.owner.cubins);
-      return state.plans.load(std::move(resolution));
+      answer::leave_servable(resolution, op_state.owner.arch(), op_state.owner.cubins);
+      return op_state.plans.load(std::move(resolution));
     case MissPolicy::error: break;
   }
   throw Error(
       ErrorKind::not_tuned,
       fmt::format(
           "no record for {}{}; tune it (kiln tune {} ...), add the base file that holds it, or choose another miss policy",
-          resolution.key, resolution.unusable.empty() ? "" : " that can serve: " + resolution.unusable, state.op.name));
+          resolution.key, resolution.unusable.empty() ? "" : " that can serve: " + resolution.unusable,
+          op_state.op.name));
 }
 
 }  // namespace
 
-Origin State::launch_missed(plan::OpState& state, const plan::Call& call) {
-  manifest::check_allowed(state.op, call.problem);
-  if (!plan::captures(state, call.stream) || state.op.is_of_team())
-    return plan::launch_plan(state, *make_hot(state, call.problem, call.stream), call.problem, call.arguments,
+Origin EngineState::launch_cold(plan::OpState& op_state, const plan::Call& call) {
+  manifest::check_allowed(op_state.op, call.problem);
+  if (!plan::captures(op_state, call.stream) || op_state.op.is_of_team())
+    return plan::launch_plan(op_state, *make_hot(op_state, call.problem, call.stream), call.problem, call.arguments,
                              call.stream);
-  if (background) background->want(state, manifest::bucket_of(state.op, call.problem), nullptr);
-  return plan::launch_in_capture(state, call, "no plan of its bucket is ready");
+  if (background) background->want(op_state, manifest::bucket_of(op_state.op, call.problem), nullptr);
+  return plan::launch_in_capture(op_state, call, "no plan of its bucket is ready");
 }
 
-const plan::PlanState* make_hot(plan::OpState& state, const Problem& problem, CUstream stream) {
-  const Problem bucket = manifest::bucket_of(state.op, problem);
-  if (const plan::PlanState* plan = state.plans.hot.find(bucket)) return plan;
-  const cuda::Context::Scope scope(state.owner.context);
-  cuda::require_own(state.owner.context, stream);
+const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem, CUstream stream) {
+  const Problem bucket = manifest::bucket_of(op_state.op, problem);
+  if (const plan::PlanState* plan = op_state.plans.hot.find(bucket)) return plan;
+  const cuda::Context::Scope scope(op_state.owner.context);
+  cuda::require_own(op_state.owner.context, stream);
   if (is_captured(stream))
     throw Error(
         ErrorKind::capture,
         fmt::format(
             "{} {} is not ready and the stream is capturing, during which nothing is tuned, compiled or loaded; call Engine::prepare with it before the capture",
-            state.op.name, manifest::display_text(state.op, problem)));
+            op_state.op.name, manifest::display_text(op_state.op, problem)));
   const cuda::RelaxedCapture relaxed;
   const auto build_it = [&] {
-    return state.plans.make_once(bucket, [&] {
-      auto made = build(state, problem);
-      begin_serving(state);
+    return op_state.plans.make_once(bucket, [&] {
+      auto made = build(op_state, problem);
+      begin_serving(op_state);
       return made;
     });
   };
-  if (!engine_of(state).background || state.op.is_of_team()) return build_it();
+  if (!engine_of(op_state).background || op_state.op.is_of_team()) return build_it();
   const plan::PlanState* plan = nullptr;
   try {
     plan = build_it();
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::not_tuned) engine_of(state).background->want(state, bucket, nullptr);
+    if (error.kind() == ErrorKind::not_tuned) engine_of(op_state).background->want(op_state, bucket, nullptr);
     throw;
   }
   // After its publication, so that its launches are counted.
-  if (is_fallback(plan->origin)) engine_of(state).background->want(state, bucket, plan);
+  if (is_fallback(plan->origin)) engine_of(op_state).background->want(op_state, bucket, plan);
   return plan;
 }
 
-const plan::PlanState* make_ready(plan::OpState& state, const Problem& problem, CUstream stream) {
-  const plan::PlanState* plan = make_hot(state, problem, stream);
-  const cuda::Context::Scope scope(state.owner.context);
+const plan::PlanState* make_ready(plan::OpState& op_state, const Problem& problem, CUstream stream) {
+  const plan::PlanState* plan = make_hot(op_state, problem, stream);
+  const cuda::Context::Scope scope(op_state.owner.context);
   const cuda::RelaxedCapture relaxed;
-  make_serving(state, plan->of, problem, stream);
+  make_serving(op_state, plan->of, problem, stream);
   if (const plan::WorkspaceNeeds needs = plan->of.needs(); !needs.none() && !is_captured(stream))
-    state.owner.workspaces->make(stream, needs);
+    op_state.owner.workspaces->make(stream, needs);
   return plan;
 }
 
-void adopt(plan::OpState& state, answer::Resolution resolution) {
-  auto adopted = state.plans.load(std::move(resolution));
+void adopt(plan::OpState& op_state, answer::Resolution resolution) {
+  auto adopted = op_state.plans.load(std::move(resolution));
   plan::BucketPlans& of = *adopted;
-  begin_serving(state);  // so far only captures may have asked for the op
+  begin_serving(op_state);  // so far only captures may have asked for the op
   // Captures with lengths on the device must find the new plans as ready as the old.
-  if (state.on_device != 0) state.plans.make_without_library(of, plan::PlanStore::Code::any);
-  state.plans.publish(std::move(adopted));
+  if (op_state.on_device != 0) op_state.plans.make_without_library(of, plan::PlanStore::Code::any);
+  op_state.plans.publish(std::move(adopted));
 }
 
-void load_all(plan::OpState& state) {
-  if (state.op.is_of_team()) return;  // its plans are made by all ranks together
-  const cuda::Context::Scope scope(state.owner.context);
+void load_all(plan::OpState& op_state) {
+  if (op_state.op.is_of_team()) return;  // its plans are made by all ranks together
+  const cuda::Context::Scope scope(op_state.owner.context);
   const cuda::RelaxedCapture relaxed;
-  for (const store::Found<store::Record>& found : state.owner.layers.records(state.op.name)) {
-    const auto bucket = manifest::parse_bucket(state.op, found.value.bucket);
+  for (const store::Found<store::Record>& found : op_state.owner.layers.records(op_state.op.name)) {
+    const auto bucket = manifest::parse_bucket(op_state.op, found.value.bucket);
     // Skips records of other devices and revisions.
-    if (!bucket ||
-        manifest::Bucket({state.op, state.device(), state.owner.options.regime}, *bucket).key() != found.value.key)
+    if (!bucket || manifest::Bucket({op_state.op, op_state.device(), op_state.owner.options.regime}, *bucket).key() !=
+                       found.value.key)
       continue;
-    if (state.plans.hot.find(*bucket) != nullptr) continue;  // from an earlier layer
-    answer::Resolution resolution = state.resolve(*bucket, false);
+    if (op_state.plans.hot.find(*bucket) != nullptr) continue;  // from an earlier layer
+    answer::Resolution resolution = op_state.resolve(*bucket, false);
     if (!resolution.is_hit()) continue;
     try {
-      auto loaded = state.plans.load(std::move(resolution), plan::PlanStore::Code::stored);
+      auto loaded = op_state.plans.load(std::move(resolution), plan::PlanStore::Code::stored);
       plan::BucketPlans& of = *loaded;
-      state.plans.publish(std::move(loaded));
-      state.plans.make_without_library(of, plan::PlanStore::Code::stored);
+      op_state.plans.publish(std::move(loaded));
+      op_state.plans.make_without_library(of, plan::PlanStore::Code::stored);
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the first launch that needs the record reports it
     }
   }
-  begin_serving(state);
+  begin_serving(op_state);
 }
 
 }  // namespace kiln::engine

@@ -1,4 +1,4 @@
-// The state behind kiln::Engine: engine.cpp, and miss_path.cpp for launch_missed().
+// The state behind kiln::Engine: engine.cpp, and miss_path.cpp for launch_cold().
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,7 @@
 #include "plan/owner.hpp"
 #include "store/layers.hpp"
 #include "team/member.hpp"
-#include "tune/tuner.hpp"
+#include "tune/tune_bucket.hpp"
 #include "tune/worker.hpp"
 
 namespace kiln::engine {
@@ -37,15 +37,15 @@ std::string why_no_worker(const Options& options, const cuda::DeviceInfo& device
 std::unique_ptr<tune::Worker> worker_for(const Options& options, const cuda::DeviceInfo& device);
 jit::CompileSettings compile_settings(const Options& options);
 
-struct State final : plan::Owner {
-  explicit State(const Options& chosen);
+struct EngineState final : plan::Owner {
+  explicit EngineState(const Options& chosen);
   /// Adds its counts to the overlay.
-  ~State() override;
-  Origin launch_missed(plan::OpState& op, const plan::Call& call) override;
+  ~EngineState() override;
+  Origin launch_cold(plan::OpState& op, const plan::Call& call) override;
   void refuse_wait(const manifest::Bucket& bucket) const override;
   /// A request to tune a bucket on this device with this engine's options. Refers to `op`. Without a worker, which
   /// tunes may replace: who holds tune_mutex adds it.
-  [[nodiscard]] tune::TuneRequest tune_request(const manifest::Op& op, const Problem& bucket) const;
+  [[nodiscard]] tune::TuneRequest tune_request(const manifest::Op& op, const Problem& edge) const;
   /// The state of `ops[index]`, made at the first call for it. Throws as reading the op's manifest does.
   plan::OpState& op_state(std::size_t index);
   /// Calls `visit` with the states made so far.
@@ -54,7 +54,7 @@ struct State final : plan::Owner {
   std::unique_ptr<tune::Worker> worker;  // runs candidates; null: this process does
   std::mutex tune_mutex;                 // one tune at a time: two would disturb each other's timings
   std::string holder;                    // this process and engine, in leases
-  /// Null except under MissPolicy::background. ~State ends it first: its thread uses the other members.
+  /// Null except under MissPolicy::background. ~EngineState ends it first: its thread uses the other members.
   std::unique_ptr<Background> background;
 
  private:
@@ -67,11 +67,11 @@ struct State final : plan::Owner {
 };
 
 /// The engine of an op's state.
-inline State& engine_of(const plan::OpState& op) { return static_cast<State&>(op.owner); }
+inline EngineState& engine_of(const plan::OpState& op) { return static_cast<EngineState&>(op.owner); }
 
 /// Deletes the state. A callback on the thread that tunes in the background may drop the last Engine, Op or Plan. That
 /// thread cannot join itself, so it deletes the state when its tune has ended.
-void destroy(State* state);
+void destroy(EngineState* engine);
 template <class Owned>
 void destroy(Owned* owned) {
   delete owned;

@@ -10,15 +10,15 @@
 #include "engine/lease.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
-#include "tune/tuner.hpp"
+#include "tune/tune_bucket.hpp"
 
 namespace kiln::engine {
 namespace {
 
 /// The engine's request for the bucket, with the caller's callbacks added.
-tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
-  tune::TuneRequest request = state.tune_request(op, bucket);
-  request.worker = asked.team == nullptr ? state.worker.get() : nullptr;
+tune::TuneRequest request_of(EngineState& engine, const manifest::Op& op, const Problem& edge, const TuneAsked& asked) {
+  tune::TuneRequest request = engine.tune_request(op, edge);
+  request.worker = asked.team == nullptr ? engine.worker.get() : nullptr;
   request.team = asked.team;
   if (asked.stop_requested)
     request.stop_requested = [own = request.stop_requested, other = asked.stop_requested] {
@@ -33,18 +33,18 @@ tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem
   return request;
 }
 
-answer::Cubins& cubins_of(State& state, const TuneAsked& asked) {
-  return asked.cubins != nullptr ? *asked.cubins : state.cubins;
+answer::Cubins& cubins_of(EngineState& engine, const TuneAsked& asked) {
+  return asked.cubins != nullptr ? *asked.cubins : engine.cubins;
 }
 
 thread_local const WithinTune* innermost = nullptr;
 
 constexpr auto untold_wait = std::chrono::milliseconds(500);  // most tunes end within it
 
-void tell_who_is_waited_for(const State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked,
-                            const std::string& holder) {
+void tell_who_is_waited_for(const EngineState& engine, const manifest::Op& op, const Problem& edge,
+                            const TuneAsked& asked, const std::string& holder) {
   if (holder.empty()) return;  // free by now
-  const std::string text = manifest::to_string(op, bucket);
+  const std::string text = manifest::to_string(op, edge);
   const std::string reason =
       fmt::format("{} is tuning it; one that is stopped is waited for {} s at most", holder, lease_seconds);
   TuneEvent event;
@@ -52,24 +52,24 @@ void tell_who_is_waited_for(const State& state, const manifest::Op& op, const Pr
   event.op = op.name;
   event.bucket = text;
   event.reason = reason;
-  if (state.options.on_tune) state.options.on_tune(event);
+  if (engine.options.on_tune) engine.options.on_tune(event);
   if (asked.on_event) asked.on_event(event);
 }
 
 }  // namespace
 
-WithinTune::WithinTune(const State& state) noexcept : state_(state), around_(innermost) { innermost = this; }
+WithinTune::WithinTune(const EngineState& engine) noexcept : engine_(engine), around_(innermost) { innermost = this; }
 
 WithinTune::~WithinTune() { innermost = around_; }
 
-bool WithinTune::is_within(const State& state) noexcept {
+bool WithinTune::is_within(const EngineState& engine) noexcept {
   for (const WithinTune* each = innermost; each != nullptr; each = each->around_)
-    if (&each->state_ == &state) return true;
+    if (&each->engine_ == &engine) return true;
   return false;
 }
 
-void WithinTune::refuse_within(const State& state, const std::string& asked) {
-  if (!is_within(state)) return;
+void WithinTune::refuse_within(const EngineState& engine, const std::string& asked) {
+  if (!is_within(engine)) return;
   throw Error(
       ErrorKind::bad_input,
       fmt::format(
@@ -77,15 +77,15 @@ void WithinTune::refuse_within(const State& state, const std::string& asked) {
           asked));
 }
 
-void State::refuse_wait(const manifest::Bucket& bucket) const { WithinTune::refuse_within(*this, bucket.text()); }
+void EngineState::refuse_wait(const manifest::Bucket& bucket) const { WithinTune::refuse_within(*this, bucket.text()); }
 
-std::vector<std::string> wrong_throughout(std::span<const store::Candidate> candidates) {
+std::vector<std::string> wrong_throughout(std::span<const store::TriedCandidate> candidates) {
   struct Tried {
-    std::set<std::string_view> right, wrong;  // configs
-    const store::Candidate* first = nullptr;  // that was wrong
+    std::set<std::string_view> right, wrong;       // configs
+    const store::TriedCandidate* first = nullptr;  // that was wrong
   };
   std::map<std::string_view, Tried> tried;
-  for (const store::Candidate& each : candidates) {
+  for (const store::TriedCandidate& each : candidates) {
     Tried& of = tried[each.implementation];
     if (each.verdict == store::Verdict::ok) of.right.insert(each.config);
     if (each.verdict != store::Verdict::wrong_result) continue;
@@ -106,16 +106,16 @@ bool is_enough(const answer::Resolution& resolution, Retune retune) {
   return resolution.is_hit() && retune != Retune::all && !(retune == Retune::stale && resolution.is_stale());
 }
 
-TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
+TuneOutcome tune_once(EngineState& engine, const manifest::Op& op, const Problem& edge, const TuneAsked& asked) {
   using Clock = std::chrono::steady_clock;
   const auto stored = [&] {
-    return answer::resolve({op, state.context.info().facts, state.options.regime}, bucket, state.layers, false);
+    return answer::resolve({op, engine.context.info().facts, engine.options.regime}, edge, engine.layers, false);
   };
   const auto stop_if_asked = [&] {
-    const auto& own = state.options.stop_requested;
+    const auto& own = engine.options.stop_requested;
     if ((own && own()) || (asked.stop_requested && asked.stop_requested()))
       throw Error(ErrorKind::interrupted, fmt::format("{} {} is not tuned: the tune was asked to stop", op.name,
-                                                      manifest::display_text(op, bucket)));
+                                                      manifest::display_text(op, edge)));
   };
   if (op.is_of_team() && asked.team == nullptr)
     throw Error(
@@ -126,9 +126,9 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
   const Clock::time_point begun = Clock::now();
   TuneOutcome outcome{TuneOutcome::End::found, stored()};
   if (!is_enough(outcome.resolution, asked.retune))
-    WithinTune::refuse_within(state, fmt::format("{} {}", op.name, manifest::display_text(op, bucket)));
-  const WithinTune within(state);
-  Lease lease(state.layers, outcome.resolution.key, state.holder);
+    WithinTune::refuse_within(engine, fmt::format("{} {}", op.name, manifest::display_text(op, edge)));
+  const WithinTune within(engine);
+  Lease lease(engine.layers, outcome.resolution.key, engine.holder);
   bool is_told = false;
   while (!is_enough(outcome.resolution, asked.retune)) {
     stop_if_asked();
@@ -141,42 +141,42 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
       return outcome;
     }
     if (!is_told && Clock::now() - begun >= untold_wait) {
-      tell_who_is_waited_for(state, op, bucket, asked, lease.holder());
+      tell_who_is_waited_for(engine, op, edge, asked, lease.holder());
       is_told = true;
     }
     std::this_thread::sleep_for(lease_poll);
   }
   if (is_enough(outcome.resolution, asked.retune)) return outcome;
-  const std::lock_guard lock(state.tune_mutex);
+  const std::lock_guard lock(engine.tune_mutex);
   stop_if_asked();
-  if (!state.worker && asked.team == nullptr) state.worker = worker_for(state.options, state.context.info());
-  if (!state.worker && asked.only_in_worker && asked.team == nullptr)
+  if (!engine.worker && asked.team == nullptr) engine.worker = worker_for(engine.options, engine.context.info());
+  if (!engine.worker && asked.only_in_worker && asked.team == nullptr)
     throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
-  tune::TuneRequest request = request_of(state, op, bucket, asked);
+  tune::TuneRequest request = request_of(engine, op, edge, asked);
   request.stop_requested = [&lease, asks = request.stop_requested] {
     lease.renew_if_due();
     return asks && asks();
   };
-  answer::Cubins& cubins = cubins_of(state, asked);
+  answer::Cubins& cubins = cubins_of(engine, asked);
   const tune::TuneResult result = tune::tune_bucket(request, cubins);
   tune::publish(request, result, cubins);
   if (!result.warning.empty())
-    state.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, bucket), result.warning));
+    engine.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, edge), result.warning));
   outcome = {TuneOutcome::End::tuned, stored()};
   if (outcome.resolution.record)
-    for (const std::string& each : wrong_throughout(state.layers.candidates_of(*outcome.resolution.record)))
-      state.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, bucket), each));
+    for (const std::string& each : wrong_throughout(engine.layers.candidates_of(*outcome.resolution.record)))
+      engine.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, edge), each));
   if (asked.adopt && outcome.resolution.is_hit()) asked.adopt(outcome.resolution);
-  state.counters.count_tune();
+  engine.counters.count_tune();
   return outcome;
 }
 
-void compile_ahead(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) try {
+void compile_ahead(EngineState& engine, const manifest::Op& op, const Problem& edge, const TuneAsked& asked) try {
   const cuda::RelaxedCapture relaxed;
-  const cuda::Context::Scope scope(state.context);
+  const cuda::Context::Scope scope(engine.context);
   const answer::Resolution stored =
-      answer::resolve({op, state.context.info().facts, state.options.regime}, bucket, state.layers, false);
-  if (!is_enough(stored, asked.retune)) tune::compile_ahead(state.tune_request(op, bucket), cubins_of(state, asked));
+      answer::resolve({op, engine.context.info().facts, engine.options.regime}, edge, engine.layers, false);
+  if (!is_enough(stored, asked.retune)) tune::compile_ahead(engine.tune_request(op, edge), cubins_of(engine, asked));
 } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
 }
 

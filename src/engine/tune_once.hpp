@@ -15,7 +15,7 @@
 
 namespace kiln::engine {
 
-struct State;
+struct EngineState;
 
 struct TuneAsked {
   Retune retune = Retune::none;
@@ -36,38 +36,38 @@ struct TuneOutcome {
   std::string holder{};           // held elsewhere: store::File::lease_holder
 };
 
-/// Marks this thread as tuning with `state` while it lives. A tune that a callback asks of the same state would wait
+/// Marks this thread as tuning with `engine` while it lives. A tune that a callback asks of the same engine would wait
 /// for itself.
 class WithinTune {
  public:
-  explicit WithinTune(const State& state) noexcept;
+  explicit WithinTune(const EngineState& engine) noexcept;
   ~WithinTune();
   WithinTune(const WithinTune&) = delete;
   WithinTune& operator=(const WithinTune&) = delete;
-  /// Throws Error(bad_input) where this thread tunes with `state`. `asked` names the refused work, such as "scale
+  /// Throws Error(bad_input) where this thread tunes with `engine`. `asked` names the refused work, such as "scale
   /// rows=64 cols=128 dtype=f32".
-  static void refuse_within(const State& state, const std::string& asked);
-  static bool is_within(const State& state) noexcept;
+  static void refuse_within(const EngineState& engine, const std::string& asked);
+  static bool is_within(const EngineState& engine) noexcept;
 
  private:
-  const State& state_;
+  const EngineState& engine_;
   const WithinTune* const around_;  // the thread's tune of another engine, in whose callback this one began; or null
 };
 
 /// Returns a sentence for each implementation of which no candidate was right and some gave a wrong result.
-std::vector<std::string> wrong_throughout(std::span<const store::Candidate> candidates);
+std::vector<std::string> wrong_throughout(std::span<const store::TriedCandidate> candidates);
 
 /// Whether the bucket has a usable record that `retune` spares.
 bool is_enough(const answer::Resolution& resolution, Retune retune);
 
-/// Tunes the bucket unless it has a usable record that `retune` spares. Holds State::tune_mutex while it tunes.
+/// Tunes the bucket unless it has a usable record that `retune` spares. Holds EngineState::tune_mutex while it tunes.
 /// Precondition without a worker: the context is current. Throws as tune::tune_bucket does, Error(interrupted) when it
-/// is stopped while it waits, and Error(bad_input) for a tune within a callback of a tune of `state`. The files are
+/// is stopped while it waits, and Error(bad_input) for a tune within a callback of a tune of `engine`. The files are
 /// unchanged then.
-TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked);
+TuneOutcome tune_once(EngineState& engine, const manifest::Op& op, const Problem& edge, const TuneAsked& asked);
 
 /// Begins ahead of time the compiles of a tune_once() that will follow, unless it would find a record. What fails is
 /// left to that tune.
-void compile_ahead(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked);
+void compile_ahead(EngineState& engine, const manifest::Op& op, const Problem& edge, const TuneAsked& asked);
 
 }  // namespace kiln::engine

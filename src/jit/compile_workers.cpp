@@ -20,14 +20,14 @@ Cubin CompileWorkers::compile(const manifest::Digest& key, const Specialisation&
   for (bool is_again = false;; is_again = true) {
     Turn turn(*this);
     nlohmann::json answer;
-    const Channel::State state = turn.child().ask(asked, answer, settings_.limit);
+    const Channel::Outcome state = turn.child().ask(asked, answer, settings_.limit);
     turn.leave();
-    if (state == Channel::State::late) {
+    if (state == Channel::Outcome::late) {
       turn.child().stop();
       fail(specialisation, fmt::format("was not done after {} s, and was stopped",
                                        std::chrono::duration<double>(settings_.limit).count()));
     }
-    if (state == Channel::State::closed) {
+    if (state == Channel::Outcome::closed) {
       const std::string how = turn.child().stop();
       if (is_again || !turn.child().was_killed() || is_interrupted()) fail(specialisation, how);
       continue;

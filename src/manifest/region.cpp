@@ -96,4 +96,31 @@ std::optional<Problem> parse_open_sizes(const Op& op, const Problem& bucket, std
   return is_read && lies_in(op, bucket, {problem, problem}) ? std::optional(problem) : std::nullopt;
 }
 
+std::vector<Problem> shorter_lengths(const Op& op, const Problem& bound) {
+  Problem all = bound;
+  std::vector<Problem> alone;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const Axis& axis = op.axes[i];
+    const std::int64_t half = std::max(axis.minimum, (bound.axes[i] + 1) / 2);
+    if (!axis.on_device || half == bound.axes[i]) continue;
+    all.axes[i] = half;
+    alone.push_back(bound);
+    alone.back().axes[i] = half;
+  }
+  if (alone.size() > 1) alone.insert(alone.begin(), all);
+  return alone;
+}
+
+std::vector<Problem> corners(const Op& op, const Problem& bucket) {
+  const Problem low = low_corner(op, bucket);
+  std::vector<Problem> one_high;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    if (low.axes[i] == bucket.axes[i]) continue;
+    one_high.push_back(low);
+    one_high.back().axes[i] = bucket.axes[i];
+  }
+  if (one_high.size() < 2) one_high.clear();  // the bucket itself
+  return one_high;
+}
+
 }  // namespace kiln::manifest

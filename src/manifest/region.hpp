@@ -36,4 +36,14 @@ std::string open_sizes(const Op& op, const Problem& problem);
 /// Parses that form as a problem of the bucket. Returns nothing for any other text and for sizes outside the bucket.
 std::optional<Problem> parse_open_sizes(const Op& op, const Problem& bucket, std::string_view text);
 
+/// Returns lengths on the device with which candidates are verified when launched for `bound`: about half of it on all
+/// axes that may have them, so that whole blocks lie past them, then on each such axis alone. Empty when no length can
+/// be halved.
+std::vector<Problem> shorter_lengths(const Op& op, const Problem& bound);
+
+/// Returns the corners of a bucket where one axis is at its upper end and all others are at their low ends. Each needs
+/// less memory than the bucket. Of two axes, each is so at its low end alone. Empty for a bucket with fewer axes that
+/// vary.
+std::vector<Problem> corners(const Op& op, const Problem& bucket);
+
 }  // namespace kiln::manifest

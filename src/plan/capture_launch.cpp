@@ -32,32 +32,32 @@ bool covers(const manifest::Op& op, const Problem& bucket, const Problem& proble
 
 }  // namespace
 
-bool captures(const OpState& state, CUstream stream) {
-  const cuda::Context::Scope scope(state.owner.context);
-  cuda::require_own(state.owner.context, stream);
+bool captures(const OpState& op_state, CUstream stream) {
+  const cuda::Context::Scope scope(op_state.owner.context);
+  cuda::require_own(op_state.owner.context, stream);
   const cuda::CaptureState found = cuda::capture_state(stream);
   if (found == cuda::CaptureState::excluded)
     throw Error(
         ErrorKind::capture,
-        state.op.name +
+        op_state.op.name +
             ": a launch on the legacy default stream would end the capture of a stream that is in order with it; launch on a stream made with CU_STREAM_NON_BLOCKING, or after the capture");
   return found == cuda::CaptureState::capturing;
 }
 
-std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem) {
-  if (state.op.is_of_team()) return {};  // the other ranks would launch something else
+std::vector<const PlanState*> loaded_fallbacks(OpState& op_state, const Problem& problem) {
+  if (op_state.op.is_of_team()) return {};  // the other ranks would launch something else
   struct Near {
     const PlanState* plan;
     double distance;
   };
   std::vector<Near> near;
-  const Problem bucket = manifest::bucket_of(state.op, problem);
+  const Problem bucket = manifest::bucket_of(op_state.op, problem);
   const auto add = [&](const PlanState& plan) {
-    if (plan.needs.none() || covers(state.op, plan.answer.at, problem))
-      near.push_back({&plan, answer::axis_distance(state.op, plan.bucket, bucket)});
+    if (plan.needs.none() || covers(op_state.op, plan.answer.at, problem))
+      near.push_back({&plan, answer::axis_distance(op_state.op, plan.bucket, bucket)});
   };
-  state.plans.for_each([&](const BucketPlans& each) {
-    if (!fixed_alike(state.op, each.resolution.bucket.edge, bucket)) return;
+  op_state.plans.for_each([&](const BucketPlans& each) {
+    if (!fixed_alike(op_state.op, each.resolution.bucket.edge, bucket)) return;
     const PlanState& by_size = each.edge->at(problem);
     add(by_size);
     for (const PlanState* plan : each.made())
@@ -70,16 +70,16 @@ std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& pr
   return loaded;
 }
 
-Origin origin_of(const OpState& state, const PlanState& fallback, const Problem& problem) noexcept {
-  return fallback.bucket == manifest::bucket_of(state.op, problem) ? fallback.origin : Origin::nearest;
+Origin origin_of(const OpState& op_state, const PlanState& fallback, const Problem& problem) noexcept {
+  return fallback.bucket == manifest::bucket_of(op_state.op, problem) ? fallback.origin : Origin::nearest;
 }
 
-Origin launch_in_capture(OpState& state, const Call& call, std::string_view missing) {
+Origin launch_in_capture(OpState& op_state, const Call& call, std::string_view missing) {
   const auto& [problem, arguments, stream] = call;
-  require_tensors(state, problem, arguments);
-  if (arguments.lengths_set != 0) check_lengths(state, arguments);
-  const bool allowed = state.owner.options.on_miss != MissPolicy::error;
-  const auto loaded = allowed ? loaded_fallbacks(state, problem) : std::vector<const PlanState*>();
+  require_tensors(op_state, problem, arguments);
+  if (arguments.lengths_set != 0) check_lengths(op_state, arguments);
+  const bool allowed = op_state.owner.options.on_miss != MissPolicy::error;
+  const auto loaded = allowed ? loaded_fallbacks(op_state, problem) : std::vector<const PlanState*>();
   for (const PlanState* plan : loaded) {
     jit::CallFrame frame;
     if (!plan->executable.fill(frame, problem, arguments))
@@ -88,16 +88,16 @@ Origin launch_in_capture(OpState& state, const Call& call, std::string_view miss
     if (plan->executable.admits(frame, arguments) != jit::Admission::admitted ||
         !plan->executable.fits(frame, arguments))
       continue;
-    if (run(state, *plan, frame, arguments, stream) != Run::launched) continue;
-    const Origin origin = origin_of(state, *plan, problem);
-    count(state, *plan, problem, origin);
+    if (run(op_state, *plan, frame, arguments, stream) != Run::launched) continue;
+    const Origin origin = origin_of(op_state, *plan, problem);
+    count(op_state, *plan, problem, origin);
     return origin;
   }
   throw Error(
       ErrorKind::capture,
       fmt::format(
           "{} {} cannot be captured: {}, and {}; nothing is tuned, compiled or loaded on a capturing stream. Call Engine::prepare with this problem and stream before the capture",
-          state.op.name, manifest::display_text(state.op, problem), missing,
+          op_state.op.name, manifest::display_text(op_state.op, problem), missing,
           allowed ? "nothing that is loaded can stand in" : "under MissPolicy::error nothing stands in"));
 }
 

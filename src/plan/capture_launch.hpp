@@ -11,15 +11,15 @@
 namespace kiln::plan {
 
 /// Launches the nearest loaded plan that takes the call. Throws Error(capture) with `missing` where none does.
-Origin launch_in_capture(OpState& state, const Call& call, std::string_view missing);
+Origin launch_in_capture(OpState& op_state, const Call& call, std::string_view missing);
 
 /// Whether the stream captures. Throws Error(capture) for the legacy stream where a launch on it would end another
 /// stream's capture, and Error(bad_input) for another device's stream.
-[[nodiscard]] bool captures(const OpState& state, CUstream stream);
+[[nodiscard]] bool captures(const OpState& op_state, CUstream stream);
 
 /// Loaded plans of all buckets that may serve the problem, the nearest bucket's first.
-[[nodiscard]] std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem);
+[[nodiscard]] std::vector<const PlanState*> loaded_fallbacks(OpState& op_state, const Problem& problem);
 /// The origin that a launch of the problem by this plan counts as: the plan's own in its bucket, else Origin::nearest.
-[[nodiscard]] Origin origin_of(const OpState& state, const PlanState& fallback, const Problem& problem) noexcept;
+[[nodiscard]] Origin origin_of(const OpState& op_state, const PlanState& fallback, const Problem& problem) noexcept;
 
 }  // namespace kiln::plan

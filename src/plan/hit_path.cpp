@@ -48,25 +48,26 @@ struct Counted {
 }
 
 /// For a problem that is not of the plan's bucket. `plan` is null where the plan's own problem has a size of 0.
-[[gnu::cold, gnu::noinline]] Origin launch_other(const OpState& state, const PlanState* plan, const Problem& problem) {
-  if (manifest::is_empty(state.op, problem)) return launch_nothing(state, problem);
-  manifest::check_problem(state.op, problem);  // throws, where the op has no such problem
-  throw Error(ErrorKind::bad_input,
-              fmt::format("{}: the problem {} is not of this plan's bucket, {}", state.op.name,
-                          manifest::display_text(state.op, problem),
-                          plan == nullptr ? "which has a size of 0" : manifest::display_text(state.op, plan->bucket)));
+[[gnu::cold, gnu::noinline]] Origin launch_other(const OpState& op_state, const PlanState* plan,
+                                                 const Problem& problem) {
+  if (manifest::is_empty(op_state.op, problem)) return launch_nothing(op_state, problem);
+  manifest::check_problem(op_state.op, problem);  // throws, where the op has no such problem
+  throw Error(ErrorKind::bad_input, fmt::format("{}: the problem {} is not of this plan's bucket, {}", op_state.op.name,
+                                                manifest::display_text(op_state.op, problem),
+                                                plan == nullptr ? "which has a size of 0"
+                                                                : manifest::display_text(op_state.op, plan->bucket)));
 }
 
 /// Called for one launch in Histogram::stride.
-[[gnu::noinline]] void sample(OpState& state, const PlanState& plan, const Problem& problem) noexcept {
+[[gnu::noinline]] void sample(OpState& op_state, const PlanState& plan, const Problem& problem) noexcept {
   if (is_fallback(plan.origin)) plan.samples.fetch_add(1, std::memory_order_relaxed);
-  if (state.owner.histogram) state.owner.histogram->histogram.add(state.index, problem);
+  if (op_state.owner.histogram) op_state.owner.histogram->histogram.add(op_state.index, problem);
 }
 
 /// The words for an op whose kernels report. Throws as require_sound_team() does.
-CUdeviceptr reports_of(const OpState& state) {
-  if (state.op.is_of_team()) require_sound_team(state.owner);
-  return state.owner.length_reports.of(state.index);
+CUdeviceptr reports_of(const OpState& op_state) {
+  if (op_state.op.is_of_team()) require_sound_team(op_state.owner);
+  return op_state.owner.length_reports.of(op_state.index);
 }
 
 /// For a thread whose current context is none, or another device's.
@@ -77,51 +78,51 @@ CUdeviceptr reports_of(const OpState& state) {
   return plan.executable.launch(frame, arguments, stream, workspace, reports);
 }
 
-[[gnu::always_inline]] inline Attempt attempt(OpState& state, jit::CallFrame& frame, jit::ThreadCall* kept,
+[[gnu::always_inline]] inline Attempt attempt(OpState& op_state, jit::CallFrame& frame, jit::ThreadCall* kept,
                                               unsigned thread, const PlanState& plan, const Problem& problem,
                                               const Arguments& arguments, CUstream stream) {
   if (!plan.executable.fill(frame, problem, arguments)) [[unlikely]]
     refuse_frame(plan, problem, arguments);
   if (plan.executable.admits(frame, arguments) != jit::Admission::admitted) [[unlikely]]
     return {Run::refused, plan.origin};
-  Counted counted(state.owner, plan, thread, kept != nullptr);
-  if (const Run ran = run(state, plan, frame, arguments, stream, kept); ran != Run::launched) [[unlikely]]
+  Counted counted(op_state.owner, plan, thread, kept != nullptr);
+  if (const Run ran = run(op_state, plan, frame, arguments, stream, kept); ran != Run::launched) [[unlikely]]
     return {ran, plan.origin};
   counted.made = true;
   if (Histogram::is_sample(counted.before)) [[unlikely]]
-    sample(state, plan, problem);
+    sample(op_state, plan, problem);
   return {Run::launched, counted.origin};
 }
 
-[[gnu::always_inline]] inline Origin launch_in(OpState& state, jit::CallFrame& frame, jit::ThreadCall* kept,
+[[gnu::always_inline]] inline Origin launch_in(OpState& op_state, jit::CallFrame& frame, jit::ThreadCall* kept,
                                                unsigned thread, const PlanState& plan, const Problem& problem,
                                                const Arguments& arguments, CUstream stream) {
-  const Attempt made = attempt(state, frame, kept, thread, plan, problem, arguments, stream);
+  const Attempt made = attempt(op_state, frame, kept, thread, plan, problem, arguments, stream);
   if (made.run == Run::launched) [[likely]]
     return made.origin;
-  return launch_next(state, plan, {problem, arguments, stream});
+  return launch_next(op_state, plan, {problem, arguments, stream});
 }
 
 /// For a thread that keeps no call, such as any in a forked child. A function of its own keeps the frame off other
 /// launches' stack.
-[[gnu::cold, gnu::noinline]] Origin launch_in_scratch(OpState& state, const PlanState& plan, const Problem& problem,
+[[gnu::cold, gnu::noinline]] Origin launch_in_scratch(OpState& op_state, const PlanState& plan, const Problem& problem,
                                                       const Arguments& arguments, CUstream stream) {
   cuda::require_not_forked();
   jit::CallFrame frame;
-  return launch_in(state, frame, nullptr, jit::shared_thread_number, plan, problem, arguments, stream);
+  return launch_in(op_state, frame, nullptr, jit::shared_thread_number, plan, problem, arguments, stream);
 }
 
-[[gnu::always_inline]] inline Run submit(OpState& state, const PlanState& plan, jit::CallFrame& frame,
+[[gnu::always_inline]] inline Run submit(OpState& op_state, const PlanState& plan, jit::CallFrame& frame,
                                          const Arguments& arguments, CUstream stream, jit::ThreadCall* kept,
                                          const jit::WorkspaceBlocks& workspace) {
-  const CUdeviceptr reports = state.reports ? reports_of(state) : 0;
+  const CUdeviceptr reports = op_state.reports ? reports_of(op_state) : 0;
   CUresult result = kept != nullptr ? plan.executable.launch(*kept, arguments, stream, workspace, reports)
                                     : plan.executable.launch(frame, arguments, stream, workspace, reports);
   if (result == CUDA_ERROR_INVALID_CONTEXT) [[unlikely]]
-    result = run_in_context(state.owner, plan, frame, arguments, stream, workspace, reports);
+    result = run_in_context(op_state.owner, plan, frame, arguments, stream, workspace, reports);
   if (result != CUDA_SUCCESS) [[unlikely]] {
     if (result == CUDA_ERROR_NOT_SUPPORTED && plan.executable.is_library()) return Run::refused;
-    refuse(state, plan, result, stream);
+    refuse(op_state, plan, result, stream);
   }
   return Run::launched;
 }
@@ -143,98 +144,98 @@ class OneLaunch {
 
 /// Launches if the stream has its workspace, which is not freed before the driver has the launch. Returns nothing where
 /// it has none.
-[[gnu::always_inline]] inline std::optional<Run> run_if_found(OpState& state, const PlanState& plan,
+[[gnu::always_inline]] inline std::optional<Run> run_if_found(OpState& op_state, const PlanState& plan,
                                                               jit::CallFrame& frame, const Arguments& arguments,
                                                               CUstream stream, jit::ThreadCall* kept,
                                                               const cuda::StreamIdentity& identity) {
-  const Workspaces& workspaces = *state.owner.workspaces;
+  const Workspaces& workspaces = *op_state.owner.workspaces;
   const LaunchesInFlight::Entered entered(workspaces.launches(), jit::thread_number());
   const Workspaces::Found found = workspaces.find(identity, plan.needs);
   if (found.launching == nullptr) [[unlikely]]
     return std::nullopt;
   const OneLaunch alone(*found.launching);
-  return submit(state, plan, frame, arguments, stream, kept, found.blocks);
+  return submit(op_state, plan, frame, arguments, stream, kept, found.blocks);
 }
 
 /// For a stream without its workspace, and a thread whose current context is none or another: the driver tells streams
 /// apart in a context.
-[[gnu::cold, gnu::noinline]] Run run_in_scope(OpState& state, const PlanState& plan, jit::CallFrame& frame,
+[[gnu::cold, gnu::noinline]] Run run_in_scope(OpState& op_state, const PlanState& plan, jit::CallFrame& frame,
                                               const Arguments& arguments, CUstream stream, jit::ThreadCall* kept) {
-  const cuda::Context::Scope scope(state.owner.context);
+  const cuda::Context::Scope scope(op_state.owner.context);
   for (;;) {
     cuda::StreamIdentity identity;
     if (const CUresult known = cuda::identify(stream, identity); known != CUDA_SUCCESS)
-      refuse(state, plan, known, stream);
-    if (const auto ran = run_if_found(state, plan, frame, arguments, stream, kept, identity)) return *ran;
+      refuse(op_state, plan, known, stream);
+    if (const auto ran = run_if_found(op_state, plan, frame, arguments, stream, kept, identity)) return *ran;
     const cuda::RelaxedCapture relaxed;
-    cuda::require_own(state.owner.context, stream);
-    state.owner.workspaces->make(stream, plan.needs);
+    cuda::require_own(op_state.owner.context, stream);
+    op_state.owner.workspaces->make(stream, plan.needs);
   }
 }
 
-[[gnu::noinline]] Run run_with_workspace(OpState& state, const PlanState& plan, jit::CallFrame& frame,
+[[gnu::noinline]] Run run_with_workspace(OpState& op_state, const PlanState& plan, jit::CallFrame& frame,
                                          const Arguments& arguments, CUstream stream, jit::ThreadCall* kept) {
   cuda::StreamIdentity identity;
   if (cuda::identify(stream, identity) == CUDA_SUCCESS) [[likely]]
-    if (const auto ran = run_if_found(state, plan, frame, arguments, stream, kept, identity)) [[likely]]
+    if (const auto ran = run_if_found(op_state, plan, frame, arguments, stream, kept, identity)) [[likely]]
       return *ran;
-  return run_in_scope(state, plan, frame, arguments, stream, kept);
+  return run_in_scope(op_state, plan, frame, arguments, stream, kept);
 }
 
 }  // namespace
 
-[[gnu::cold, gnu::noinline]] Origin launch_nothing(const OpState& state, const Problem& problem) {
-  manifest::check_problem(state.op, problem, manifest::Zeros::taken);
-  if (state.op.is_of_team()) {
-    require_team(state, problem);
-    require_sound_team(state.owner);
+[[gnu::cold, gnu::noinline]] Origin launch_nothing(const OpState& op_state, const Problem& problem) {
+  manifest::check_problem(op_state.op, problem, manifest::Zeros::taken);
+  if (op_state.op.is_of_team()) {
+    require_team(op_state, problem);
+    require_sound_team(op_state.owner);
   }
   return Origin::hot;
 }
 
-void count(OpState& state, const PlanState& plan, const Problem& problem, Origin origin) noexcept {
-  if (Histogram::is_sample(state.owner.counters.count(origin))) [[unlikely]]
-    sample(state, plan, problem);
+void count(OpState& op_state, const PlanState& plan, const Problem& problem, Origin origin) noexcept {
+  if (Histogram::is_sample(op_state.owner.counters.count(origin))) [[unlikely]]
+    sample(op_state, plan, problem);
 }
 
-Origin launch(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream) {
+Origin launch(OpState& op_state, const Problem& problem, const Arguments& arguments, CUstream stream) {
   manifest::BucketWords bucket;
-  if (!state.bucketing.find(problem, bucket)) [[unlikely]]
-    return launch_nothing(state, problem);  // throws for any other reason, saying what is wrong
-  const PlanState* plan = state.plans.hot.find(bucket);
+  if (!op_state.bucketing.find(problem, bucket)) [[unlikely]]
+    return launch_nothing(op_state, problem);  // throws for any other reason, saying what is wrong
+  const PlanState* plan = op_state.plans.hot.find(bucket);
   if (plan == nullptr) [[unlikely]]
-    return state.owner.launch_missed(state, {problem, arguments, stream});
-  return launch_plan(state, *plan, problem, arguments, stream);
+    return op_state.owner.launch_cold(op_state, {problem, arguments, stream});
+  return launch_plan(op_state, *plan, problem, arguments, stream);
 }
 
 /// Flattened, so that a hit's code is contiguous: the driver evicts it from the nearest caches at each launch.
-[[gnu::hot, gnu::flatten]] Origin launch_plan(OpState& state, const PlanState& edge, const Problem& problem,
+[[gnu::hot, gnu::flatten]] Origin launch_plan(OpState& op_state, const PlanState& edge, const Problem& problem,
                                               const Arguments& arguments, CUstream stream) {
   const PlanState* by_size = &edge.at(problem);
   if (arguments.lengths_set != 0) [[unlikely]]
-    by_size = &plan_with_lengths(state, *by_size, {problem, arguments, stream});
+    by_size = &plan_with_lengths(op_state, *by_size, {problem, arguments, stream});
   const PlanState& plan = *by_size;
   const unsigned thread = jit::thread_number();
   if (jit::ThreadCall* const kept = plan.executable.thread_call(thread)) [[likely]]
-    return launch_in(state, kept->frame, kept, thread, plan, problem, arguments, stream);
-  return launch_in_scratch(state, plan, problem, arguments, stream);
+    return launch_in(op_state, kept->frame, kept, thread, plan, problem, arguments, stream);
+  return launch_in_scratch(op_state, plan, problem, arguments, stream);
 }
 
 /// Not inlined into launch_plan.
-[[gnu::noinline]] Attempt attempt(OpState& state, const PlanState& plan, const Problem& problem,
+[[gnu::noinline]] Attempt attempt(OpState& op_state, const PlanState& plan, const Problem& problem,
                                   const Arguments& arguments, CUstream stream) {
   const unsigned thread = jit::thread_number();
   if (jit::ThreadCall* const kept = plan.executable.thread_call(thread))
-    return attempt(state, kept->frame, kept, thread, plan, problem, arguments, stream);
+    return attempt(op_state, kept->frame, kept, thread, plan, problem, arguments, stream);
   jit::CallFrame frame;
-  return attempt(state, frame, nullptr, jit::shared_thread_number, plan, problem, arguments, stream);
+  return attempt(op_state, frame, nullptr, jit::shared_thread_number, plan, problem, arguments, stream);
 }
 
-Run run(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream,
+Run run(OpState& op_state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream,
         jit::ThreadCall* kept) {
   if (plan.executable.needs_workspace()) [[unlikely]]
-    return run_with_workspace(state, plan, frame, arguments, stream, kept);
-  return submit(state, plan, frame, arguments, stream, kept, {});
+    return run_with_workspace(op_state, plan, frame, arguments, stream, kept);
+  return submit(op_state, plan, frame, arguments, stream, kept, {});
 }
 
 }  // namespace kiln::plan

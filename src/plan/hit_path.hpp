@@ -1,6 +1,6 @@
 // Problem -> bucket -> hot table -> plan -> launch. Op::launch and Plan::launch stand at the end of hit_path.cpp.
 //
-//   launch            finds the bucket's plan in the hot table, else Owner::launch_missed
+//   launch            finds the bucket's plan in the hot table, else Owner::launch_cold
 //     launch_plan     picks the plan by size; finds the thread's frame
 //       attempt       fills the frame, asks whether the plan admits it, counts
 //         run         with or without a workspace
@@ -14,12 +14,12 @@ namespace kiln::plan {
 
 /// Op::launch. Uses no lock, allocation, string, file or clock where the bucket is hot, its plan serves the call, and
 /// the stream has a workspace.
-Origin launch(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream);
+Origin launch(OpState& op_state, const Problem& problem, const Arguments& arguments, CUstream stream);
 /// Launches nothing for a problem with a size of 0, and counts nothing. Throws Error(bad_input) for a problem that has
 /// none or is wrong otherwise, and as require_team() and require_sound_team() do.
-Origin launch_nothing(const OpState& state, const Problem& problem);
+Origin launch_nothing(const OpState& op_state, const Problem& problem);
 /// Plan::launch, where `edge` is the plan of the bucket's upper edge.
-Origin launch_plan(OpState& state, const PlanState& edge, const Problem& problem, const Arguments& arguments,
+Origin launch_plan(OpState& op_state, const PlanState& edge, const Problem& problem, const Arguments& arguments,
                    CUstream stream);
 
 enum class Run : std::uint8_t {
@@ -32,13 +32,13 @@ struct Attempt {
 };
 /// Launches this plan or none, and counts a launch. Throws Error(bad_input) for run-time values that no plan takes, and
 /// as refuse() does.
-Attempt attempt(OpState& state, const PlanState& plan, const Problem& problem, const Arguments& arguments,
+Attempt attempt(OpState& op_state, const PlanState& plan, const Problem& problem, const Arguments& arguments,
                 CUstream stream);
 /// Launches a filled frame that the plan admits, without counting it. `kept` is the thread's call that owns the frame,
 /// or null.
-[[nodiscard]] Run run(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments,
+[[nodiscard]] Run run(OpState& op_state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments,
                       CUstream stream, jit::ThreadCall* kept = nullptr);
 /// Counts what run() launched.
-void count(OpState& state, const PlanState& plan, const Problem& problem, Origin origin) noexcept;
+void count(OpState& op_state, const PlanState& plan, const Problem& problem, Origin origin) noexcept;
 
 }  // namespace kiln::plan

@@ -48,18 +48,18 @@ std::vector<std::string> Owner::warnings() const {
   return all;
 }
 
-team::Member& require_team(const OpState& state, const Problem& problem) {
-  if (state.owner.team == nullptr)
-    throw Error(
-        ErrorKind::bad_input,
-        fmt::format("{} is computed by a team of ranks, and this engine has none; set Options::team", state.op.name));
-  const auto axis = static_cast<std::size_t>(state.op.team_axis());
-  const team::Member& team = *state.owner.team;
+team::Member& require_team(const OpState& op_state, const Problem& problem) {
+  if (op_state.owner.team == nullptr)
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{} is computed by a team of ranks, and this engine has none; set Options::team",
+                            op_state.op.name));
+  const auto axis = static_cast<std::size_t>(op_state.op.team_axis());
+  const team::Member& team = *op_state.owner.team;
   if (problem.axes[axis] != team.world())
     throw Error(ErrorKind::bad_input,
-                fmt::format("{}: {} is {} in the problem, and the engine's team '{}' has {} ranks", state.op.name,
-                            state.op.axes[axis].name, problem.axes[axis], team.name(), team.world()));
-  return *state.owner.team;
+                fmt::format("{}: {} is {} in the problem, and the engine's team '{}' has {} ranks", op_state.op.name,
+                            op_state.op.axes[axis].name, problem.axes[axis], team.name(), team.world()));
+  return *op_state.owner.team;
 }
 
 void require_sound_team(const Owner& owner) {

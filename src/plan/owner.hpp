@@ -1,5 +1,5 @@
 // The part of an engine that its plans see: what it lends them and their launches, and what these ask of it.
-// engine::State is the whole.
+// engine::EngineState is the whole.
 #pragma once
 
 #include <memory>
@@ -41,7 +41,7 @@ struct Owner {
 
   /// Launches a problem whose bucket has no plan: makes one, or on a capturing stream has a loaded one stand in
   /// (engine/miss_path.cpp).
-  virtual Origin launch_missed(OpState& op, const Call& call) = 0;
+  virtual Origin launch_cold(OpState& op, const Call& call) = 0;
   /// Throws Error(bad_input) where waiting for the plans of a bucket would be for ever: within a callback of a tune
   /// (engine/tune_once.cpp).
   virtual void refuse_wait(const manifest::Bucket& bucket) const = 0;

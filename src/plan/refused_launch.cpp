@@ -12,13 +12,14 @@ namespace kiln::plan {
 namespace {
 
 /// Returns the slot's plan, making it if needed; null where it cannot be made, or not while the stream captures.
-const PlanState* ready(OpState& state, PlanSlot& slot, BucketPlans& of, CUstream stream) {
+const PlanState* ready(OpState& op_state, PlanSlot& slot, BucketPlans& of, CUstream stream) {
   if (slot.settled.load(std::memory_order_acquire)) return slot.plan.get();
-  if (!slot.retry.is_due(Retry::Clock::now()) || captures(state, stream)) return nullptr;
-  return state.plans.make(slot, of, PlanStore::Code::any, PlanStore::Try::if_due);
+  if (!slot.retry.is_due(Retry::Clock::now()) || captures(op_state, stream)) return nullptr;
+  return op_state.plans.make(slot, of, PlanStore::Code::any, PlanStore::Try::if_due);
 }
 
-std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem& problem, const Arguments& arguments) {
+std::string why_none_serves(const OpState& op_state, BucketPlans& of, const Problem& problem,
+                            const Arguments& arguments) {
   std::string reasons;
   for (const PlanSlot* slot : of.slots_for(problem)) {
     const answer::Answer& answer = *slot->answer;
@@ -29,7 +30,7 @@ std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem
       why = plan->executable.admits(frame, arguments) != jit::Admission::admitted
                 ? plan->executable.explain(frame, arguments)
                 : "it was refused when it was launched";
-    } else if (auto broken = answer.why_not(state.site(), problem)) {
+    } else if (auto broken = answer.why_not(op_state.site(), problem)) {
       why = std::move(*broken);
     }
     const bool is_default = answer.origin == Origin::default_;
@@ -41,11 +42,11 @@ std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem
 
 }  // namespace
 
-void check_lengths(const OpState& state, const Arguments& arguments) {
-  const manifest::Op& op = state.op;
+void check_lengths(const OpState& op_state, const Arguments& arguments) {
+  const manifest::Op& op = op_state.op;
   for (std::size_t i = 0; i < max_axes; ++i) {
     if ((arguments.lengths_set >> i & 1U) == 0) continue;
-    if ((state.on_device >> i & 1U) == 0)
+    if ((op_state.on_device >> i & 1U) == 0)
       throw Error(ErrorKind::bad_input,
                   fmt::format("{}: {} may not have its length on the device; its op.toml does not declare on_device",
                               op.name, i < op.axes.size() ? "axis '" + op.axes[i].name + "'" : "an axis it has not"));
@@ -58,9 +59,9 @@ void check_lengths(const OpState& state, const Arguments& arguments) {
   }
 }
 
-void require_tensors(const OpState& state, const Problem& problem, const Arguments& arguments) {
-  const manifest::Op& op = state.op;
-  const auto selected = manifest::frame_of(state.site(), problem);
+void require_tensors(const OpState& op_state, const Problem& problem, const Arguments& arguments) {
+  const manifest::Op& op = op_state.op;
+  const auto selected = manifest::frame_of(op_state.site(), problem);
   for (std::size_t i = 0; i < op.tensors.size(); ++i)
     if (arguments.tensors[i] == nullptr && !op.tensors[i].optional && manifest::Op::takes_part(op.tensors[i], selected))
       throw Error(ErrorKind::bad_input,
@@ -68,44 +69,44 @@ void require_tensors(const OpState& state, const Problem& problem, const Argumen
                               op.tensors[i].name));
 }
 
-const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const Call& call) {
+const PlanState& plan_with_lengths(OpState& op_state, const PlanState& plan, const Call& call) {
   const auto& [problem, arguments, stream] = call;
-  check_lengths(state, arguments);
+  check_lengths(op_state, arguments);
   if (!plan.executable.is_library()) return plan;
   for (PlanSlot* slot : plan.of.slots_for(problem)) {
     if (slot->answer->implementation->is_library()) continue;
-    if (const PlanState* const other = ready(state, *slot, plan.of, stream)) return *other;
+    if (const PlanState* const other = ready(op_state, *slot, plan.of, stream)) return *other;
   }
   return plan;  // the library refuses the launch
 }
 
-Origin launch_next(OpState& state, const PlanState& refused, const Call& call) {
+Origin launch_next(OpState& op_state, const PlanState& refused, const Call& call) {
   const auto& [problem, arguments, stream] = call;
-  require_tensors(state, problem, arguments);
-  if (state.op.is_of_team()) require_team(state, problem);
+  require_tensors(op_state, problem, arguments);
+  if (op_state.op.is_of_team()) require_team(op_state, problem);
   BucketPlans& of = refused.of;
   bool may_fall_back = false;  // the stream captures, and an answer is not ready
   for (PlanSlot* slot : of.slots_for(problem, &refused)) {
     const answer::Answer& answer = *slot->answer;
     if (arguments.lengths_set != 0 && answer.implementation->is_library()) continue;
-    const PlanState* const plan = ready(state, *slot, of, stream);
+    const PlanState* const plan = ready(op_state, *slot, of, stream);
     if (plan == nullptr) {
-      may_fall_back = may_fall_back || captures(state, stream);
+      may_fall_back = may_fall_back || captures(op_state, stream);
       continue;
     }
-    const Attempt made = attempt(state, *plan, problem, arguments, stream);
+    const Attempt made = attempt(op_state, *plan, problem, arguments, stream);
     if (made.run != Run::launched) continue;
-    if (answer.origin == Origin::default_) state.owner.counters.count_constraint_fallback();
+    if (answer.origin == Origin::default_) op_state.owner.counters.count_constraint_fallback();
     return made.origin;
   }
-  const std::string reasons = why_none_serves(state, of, problem, arguments);
-  if (may_fall_back) return launch_in_capture(state, call, reasons);
-  throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", state.op.name,
-                                                manifest::display_text(state.op, problem), reasons));
+  const std::string reasons = why_none_serves(op_state, of, problem, arguments);
+  if (may_fall_back) return launch_in_capture(op_state, call, reasons);
+  throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", op_state.op.name,
+                                                manifest::display_text(op_state.op, problem), reasons));
 }
 
-void refuse(const OpState& state, const PlanState& plan, CUresult result, CUstream stream) {
-  const std::string what = fmt::format("launching {} {}{}{}: {}", state.op.name, plan.answer.implementation->name,
+void refuse(const OpState& op_state, const PlanState& plan, CUresult result, CUstream stream) {
+  const std::string what = fmt::format("launching {} {}{}{}: {}", op_state.op.name, plan.answer.implementation->name,
                                        plan.config.empty() ? "" : " ", plan.config, cuda::describe(result));
   switch (result) {
     case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
@@ -122,8 +123,8 @@ void refuse(const OpState& state, const PlanState& plan, CUresult result, CUstre
     case CUDA_ERROR_INVALID_HANDLE:
     case CUDA_ERROR_INVALID_CONTEXT:
     case CUDA_ERROR_CONTEXT_IS_DESTROYED: {
-      const cuda::Context::Guest guest(state.owner.context);
-      if (const auto why = cuda::why_foreign(state.owner.context, stream))
+      const cuda::Context::Guest guest(op_state.owner.context);
+      if (const auto why = cuda::why_foreign(op_state.owner.context, stream))
         throw Error(ErrorKind::bad_input, what + "; " + *why);
       throw Error(
           ErrorKind::driver_failed,

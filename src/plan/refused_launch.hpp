@@ -9,15 +9,15 @@ namespace kiln::plan {
 
 /// Launches what `refused` declined, by the bucket's later answers. On a capturing stream where one is not ready, uses
 /// launch_in_capture(). Throws Error(bad_input) with each answer's reason where none serves.
-Origin launch_next(OpState& state, const PlanState& refused, const Call& call);
+Origin launch_next(OpState& op_state, const PlanState& refused, const Call& call);
 /// Returns the plan for a launch with lengths on the device, which no library takes. Throws as check_lengths() does.
-[[nodiscard]] const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const Call& call);
+[[nodiscard]] const PlanState& plan_with_lengths(OpState& op_state, const PlanState& plan, const Call& call);
 
 /// Throws Error(bad_input) for a length on the device of an axis that may not have one, and for an address of no int32.
-void check_lengths(const OpState& state, const Arguments& arguments);
+void check_lengths(const OpState& op_state, const Arguments& arguments);
 /// Throws Error(bad_input) for a null address of a tensor that takes part and is not optional.
-void require_tensors(const OpState& state, const Problem& problem, const Arguments& arguments);
+void require_tensors(const OpState& op_state, const Problem& problem, const Arguments& arguments);
 /// Maps a failed launch's CUresult to kiln::Error, and throws it.
-[[noreturn]] void refuse(const OpState& state, const PlanState& plan, CUresult result, CUstream stream);
+[[noreturn]] void refuse(const OpState& op_state, const PlanState& plan, CUresult result, CUstream stream);
 
 }  // namespace kiln::plan

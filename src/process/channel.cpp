@@ -38,69 +38,71 @@ class Deadline {
 };
 
 /// Waits until the socket is ready for `event`.
-Channel::State wait_for(int descriptor, short event, const Deadline& deadline) {
+Channel::Outcome wait_for(int descriptor, short event, const Deadline& deadline) {
   for (;;) {
     pollfd waiting{descriptor, event, 0};
     const int ready = poll(&waiting, 1, deadline.milliseconds_left());
-    if (ready > 0) return Channel::State::received;
-    if (ready == 0) return Channel::State::late;
-    if (errno != EINTR) return Channel::State::closed;
+    if (ready > 0) return Channel::Outcome::received;
+    if (ready == 0) return Channel::Outcome::late;
+    if (errno != EINTR) return Channel::Outcome::closed;
   }
 }
 
-Channel::State read_whole(int descriptor, unsigned char* bytes, std::size_t count, const Deadline& deadline) {
+Channel::Outcome read_whole(int descriptor, unsigned char* bytes, std::size_t count, const Deadline& deadline) {
   while (count > 0) {
-    if (const auto ready = wait_for(descriptor, POLLIN, deadline); ready != Channel::State::received) return ready;
+    if (const auto ready = wait_for(descriptor, POLLIN, deadline); ready != Channel::Outcome::received) return ready;
     const ssize_t got = recv(descriptor, bytes, count, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Channel::State::closed;
+    if (got <= 0) return Channel::Outcome::closed;
     bytes += got;
     count -= static_cast<std::size_t>(got);
   }
-  return Channel::State::received;
+  return Channel::Outcome::received;
 }
 
-Channel::State write_whole(int descriptor, const unsigned char* bytes, std::size_t count, const Deadline& deadline) {
+Channel::Outcome write_whole(int descriptor, const unsigned char* bytes, std::size_t count, const Deadline& deadline) {
   while (count > 0) {
-    if (const auto ready = wait_for(descriptor, POLLOUT, deadline); ready != Channel::State::received) return ready;
+    if (const auto ready = wait_for(descriptor, POLLOUT, deadline); ready != Channel::Outcome::received) return ready;
     const ssize_t put = ::send(descriptor, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (put < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (put <= 0) return Channel::State::closed;
+    if (put <= 0) return Channel::Outcome::closed;
     bytes += put;
     count -= static_cast<std::size_t>(put);
   }
-  return Channel::State::received;
+  return Channel::Outcome::received;
 }
 
-Channel::State write_message(int descriptor, const nlohmann::json& message, const Deadline& deadline) {
+Channel::Outcome write_message(int descriptor, const nlohmann::json& message, const Deadline& deadline) {
   const std::vector<unsigned char> body = nlohmann::json::to_cbor(message);
   const std::uint64_t length = body.size();
   std::array<unsigned char, sizeof length> head{};
   std::memcpy(head.data(), &length, sizeof length);
-  if (const auto state = write_whole(descriptor, head.data(), head.size(), deadline); state != Channel::State::received)
+  if (const auto state = write_whole(descriptor, head.data(), head.size(), deadline);
+      state != Channel::Outcome::received)
     return state;
   return write_whole(descriptor, body.data(), body.size(), deadline);
 }
 
-Channel::State read_message(int descriptor, nlohmann::json& message, const Deadline& deadline) {
+Channel::Outcome read_message(int descriptor, nlohmann::json& message, const Deadline& deadline) {
   std::uint64_t length = 0;
   std::array<unsigned char, sizeof length> head{};
-  if (const auto state = read_whole(descriptor, head.data(), head.size(), deadline); state != Channel::State::received)
+  if (const auto state = read_whole(descriptor, head.data(), head.size(), deadline);
+      state != Channel::Outcome::received)
     return state;
   std::memcpy(&length, head.data(), sizeof length);
-  if (length > longest_message) return Channel::State::unreadable;
+  if (length > longest_message) return Channel::Outcome::unreadable;
   std::vector<unsigned char> body;
   while (body.size() < length) {  // memory for what has come, not for what is promised
     const std::size_t before = body.size();
     body.resize(before + std::min<std::size_t>(length - before, std::max(before, first_part)));
     if (const auto state = read_whole(descriptor, body.data() + before, body.size() - before, deadline);
-        state != Channel::State::received)
+        state != Channel::Outcome::received)
       return state;
   }
   std::optional<nlohmann::json> read = read_cbor(body);
-  if (!read) return Channel::State::unreadable;
+  if (!read) return Channel::Outcome::unreadable;
   message = std::move(*read);
-  return Channel::State::received;
+  return Channel::Outcome::received;
 }
 
 }  // namespace
@@ -110,18 +112,18 @@ Channel::~Channel() {
 }
 
 bool Channel::send(const nlohmann::json& message) const {
-  return write_message(descriptor_, message, Deadline({})) == State::received;
+  return write_message(descriptor_, message, Deadline({})) == Outcome::received;
 }
 
-Channel::State Channel::receive(nlohmann::json& message, Timeout timeout) const {
+Channel::Outcome Channel::receive(nlohmann::json& message, Timeout timeout) const {
   return read_message(descriptor_, message, Deadline(timeout));
 }
 
-Channel::State Channel::ask(const nlohmann::json& message, nlohmann::json& answer,
-                            std::chrono::milliseconds timeout) const {
+Channel::Outcome Channel::ask(const nlohmann::json& message, nlohmann::json& answer,
+                              std::chrono::milliseconds timeout) const {
   const Deadline deadline(timeout);
-  const State sent = write_message(descriptor_, message, deadline);
-  return sent == State::received ? read_message(descriptor_, answer, deadline) : sent;
+  const Outcome sent = write_message(descriptor_, message, deadline);
+  return sent == Outcome::received ? read_message(descriptor_, answer, deadline) : sent;
 }
 
 }  // namespace kiln::process

@@ -15,14 +15,14 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   using Timeout = std::optional<std::chrono::milliseconds>;
-  enum class State { received, closed, late, unreadable };
+  enum class Outcome { received, closed, late, unreadable };
   /// Returns false when the other end is closed.
   bool send(const nlohmann::json& message) const;
   /// Waits for a whole message, at most `timeout` when given; returns `late` after that. Returns `closed` when the
   /// other end closed, and `unreadable` when it sent what is no message, such as lists nested more than 64 deep.
-  State receive(nlohmann::json& message, Timeout timeout = {}) const;
+  Outcome receive(nlohmann::json& message, Timeout timeout = {}) const;
   /// send(), then receive(), both within `timeout`: an end that reads nothing is `late` too.
-  State ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds timeout) const;
+  Outcome ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds timeout) const;
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:

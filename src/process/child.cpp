@@ -176,21 +176,21 @@ Child::~Child() { stop(); }
 bool Child::greet(const fs::path& program, bool may_try_again) {
   nlohmann::json said;
   const auto state = channel_->receive(said, greeting_limit);
-  if (state == Channel::State::received && said == greeting()) return true;
+  if (state == Channel::Outcome::received && said == greeting()) return true;
   const std::string how = stop();
   if (may_try_again && std::exchange(was_killed_, false)) return false;
   const std::string asked = fmt::format("the program {} was to be run as a worker, but it ", program.string());
-  if (state == Channel::State::closed) throw Error(ErrorKind::io, fmt::format("{}{}; {}", asked, how, remedy));
-  if (state == Channel::State::unreadable)
+  if (state == Channel::Outcome::closed) throw Error(ErrorKind::io, fmt::format("{}{}; {}", asked, how, remedy));
+  if (state == Channel::Outcome::unreadable)
     throw Error(ErrorKind::io, fmt::format("{}sent what is no greeting; {}", asked, remedy));
-  if (state == Channel::State::late)
+  if (state == Channel::Outcome::late)
     throw Error(ErrorKind::io, fmt::format("{}said nothing for {} s; {}", asked, greeting_limit.count(), remedy));
   const std::string shown = said.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, most_shown);
   throw Error(ErrorKind::io, fmt::format("{}greets as {}, not as {}; {}", asked, shown, greeting().dump(), remedy));
 }
 
-Channel::State Child::ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds timeout) {
-  return channel_ ? channel_->ask(message, answer, timeout) : Channel::State::closed;
+Channel::Outcome Child::ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds timeout) {
+  return channel_ ? channel_->ask(message, answer, timeout) : Channel::Outcome::closed;
 }
 
 bool Child::gone() const {

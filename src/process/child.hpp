@@ -54,7 +54,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   /// Sends `message` and waits for the answer. After any result but `received` the caller must call stop().
-  Channel::State ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds timeout);
+  Channel::Outcome ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds timeout);
   /// Whether the process has ended by itself since its last answer.
   [[nodiscard]] bool gone() const;
   /// Makes an ask() in another thread return `closed`.

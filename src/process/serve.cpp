@@ -37,7 +37,7 @@ void serve(int descriptor, const std::function<nlohmann::json(const nlohmann::js
   bool is_watched = exit_when_closed(descriptor);
   if (!channel.send(greeting())) _exit(0);
   nlohmann::json message;
-  while (channel.receive(message) == Channel::State::received) {
+  while (channel.receive(message) == Channel::Outcome::received) {
     is_watched = is_watched || exit_when_closed(descriptor);
     nlohmann::json said;
     bool broken = false;

@@ -91,7 +91,7 @@ std::vector<Packed> pack_all(std::span<const CubinRow> cubins) {
 /// invalid UTF-8 in it becomes '?'.
 Record check(Record record) {
   auto flaw = flaw_of(record);
-  for (Candidate& candidate : record.candidates) {
+  for (TriedCandidate& candidate : record.candidates) {
     candidate.reason = utf8::replace_invalid(candidate.reason, U'?');
     if (flaw.empty()) flaw = flaw_of(candidate);
   }

@@ -86,7 +86,7 @@ manifest::Digest digest_of(const Record& record) {
   return hasher.finish();
 }
 
-manifest::Digest digest_of(std::string_view record_key, std::int64_t position, const Candidate& candidate) {
+manifest::Digest digest_of(std::string_view record_key, std::int64_t position, const TriedCandidate& candidate) {
   manifest::Hasher hasher;
   hasher.field(std::string_view("candidate")).field(record_key).field(position);
   each_candidate_field(candidate, DigestVisitor{hasher});
@@ -120,7 +120,7 @@ std::string flaw_of(const Record& record) {
   return flaw;
 }
 
-std::string flaw_of(const Candidate& candidate) {
+std::string flaw_of(const TriedCandidate& candidate) {
   std::string flaw;
   each_candidate_field(candidate, FlawVisitor{flaw});
   return flaw;

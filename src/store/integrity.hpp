@@ -23,13 +23,13 @@ PackedCubin pack(const CubinRow& cubin);
 std::optional<CubinRow> unpack(const PackedCubin& packed);
 
 manifest::Digest digest_of(const Record& record);  // without candidates
-manifest::Digest digest_of(std::string_view record_key, std::int64_t position, const Candidate& candidate);
+manifest::Digest digest_of(std::string_view record_key, std::int64_t position, const TriedCandidate& candidate);
 manifest::Digest digest_of(const PackedCubin& packed);
 
 /// All return why Kiln refuses to store the row, or an empty string.
 std::string flaw_of(const Record& record);  // without candidates
 std::string flaw_of(const Choice& choice);
-std::string flaw_of(const Candidate& candidate);
+std::string flaw_of(const TriedCandidate& candidate);
 std::string flaw_of(const PackedCubin& packed);
 
 /// A stored row that failed its check.

@@ -124,7 +124,7 @@ std::string to_json(const Record& record) {
   each_provenance_field(record.provenance, JsonWriter{line["provenance"]});
   if (!record.candidates.empty()) {
     Json& candidates = line["candidates"] = Json::array();
-    for (const Candidate& candidate : record.candidates)
+    for (const TriedCandidate& candidate : record.candidates)
       each_candidate_field(candidate, JsonWriter{candidates.emplace_back(Json::object())});
   }
   return line.dump();

@@ -202,10 +202,10 @@ std::vector<Found<Record>> Layers::records(std::string_view op) {
   return all;
 }
 
-std::vector<Candidate> Layers::candidates_of(const Found<Record>& found) {
+std::vector<TriedCandidate> Layers::candidates_of(const Found<Record>& found) {
   const auto ask = [&](File* file) {
     auto record = file != nullptr ? file->find_record(found.value.key, true) : std::nullopt;
-    return record ? std::move(record->candidates) : std::vector<Candidate>();
+    return record ? std::move(record->candidates) : std::vector<TriedCandidate>();
   };
   if (found.layer == 0) {
     if (auto candidates = ask(memory()); !candidates.empty()) return candidates;

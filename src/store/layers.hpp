@@ -70,7 +70,7 @@ class Layers {
   /// Returns all records of an op, layer by layer; for `nearest`.
   [[nodiscard]] std::vector<Found<Record>> records(std::string_view op);
   /// Returns the candidates of a record that records() returned, from its layer. Empty when it has none or was removed.
-  [[nodiscard]] std::vector<Candidate> candidates_of(const Found<Record>& found);
+  [[nodiscard]] std::vector<TriedCandidate> candidates_of(const Found<Record>& found);
   [[nodiscard]] File& overlay();
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
 

@@ -17,7 +17,7 @@ constexpr std::int64_t batch_rows = 128;
 manifest::Digest digest_of_candidates(const Record& record) {
   manifest::Hasher hasher;
   std::int64_t position = 0;
-  for (const Candidate& candidate : record.candidates) {
+  for (const TriedCandidate& candidate : record.candidates) {
     const auto digest = digest_of(record.key, position++, candidate);
     hasher.field(std::span<const std::byte>(digest));
   }

@@ -15,7 +15,7 @@ std::string_view to_string(Verdict verdict) noexcept;
 
 /// One candidate timed at one length. Costs are nanoseconds of device time: the median and its 95 % confidence
 /// interval.
-struct Candidate {
+struct TriedCandidate {
   std::string implementation;
   std::string config;  // "threads=256 vector=8"
   std::string sizes;   // the length, manifest::open_sizes: "m=96"; the bucket's upper edge if it was never timed
@@ -67,7 +67,7 @@ struct Record {
   double baseline_ns = 0;  // cost of the op's default at the bucket's upper edge
   Provenance provenance;
   std::vector<Choice> choices;
-  std::vector<Candidate> candidates;  // may be empty, as in shipped files
+  std::vector<TriedCandidate> candidates;  // may be empty, as in shipped files
   /// Returns the choice of Role::fastest for the bucket's upper edge. Precondition: there is one.
   [[nodiscard]] const Choice& at_edge() const noexcept;
 };

@@ -16,7 +16,7 @@ const RecordSql& record_sql() {
   static const RecordSql texts = [] {
     const Record empty_record;
     const Choice empty_choice;
-    const Candidate empty_candidate;
+    const TriedCandidate empty_candidate;
     Columns record, choice, candidate;
     each_record_field(empty_record, record);
     each_choice_field(empty_choice, choice);
@@ -75,7 +75,7 @@ Flaw flaw_at(const RecordRow& row) {
 
 struct CandidateRow {
   std::int64_t position = 0;
-  Candidate candidate;
+  TriedCandidate candidate;
   std::string flaw;
 };
 
@@ -114,7 +114,7 @@ void read_candidates(Connection& connection, RecordRow& row, Flaws& flaws) {
 }
 
 void put_candidate(Connection& connection, std::int64_t id, const std::string& key, std::int64_t position,
-                   const Candidate& candidate) {
+                   const TriedCandidate& candidate) {
   const auto digest = digest_of(key, position, candidate);
   Query query = connection.query(record_sql().insert_candidate);
   query.bind(id).bind(position);
@@ -209,7 +209,8 @@ void put_record(Connection& connection, const Record& record) {
   std::int64_t position = 0;
   for (const Choice& choice : record.choices) put_choice(connection, id, position++, choice);
   position = 0;
-  for (const Candidate& candidate : record.candidates) put_candidate(connection, id, record.key, position++, candidate);
+  for (const TriedCandidate& candidate : record.candidates)
+    put_candidate(connection, id, record.key, position++, candidate);
 }
 
 bool remove_record(Connection& connection, std::string_view key) {

@@ -153,7 +153,7 @@ void check_holds_records(const TransferReport& report, const Selection& selectio
 Record read_line(const std::string& line, const std::string& name, std::int64_t number) try {
   Record record = record_from_json(line);
   if (const auto flaw = flaw_of(record); !flaw.empty()) throw Error(ErrorKind::bad_input, flaw);
-  for (const Candidate& candidate : record.candidates)
+  for (const TriedCandidate& candidate : record.candidates)
     if (const auto flaw = flaw_of(candidate); !flaw.empty()) throw Error(ErrorKind::bad_input, "a candidate's " + flaw);
   return record;
 } catch (const Error& error) {

@@ -60,31 +60,31 @@ struct Envelope {
 
 }  // namespace
 
-Link::State Link::send(std::string_view bytes, int descriptor, Clock::time_point end) const {
+Link::Outcome Link::send(std::string_view bytes, int descriptor, Clock::time_point end) const {
   if (stream_ && descriptor >= 0)
     throw Error(ErrorKind::io, "sending to a rank: a file descriptor cannot be sent to another host");
   if (stream_) return stream_->send(socket_.get(), bytes, end);
   Envelope envelope(const_cast<char*>(bytes.data()), bytes.size());  // NOLINT: sendmsg only reads them
   if (descriptor >= 0) envelope.attach(descriptor);
   for (;;) {
-    if (sendmsg(socket_.get(), &envelope.header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return State::done;
-    if (means_closed(errno)) return State::closed;
+    if (sendmsg(socket_.get(), &envelope.header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Outcome::done;
+    if (means_closed(errno)) return Outcome::closed;
     if (!try_again(errno))
       throw Error(ErrorKind::io, fmt::format("sending to a rank: sendmsg: {}", std::strerror(errno)));
-    if (!wait_until_ready(socket_.get(), POLLOUT, end)) return State::late;
+    if (!wait_until_ready(socket_.get(), POLLOUT, end)) return Outcome::late;
   }
 }
 
-Link::State Link::flush(Clock::time_point end) const {
-  return stream_ ? stream_->flush(socket_.get(), end) : State::done;
+Link::Outcome Link::flush(Clock::time_point end) const {
+  return stream_ ? stream_->flush(socket_.get(), end) : Outcome::done;
 }
 
-Link::State Link::receive(Message& message, Clock::time_point end) const {
+Link::Outcome Link::receive(Message& message, Clock::time_point end) const {
   if (stream_) return stream_->receive(socket_.get(), message.bytes, end);
   message.bytes.resize(longest_message);
   bool was_reset = false;
   for (;;) {
-    if (!wait_until_ready(socket_.get(), POLLIN, end)) return State::late;
+    if (!wait_until_ready(socket_.get(), POLLIN, end)) return Outcome::late;
     Envelope envelope(message.bytes.data(), message.bytes.size());
     envelope.make_space();
     const ssize_t count = recvmsg(socket_.get(), &envelope.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -93,12 +93,12 @@ Link::State Link::receive(Message& message, Clock::time_point end) const {
     if (count < 0 && errno == ECONNRESET && !std::exchange(was_reset, true)) continue;
     if (count < 0 && !means_closed(errno))
       throw Error(ErrorKind::io, fmt::format("receiving from a rank: recvmsg: {}", std::strerror(errno)));
-    if (count <= 0) return State::closed;
+    if (count <= 0) return Outcome::closed;
     std::vector<Descriptor> descriptors = envelope.take_descriptors();
-    if ((envelope.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || descriptors.size() > 1) return State::closed;
+    if ((envelope.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || descriptors.size() > 1) return Outcome::closed;
     message.bytes.resize(static_cast<std::size_t>(count));
     message.descriptor = descriptors.empty() ? Descriptor() : std::move(descriptors.front());
-    return State::done;
+    return Outcome::done;
   }
 }
 

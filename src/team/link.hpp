@@ -28,16 +28,16 @@ class Link {
       : socket_(std::move(socket)),
         stream_(kind == Kind::stream ? std::make_unique<Stream>(longest_message) : nullptr) {}
 
-  using State = Stream::State;
+  using Outcome = Stream::Outcome;
   /// Sends 1 to longest_message bytes. Returns `late` when the other end's buffer stays full until `end`, and `closed`
   /// when the other end is closed. Throws Error(io) for any other failure, as for a descriptor that is not open, or for
   /// any where the link is a stream. A stream keeps what of a `late` message was not sent, for flush().
-  [[nodiscard]] State send(std::string_view bytes, int descriptor, Clock::time_point end) const;
+  [[nodiscard]] Outcome send(std::string_view bytes, int descriptor, Clock::time_point end) const;
   /// Sends what is left of messages on a stream. Returns and throws as send().
-  [[nodiscard]] State flush(Clock::time_point end) const;
+  [[nodiscard]] Outcome flush(Clock::time_point end) const;
   /// Returns `closed` also for what no Link sent: empty and longer messages, and more than one descriptor. Throws
   /// Error(io) where the socket cannot be read.
-  [[nodiscard]] State receive(Message& message, Clock::time_point end) const;
+  [[nodiscard]] Outcome receive(Message& message, Clock::time_point end) const;
   [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
   [[nodiscard]] bool is_stream() const noexcept { return stream_ != nullptr; }
   /// Ends a stream for both sides, also where other descriptors of the socket stay open, as in a forked child. The

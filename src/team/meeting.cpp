@@ -101,12 +101,12 @@ class HostSeeker : public Seeker {
       if (const Owner owner = owner_of(*link); owner.user != geteuid())
         fail(ErrorKind::io, fmt::format("user {} holds the address of rank {}, in {}; choose another name", owner.user,
                                         rank, process_text(owner.process)));
-      if (link->send(own_greeting(), -1, end_) != Link::State::done) continue;
+      if (link->send(own_greeting(), -1, end_) != Link::Outcome::done) continue;
       Message answer;
-      const Link::State state = link->receive(answer, end_);
-      if (state == Link::State::late) break;
+      const Link::Outcome state = link->receive(answer, end_);
+      if (state == Link::Outcome::late) break;
       const std::optional<Greeting> greeting = parse(answer.bytes);  // none from a process that just left another team
-      if (state != Link::State::done || !greeting || greeting->rank != rank) continue;
+      if (state != Link::Outcome::done || !greeting || greeting->rank != rank) continue;
       require_same_world(rank, greeting->world);
       return admit(rank, std::move(*link));
     }
@@ -127,7 +127,7 @@ class HostSeeker : public Seeker {
     const auto [team, rank, world, session, port] = guest.greeting;
     const bool awaited = rank > membership_.rank && rank < membership_.world && !peer(rank);
     if (world == membership_.world && !awaited) return;
-    if (guest.link.send(own_greeting(), -1, end_) != Link::State::done) return;
+    if (guest.link.send(own_greeting(), -1, end_) != Link::Outcome::done) return;
     require_same_world(rank, world);
     admit(rank, std::move(guest.link));
   }

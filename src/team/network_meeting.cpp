@@ -103,7 +103,7 @@ class NetworkSeeker : public Seeker {
     if (is_same_world && (greeting.rank < 1 || greeting.rank >= membership_.world)) return;
     const bool is_claimed = is_same_world && peer(greeting.rank);
     const Answer answer{own_.team, membership_.world, is_claimed ? 1 : 0};
-    if (guest.link.send(as_bytes(answer), -1, end_) != Link::State::done) return;
+    if (guest.link.send(as_bytes(answer), -1, end_) != Link::Outcome::done) return;
     require_same_world(greeting.rank, greeting.world);
     if (is_claimed) return;
     RankPlace& place = places[static_cast<std::size_t>(greeting.rank)];
@@ -174,8 +174,8 @@ class NetworkSeeker : public Seeker {
         why = fmt::format("who listens at {} did not answer as rank 0 of this team", to_string(each));
         Message message;
         Answer answer;
-        if (link->send(own_greeting(), -1, end_) != Link::State::done ||
-            link->receive(message, end_) != Link::State::done || message.bytes.size() != sizeof answer)
+        if (link->send(own_greeting(), -1, end_) != Link::Outcome::done ||
+            link->receive(message, end_) != Link::Outcome::done || message.bytes.size() != sizeof answer)
           continue;
         std::memcpy(&answer, message.bytes.data(), sizeof answer);
         if (answer.team != own_.team) continue;
@@ -196,10 +196,10 @@ class NetworkSeeker : public Seeker {
   /// Hears from rank 0 where the ranks listen, and the session.
   [[nodiscard]] std::vector<RankPlace> hear_places(const Link& first) {
     Message message;
-    const Link::State state = first.receive(message, end_);
-    if (state == Link::State::late)
+    const Link::Outcome state = first.receive(message, end_);
+    if (state == Link::Outcome::late)
       fail(ErrorKind::io, "rank 0 has come, and not all ranks came to it in time; its error names those that did not");
-    if (state == Link::State::closed) fail(ErrorKind::io, "rank 0 has ended or left before all ranks had come");
+    if (state == Link::Outcome::closed) fail(ErrorKind::io, "rank 0 has ended or left before all ranks had come");
     std::string& told = message.bytes;
     if (told.front() == has_failed) throw Error(ErrorKind::io, told.substr(1));
     std::vector<RankPlace> places(met_.peers.size());
@@ -215,7 +215,7 @@ class NetworkSeeker : public Seeker {
     for (;; std::this_thread::sleep_for(between_connects)) {
       std::optional<Link> link = link_to(at);
       const int failed = errno;
-      if (link && link->send(own_greeting(), -1, end_) == Link::State::done) return std::move(*link);
+      if (link && link->send(own_greeting(), -1, end_) == Link::Outcome::done) return std::move(*link);
       if (failed != ECONNREFUSED && Clock::now() < end_) continue;
       fail(ErrorKind::io, fmt::format("rank {} cannot be reached at {}: {}. It has ended, or a firewall keeps ranks "
                                       "from the ports at which they listen to each other, which the system chooses",

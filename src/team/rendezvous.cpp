@@ -100,7 +100,7 @@ void Rendezvous::check() {
 
 void Rendezvous::hear_last_of(int rank) {
   Message last;  // what it said before it left
-  while (peer(rank).link.receive(last, Clock::now()) == Link::State::done) {
+  while (peer(rank).link.receive(last, Clock::now()) == Link::Outcome::done) {
     Head head;
     if (last.bytes.size() < sizeof head) continue;
     std::memcpy(&head, last.bytes.data(), sizeof head);
@@ -150,7 +150,7 @@ void Rendezvous::send_all(Round& round, std::string_view own, int descriptor) {
     // A stream may have room for a part alone, and all ranks would wait for each other to read.
     const Link& link = peer(rank).link;
     // A rank that has closed its end may have said why, which receive_all() reads.
-    if (link.send(message, descriptor, link.is_stream() ? Clock::now() : round.end) != Link::State::late) continue;
+    if (link.send(message, descriptor, link.is_stream() ? Clock::now() : round.end) != Link::Outcome::late) continue;
     if (!link.is_stream()) fail_for_unsent(round, {rank});
     round.unsent.push_back(rank);
   }
@@ -186,15 +186,15 @@ void Rendezvous::go_on(Round& round) {
     if (waiting[2 * i].revents != 0 || has_ended) take(round, awaited[i], has_ended);
   }
   for (std::size_t i = 0; i < unsent.size(); ++i)
-    if (waiting[2 * awaited.size() + i].revents != 0 && peer(unsent[i]).link.flush(Clock::now()) != Link::State::late)
+    if (waiting[2 * awaited.size() + i].revents != 0 && peer(unsent[i]).link.flush(Clock::now()) != Link::Outcome::late)
       std::erase(round.unsent, unsent[i]);
 }
 
 void Rendezvous::take(Round& round, int rank, bool has_ended) {
   Message message;
-  const Link::State state = peer(rank).link.receive(message, Clock::now());
-  if (state == Link::State::late && !has_ended) return;  // a stream's message may come in parts
-  if (state != Link::State::done) fail_for(rank, round.name());
+  const Link::Outcome state = peer(rank).link.receive(message, Clock::now());
+  if (state == Link::Outcome::late && !has_ended) return;  // a stream's message may come in parts
+  if (state != Link::Outcome::done) fail_for(rank, round.name());
   Head head;
   if (message.bytes.size() < sizeof head) fail(fmt::format("rank {} sent what is no message of a team", rank));
   std::memcpy(&head, message.bytes.data(), sizeof head);

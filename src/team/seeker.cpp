@@ -55,11 +55,11 @@ std::optional<Seeker::Guest> Seeker::next_guest(const Descriptor& listening, Clo
 /// Takes a greeting that has arrived whole.
 std::optional<Seeker::Guest> Seeker::hear(std::size_t stranger) {
   Message message;
-  const Link::State state = strangers_[stranger].receive(message, Clock::now());
-  if (state == Link::State::late) return std::nullopt;
+  const Link::Outcome state = strangers_[stranger].receive(message, Clock::now());
+  if (state == Link::Outcome::late) return std::nullopt;
   Link link = std::move(strangers_[stranger]);
   strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(stranger));
-  const auto greeting = state == Link::State::done ? parse(message.bytes) : std::nullopt;
+  const auto greeting = state == Link::Outcome::done ? parse(message.bytes) : std::nullopt;
   if (!greeting) return std::nullopt;
   return Guest{std::move(link), *greeting};
 }

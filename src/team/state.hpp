@@ -13,10 +13,10 @@ namespace kiln::team {
 
 /// Made in two steps, both of them collective: what the ranks need of the team's memory may depend on the link between
 /// them.
-struct State {
+struct TeamState {
   /// Meets the ranks, opens this rank's device, and finds the link. `local_rank` is the launcher's, if there is one.
   /// Throws as kiln::Team's constructors do.
-  State(const Membership& membership, const TeamOptions& options, std::optional<int> local_rank);
+  TeamState(const Membership& membership, const TeamOptions& options, std::optional<int> local_rank);
   /// Once: allocates and maps `bytes` on each rank, in place of TeamOptions::bytes, and makes the member. Over a
   /// network it makes the member alone. Throws as those do.
   void share_memory(std::int64_t bytes);
@@ -32,7 +32,7 @@ struct State {
 };
 
 /// As kiln::Team's constructor without a rank, before its ranks share memory.
-std::unique_ptr<State> launched_state(const TeamOptions& options);
+std::unique_ptr<TeamState> launched_state(const TeamOptions& options);
 
 /// Returns the device of a rank that sees so many: `asked`, else the local rank's, else the only one. Throws
 /// Error(bad_input) where that decides nothing.

@@ -26,40 +26,40 @@ bool is_lost(int error) {
 
 }  // namespace
 
-Stream::State Stream::send(int socket, std::string_view bytes, Clock::time_point end) {
+Stream::Outcome Stream::send(int socket, std::string_view bytes, Clock::time_point end) {
   const auto length = static_cast<std::uint32_t>(bytes.size());
   unsent_.append(reinterpret_cast<const char*>(&length), length_bytes).append(bytes);
   return flush(socket, end);
 }
 
-Stream::State Stream::flush(int socket, Clock::time_point end) {
+Stream::Outcome Stream::flush(int socket, Clock::time_point end) {
   while (sent_ < unsent_.size()) {
     const ssize_t count = ::send(socket, unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count >= 0) {
       sent_ += static_cast<std::size_t>(count);
       continue;
     }
-    if (is_lost(errno)) return State::closed;
+    if (is_lost(errno)) return Outcome::closed;
     if (!try_again(errno)) throw Error(ErrorKind::io, fmt::format("sending to a rank: send: {}", std::strerror(errno)));
-    if (!wait_until_ready(socket, POLLOUT, end)) return State::late;
+    if (!wait_until_ready(socket, POLLOUT, end)) return Outcome::late;
   }
   unsent_.clear();
   sent_ = 0;
-  return State::done;
+  return Outcome::done;
 }
 
-Stream::State Stream::receive(int socket, std::string& bytes, Clock::time_point end) {
+Stream::Outcome Stream::receive(int socket, std::string& bytes, Clock::time_point end) {
   for (;;) {
     std::size_t needed = length_bytes;
     if (came_ >= length_bytes) {
       std::uint32_t length = 0;
       std::memcpy(&length, coming_.data(), length_bytes);
-      if (length == 0 || length > longest_) return State::closed;
+      if (length == 0 || length > longest_) return Outcome::closed;
       needed += length;
       if (came_ == needed) {
         bytes.assign(coming_, length_bytes, length);
         came_ = 0;
-        return State::done;
+        return Outcome::done;
       }
     }
     coming_.resize(needed);
@@ -68,10 +68,10 @@ Stream::State Stream::receive(int socket, std::string& bytes, Clock::time_point 
       came_ += static_cast<std::size_t>(count);
       continue;
     }
-    if (count == 0 || is_lost(errno)) return State::closed;
+    if (count == 0 || is_lost(errno)) return Outcome::closed;
     if (!try_again(errno))
       throw Error(ErrorKind::io, fmt::format("receiving from a rank: recv: {}", std::strerror(errno)));
-    if (!wait_until_ready(socket, POLLIN, end)) return State::late;
+    if (!wait_until_ready(socket, POLLIN, end)) return Outcome::late;
   }
 }
 

@@ -14,15 +14,15 @@ class Stream {
  public:
   explicit Stream(std::size_t longest_message) noexcept : longest_(longest_message) {}
 
-  enum class State { done, closed, late };
+  enum class Outcome { done, closed, late };
   /// Sends the message. Where it returns `late`, the rest goes ahead of the next message, or by flush(). Throws
   /// Error(io) where the socket cannot be written.
-  State send(int socket, std::string_view bytes, Clock::time_point end);
-  State flush(int socket, Clock::time_point end);
+  Outcome send(int socket, std::string_view bytes, Clock::time_point end);
+  Outcome flush(int socket, Clock::time_point end);
   /// Gives the next message. What has come of it stays where the rest is `late`. Reads nothing past it, so that poll(2)
   /// tells of the next one. `closed` is returned also for a length of 0 and for a longer message than the longest.
   /// Throws Error(io) where the socket cannot be read.
-  State receive(int socket, std::string& bytes, Clock::time_point end);
+  Outcome receive(int socket, std::string& bytes, Clock::time_point end);
 
  private:
   std::size_t longest_;

@@ -21,18 +21,18 @@ int visible_devices() {
   return count;
 }
 
-std::unique_ptr<State> sharing(std::unique_ptr<State> state, const TeamOptions& options) {
+std::unique_ptr<TeamState> sharing(std::unique_ptr<TeamState> state, const TeamOptions& options) {
   state->share_memory(options.bytes);
   return state;
 }
 
 }  // namespace
 
-std::unique_ptr<State> launched_state(const TeamOptions& options) {
+std::unique_ptr<TeamState> launched_state(const TeamOptions& options) {
   TeamOptions chosen = options;
   const LaunchedRank launched = launched_rank(options.address);
   chosen.address = launched.address;
-  return std::make_unique<State>(launched.membership, chosen, launched.local_rank);
+  return std::make_unique<TeamState>(launched.membership, chosen, launched.local_rank);
 }
 
 int chosen_device(std::optional<int> asked, std::optional<int> local_rank, int visible) {
@@ -45,7 +45,7 @@ int chosen_device(std::optional<int> asked, std::optional<int> local_rank, int v
                           visible, local_rank ? fmt::format(" and has the local rank {}", *local_rank) : ""));
 }
 
-State::State(const Membership& membership, const TeamOptions& options, std::optional<int> local_rank)
+TeamState::TeamState(const Membership& membership, const TeamOptions& options, std::optional<int> local_rank)
     : rendezvous(membership, options.timeout, options.address),
       launch_timeout(options.launch_timeout.value_or(options.timeout)) {
   on_all_ranks(rendezvous, "opening its device", [&] {
@@ -56,34 +56,34 @@ State::State(const Membership& membership, const TeamOptions& options, std::opti
   link = options.address.empty() ? slowest_link(rendezvous, *context) : manifest::TeamLink::network;
 }
 
-void State::share_memory(std::int64_t bytes) {
+void TeamState::share_memory(std::int64_t bytes) {
   const cuda::Context::Scope scope(*context);
   if (link != manifest::TeamLink::network) memory.emplace(rendezvous, *context, bytes);
   on_all_ranks(rendezvous, "allocating host memory",
                [&] { member.emplace(rendezvous, memory ? &*memory : nullptr, *context, launch_timeout, link); });
 }
 
-manifest::DeviceFacts State::facts() const {
+manifest::DeviceFacts TeamState::facts() const {
   manifest::DeviceFacts facts = context->info().facts;
   facts.link = link;
   return facts;
 }
 
-State& state_of(Team& team) noexcept { return *team.state_; }
+TeamState& state_of(Team& team) noexcept { return *team.state_; }
 
-std::shared_ptr<Team> team_of(std::unique_ptr<State> state) {
+std::shared_ptr<Team> team_of(std::unique_ptr<TeamState> state) {
   return std::shared_ptr<Team>(new Team(std::move(state)));
 }
 
 }  // namespace team
 
 Team::Team(int rank, int world, const std::string& name, const TeamOptions& options)
-    : Team(team::sharing(std::make_unique<team::State>(team::Membership{rank, world, name}, options, std::nullopt),
+    : Team(team::sharing(std::make_unique<team::TeamState>(team::Membership{rank, world, name}, options, std::nullopt),
                          options)) {}
 
 Team::Team(const TeamOptions& options) : Team(team::sharing(team::launched_state(options), options)) {}
 
-Team::Team(std::unique_ptr<team::State> state) : state_(std::move(state)) {}
+Team::Team(std::unique_ptr<team::TeamState> state) : state_(std::move(state)) {}
 
 Team::~Team() {
   if (cuda::is_forked()) static_cast<void>(state_.release());  // its driver, threads and sockets are the parent's

@@ -207,9 +207,9 @@ class Conclusion {
   }
 
   /// Returns a row without a time, at all sizes of the bucket.
-  [[nodiscard]] store::Candidate row_of(const Candidate& of, const manifest::Config& config,
-                                        const Admission& admission) const {
-    store::Candidate row;
+  [[nodiscard]] store::TriedCandidate row_of(const Candidate& of, const manifest::Config& config,
+                                             const Admission& admission) const {
+    store::TriedCandidate row;
     row.implementation = of.implementation->name;
     row.config = manifest::to_string(*of.implementation, config);
     row.sizes = manifest::open_sizes(*request_.bucket.op, request_.bucket.edge);
@@ -225,7 +225,7 @@ class Conclusion {
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
       const Candidate& of = candidates_[i];
       if (of.admission.verdict == store::Verdict::not_timed) continue;
-      store::Candidate row = row_of(of, of.config, of.admission);
+      store::TriedCandidate row = row_of(of, of.config, of.admission);
       row.baseline = i == 0 && outcome_.candidates.has_baseline;
       if (of.admission.verdict != store::Verdict::ok) {
         record.candidates.push_back(std::move(row));

@@ -6,7 +6,7 @@
 #include "tune/bench.hpp"
 #include "tune/candidates.hpp"
 #include "tune/machine.hpp"
-#include "tune/tuner.hpp"
+#include "tune/tune_bucket.hpp"
 
 namespace kiln::tune {
 

@@ -35,11 +35,11 @@ class LocalBench final : public Bench {
     std::size_t next = 0;  // lengths on the device and corners take the cases in turn
     Placement on_device;
     on_device.bound = low;
-    for (const Problem& lengths : answer::shorter_lengths(*settings.bucket.op, low)) {
+    for (const Problem& lengths : manifest::shorter_lengths(*settings.bucket.op, low)) {
       on_device.prepare_case = cases[next++ % cases.size()];
       add_case(lengths, cubins, on_device);
     }
-    for (const Problem& corner : answer::corners(*settings.bucket.op, settings.bucket.edge))
+    for (const Problem& corner : manifest::corners(*settings.bucket.op, settings.bucket.edge))
       add_case(corner, cubins, prepared_by(cases[next++ % cases.size()]));
     // Inputs that are not timed are verified where tensors are small.
     for (const std::size_t each : cases)

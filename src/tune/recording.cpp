@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "kiln/error.hpp"
-#include "manifest/key.hpp"
 #include "store/json.hpp"
 
 namespace kiln::tune {

@@ -9,10 +9,9 @@
 #include <utility>
 
 #include "kiln/error.hpp"
-#include "manifest/key.hpp"
 #include "store/fields.hpp"
 #include "store/json.hpp"
-#include "tune/tuner.hpp"
+#include "tune/tune_bucket.hpp"
 
 namespace kiln::tune {
 namespace {

@@ -9,8 +9,8 @@ namespace kiln::tune {
 namespace {
 
 /// The state of one bucket. Members are destroyed in reverse order.
-struct Bucket {
-  Bucket(Begin asked, team::Member* team)
+struct ServedBucket {
+  ServedBucket(Begin asked, team::Member* team)
       : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
     layers.put_all({}, begin.cubins);
     if (team != nullptr) binding = team->trial_binding(0);
@@ -44,7 +44,7 @@ struct TrialService::State {
   team::Member* team = nullptr;
   int own_device = -1;  // of a team's rank; -1: as each message says
   std::optional<cuda::Context> context;
-  std::optional<Bucket> bucket;
+  std::optional<ServedBucket> bucket;
 };
 
 TrialService::TrialService() : state_(std::make_unique<State>()) {}
@@ -63,7 +63,7 @@ nlohmann::json TrialService::answer(const nlohmann::json& message) {
     state_->bucket.emplace(std::move(begin), state_->team);
     return {{"ready", true}, {"prepared_ns", state_->bucket->bench->prepared_ns()}};
   }
-  Bucket& bucket = state_->bucket.value();
+  ServedBucket& bucket = state_->bucket.value();
   if (message.contains("lengths")) {
     bucket.bench->set_sizes(sizes_from_json(bucket.begin.bucket, message.at("lengths")));
     return {{"known", true}};

@@ -43,10 +43,7 @@ class TeamBench final : public Bench {
  public:
   TeamBench(const BenchSettings& settings, answer::Cubins& cubins)
       : team_(*settings.member), patience_(team_.rendezvous()), service_(team_, settings.device.ordinal) {
-    std::vector<store::CubinRow> rows;
-    for (const jit::Specialisation& needed : verification(settings.bucket, settings.arch))
-      rows.push_back(answer::to_row(needed, cubins.get(needed)));
-    Json begin = to_json(settings, rows);
+    Json begin = to_json(settings, verification_rows(settings.bucket, settings.arch, cubins));
     begin["seed"] = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
     for (const Json& each : ask(begin)) prepared_ns_ = std::max(prepared_ns_, prepared_ns_from_json(each));
   }

@@ -32,4 +32,12 @@ std::vector<jit::Specialisation> verification(const manifest::Bucket& bucket, co
   return result;
 }
 
+std::vector<store::CubinRow> verification_rows(const manifest::Bucket& bucket, const std::string& arch,
+                                               answer::Cubins& cubins) {
+  std::vector<store::CubinRow> rows;
+  for (const jit::Specialisation& needed : verification(bucket, arch))
+    rows.push_back(answer::to_row(needed, cubins.get(needed)));
+  return rows;
+}
+
 }  // namespace kiln::tune

@@ -92,7 +92,7 @@ class RemoteBench final : public Bench {
     nlohmann::json answer;
     const auto state = worker_.child->ask(message, answer, worker_.patience.trial);
     std::string failure;
-    if (state == Channel::State::received) {
+    if (state == Channel::Outcome::received) {
       try {
         process::rethrow(answer);
         read(answer);
@@ -106,12 +106,12 @@ class RemoteBench final : public Bench {
     }
     const std::string how = worker_.stop();
     switch (state) {
-      case Channel::State::received: return failure;
-      case Channel::State::unreadable: return "the worker that tried it answered what is no message";
-      case Channel::State::late:
+      case Channel::Outcome::received: return failure;
+      case Channel::Outcome::unreadable: return "the worker that tried it answered what is no message";
+      case Channel::Outcome::late:
         return fmt::format("it was not done after {} s, and was stopped",
                            std::chrono::duration<double>(worker_.patience.trial).count());
-      case Channel::State::closed: break;
+      case Channel::Outcome::closed: break;
     }
     return fmt::format("the worker that tried it {}", how);
   }
@@ -190,9 +190,9 @@ class RemoteBench final : public Bench {
     if (!worker_.child) worker_.child.emplace(worker_.program);
     nlohmann::json answer;
     const auto state = worker_.child->ask(begin_, answer, worker_.patience.begin);
-    if (state != Channel::State::received) {
+    if (state != Channel::Outcome::received) {
       const std::string how = worker_.stop();
-      return state == Channel::State::unreadable ? "answered what is no message" : how;
+      return state == Channel::Outcome::unreadable ? "answered what is no message" : how;
     }
     try {
       process::rethrow(answer);
@@ -221,10 +221,7 @@ Worker::Worker(std::filesystem::path program, WorkerTimeouts patience)
 Worker::~Worker() = default;
 
 std::unique_ptr<Bench> Worker::bench(const BenchSettings& settings, answer::Cubins& cubins) {
-  std::vector<store::CubinRow> rows;
-  for (const jit::Specialisation& needed : verification(settings.bucket, settings.arch))
-    rows.push_back(answer::to_row(needed, cubins.get(needed)));
-  return std::make_unique<RemoteBench>(*state_, settings, rows);
+  return std::make_unique<RemoteBench>(*state_, settings, verification_rows(settings.bucket, settings.arch, cubins));
 }
 
 }  // namespace kiln::tune

@@ -106,8 +106,8 @@ inline store::Record record_of(const manifest::Op& op, const Problem& bucket, co
 }
 
 /// Returns a candidate timed at the upper edge of a bucket of `rows`.
-inline store::Candidate candidate_of(std::int64_t rows, const std::string& config, double cost_ns) {
-  store::Candidate candidate;
+inline store::TriedCandidate candidate_of(std::int64_t rows, const std::string& config, double cost_ns) {
+  store::TriedCandidate candidate;
   candidate.sizes = "rows=" + std::to_string(rows);
   candidate.implementation = "fast";
   candidate.config = config;

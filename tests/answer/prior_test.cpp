@@ -131,7 +131,8 @@ TEST_CASE("a config that was not measured is judged by those like it") {
   store::Record record = tuned(op, sized(64, 4096), [&](const Problem& bucket, const manifest::Config& config) {
     return modelled_ns(op, bucket, config) * (config[0] >= 512 ? 4 : 1);
   });
-  std::erase_if(record.candidates, [](const store::Candidate& each) { return each.config == "threads=1024 vector=2"; });
+  std::erase_if(record.candidates,
+                [](const store::TriedCandidate& each) { return each.config == "threads=1024 vector=2"; });
   const Prior prior = prior_of(op, sized(64, 4096), {record});
   CHECK(prior.correction({&op.implementations.front(), {1024, 2}}) > 2);
 }

@@ -25,8 +25,8 @@ void write(const std::string& path, const std::vector<TunedRows>& rows) {
   for (const TunedRows& each : rows) put(*file, each);
 }
 
-store::Candidate candidate(int threads, double cost_ns) {
-  store::Candidate result;
+store::TriedCandidate candidate(int threads, double cost_ns) {
+  store::TriedCandidate result;
   result.implementation = "block_row";
   result.config = "threads=" + std::to_string(threads);
   result.cost_ns = cost_ns;
@@ -301,7 +301,7 @@ TEST_CASE("show draws the candidates, but not with --json") {
   const std::string path = command.path("a.kiln");
   TunedRows rows = tuned({"rows=64", "cols=64"});
   rows.record.candidates = {candidate(64, 1000), candidate(128, 1100)};
-  for (store::Candidate& each : rows.record.candidates) each.sizes = "rows=64";
+  for (store::TriedCandidate& each : rows.record.candidates) each.sizes = "rows=64";
   write(path, {rows});
   CHECK(contains(command.run("cache show rms_norm --file " + path).output, "= is the 95 % interval"));
   const Ran json = command.run("--json cache show rms_norm rows=50 cols=64 --file " + path);

@@ -13,9 +13,9 @@ inline constexpr const char* hostile =
     "</title><script>window.pwned = true</script><img src=x onerror=\"window.pwned = true\"><!--<script>\xE2\x80\xA8";
 
 /// Of the upper edge unless `rows` says otherwise.
-inline store::Candidate candidate(const store::Record& record, double cost_ns, const std::string& config = {},
-                                  std::int64_t rows = 0) {
-  store::Candidate each;
+inline store::TriedCandidate candidate(const store::Record& record, double cost_ns, const std::string& config = {},
+                                       std::int64_t rows = 0) {
+  store::TriedCandidate each;
   each.implementation = record.at_edge().implementation;
   each.config = config.empty() ? record.at_edge().config : config;
   each.sizes = rows > 0 ? "rows=" + std::to_string(rows) : record.bucket.substr(0, record.bucket.find(' '));
@@ -34,7 +34,7 @@ inline TunedRows tuned_with_candidates(std::int64_t rows, double cost_ns) {
                        candidate(record, cost_ns * 3, "threads=32")};
   record.candidates[1].baseline = true;
   if (rows > 2) record.candidates.push_back(candidate(record, cost_ns * 0.8, {}, rows - rows / 4));
-  store::Candidate failed;
+  store::TriedCandidate failed;
   failed.implementation = record.at_edge().implementation;
   failed.config = "threads=1";
   failed.sizes = record.candidates[0].sizes;

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "cli/ranks.hpp"
-#include "cli/tuning.hpp"
+#include "cli/tuner_commands.hpp"
 #include "kiln/error.hpp"
 #include "kiln/team.hpp"
 #include "team/ranks.hpp"
@@ -84,7 +84,7 @@ TEST_CASE("the ranks of a command tune what rank 0 read, whatever the others wou
         return std::vector<OpBucket>{gather_of(ops, 100 + 1000 * reads.next())};
       };
       const auto lead = [&](const Options& chosen, std::span<const OpBucket> buckets) {
-        const TuneReport report = tune_buckets(globals, make_tuner(globals, "", chosen), ops, buckets, {});
+        const TuneReport report = tune_with_progress(globals, make_tuner(globals, "", chosen), ops, buckets, {});
         return report.buckets.size() == 1 && report.buckets.front().outcome == TunedBucket::Outcome::tuned ? 0 : 1;
       };
       const int status = on_ranks(
@@ -120,7 +120,7 @@ TEST_CASE("ranks wait for rank 0 for longer than a collective's time-out while i
   Ranks ranks;
   ranks.begin_all(2, [&](const team::Membership& of) {
     const auto team = impatient_team(of);
-    team::State& state = team::state_of(*team);
+    team::TeamState& state = team::state_of(*team);
     wait_on_rank_0(of);
     const manifest::DeviceFacts device = state.facts();
     tune::require_same_tunes(state.rendezvous, manifest::buckets_on(buckets, device), Retune::none);

@@ -69,7 +69,7 @@ inline TunedRows tuned(const std::vector<std::string>& words, const char* device
   choice.samples = 40;
   choice.source_digest = manifest::to_hex(jit::source_digest(jit::specialise(op, *winner.implementation, frame, {})));
   choice.compiler = "nvrtc 13.0";
-  rows.cubins = cubins_for(answer::code_needed(answer::resolve_with({{op, device}, bucket}, &record), "sm_90a"));
+  rows.cubins = cubins_for(answer::code_needed(answer::resolve_with({{op, device}, bucket}, record), "sm_90a"));
   for (store::CubinRow& each : cubins_for(tune::verification({{op, device}, bucket}, "sm_90a")))
     rows.cubins.push_back(std::move(each));
   return rows;
@@ -91,7 +91,7 @@ inline TunedRows stored_over_text(TunedRows rows, const std::string& more = {}) 
   const manifest::Op& op = rms_norm();
   const Problem bucket = manifest::parse_bucket(op, rows.record.bucket).value();
   const auto device = manifest::DeviceFacts::from_device_class(rows.record.device_class).value();
-  auto code = answer::code_needed(answer::resolve_with({{op, device}, bucket}, &rows.record), "sm_90a");
+  auto code = answer::code_needed(answer::resolve_with({{op, device}, bucket}, rows.record), "sm_90a");
   for (jit::Specialisation& each : tune::verification({{op, device}, bucket}, "sm_90a"))
     code.push_back(std::move(each));
   std::vector<manifest::SourceFile> files = op.files.files();

@@ -79,9 +79,9 @@ TEST_CASE("a launch makes the workspace that its stream lacks, in a capture for 
     const Capture capture(other.handle());
     CHECK(attempt_on(other.handle()) == Run::launched);
   }
-  CHECK_FALSE(engine.state.workspaces->serves(other.handle(), plan.needs));
+  CHECK_FALSE(engine.engine.workspaces->serves(other.handle(), plan.needs));
   CHECK(attempt_on(other.handle()) == Run::launched);
-  CHECK(engine.state.workspaces->serves(other.handle(), plan.needs));
+  CHECK(engine.engine.workspaces->serves(other.handle(), plan.needs));
 }
 
 TEST_CASE("a size out of range and a value under its minimum are refused by name" * doctest::skip(no_plans())) {
@@ -110,7 +110,7 @@ TEST_CASE("one launch in sixteen is a sample of the histogram, and of a fallback
   REQUIRE(samples > 0);
   const PlanState& plan = *engine.op.plans.hot.find(hot_bucket);
   CHECK(plan.samples.load() == samples);
-  const auto rows = engine.state.histogram->histogram.take();
+  const auto rows = engine.engine.histogram->histogram.take();
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].problem == hot_bucket);
   CHECK(rows[0].launches == samples * Histogram::stride);

@@ -75,8 +75,8 @@ TEST_CASE("a plan with a workspace is made ready for the stream, and serves capt
   engine.put(missed_bucket, {plain()});
   const cuda::Stream other;
   const PlanState* plan = make_ready(engine.op, missed_bucket, engine.machine.stream);
-  CHECK(engine.state.workspaces->serves(engine.machine.stream, plan->needs));
-  CHECK_FALSE(engine.state.workspaces->serves(other.handle(), plan->needs));
+  CHECK(engine.engine.workspaces->serves(engine.machine.stream, plan->needs));
+  CHECK_FALSE(engine.engine.workspaces->serves(other.handle(), plan->needs));
   const Capture capture(other.handle());
   CHECK(make_ready(engine.op, missed_bucket, other.handle()) == plan);
   CHECK(launch(engine.op, missed_bucket, engine.arguments(), other.handle()) == Origin::overlay);
@@ -101,11 +101,11 @@ TEST_CASE("an op is loaded with the records whose machine code is stored, and no
   engine.put(missed_bucket, {tiled("threads=64 vector=4")});
   engine.put(other_bucket, {tiled("threads=128 vector=4")});
   make_hot(engine.op, missed_bucket, engine.machine.stream);
-  const std::int64_t compiled = engine.state.cubins.compiled();
-  OpState later(engine.state, engine.op.index);
+  const std::int64_t compiled = engine.engine.cubins.compiled();
+  OpState later(engine.engine, engine.op.index);
   load_all(later);
   REQUIRE(later.plans.hot.find(missed_bucket) != nullptr);
   CHECK(later.plans.hot.find(missed_bucket)->config == "threads=64 vector=4");
   CHECK(later.plans.hot.find(other_bucket) == nullptr);
-  CHECK(engine.state.cubins.compiled() == compiled);
+  CHECK(engine.engine.cubins.compiled() == compiled);
 }

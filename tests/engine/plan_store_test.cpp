@@ -24,7 +24,7 @@ const Problem stored_bucket = sized(64, 128), lower_sizes = sized(40, 128);
 struct Stored : ScaleEngine {
   Stored() { put(stored_bucket, {tiled(small, "rows=33..48 cols=65..128"), tiled(large, "rows=49..64 cols=65..128")}); }
   std::unique_ptr<BucketPlans> load(Code code = Code::any) {
-    const cuda::Context::Scope scope(state.context);
+    const cuda::Context::Scope scope(engine.context);
     return op.plans.load(op.resolve(stored_bucket, false), code);
   }
   static constexpr const char* small = "threads=128 vector=1";
@@ -102,7 +102,7 @@ TEST_CASE("a config that the driver refuses leaves its sizes to the next answer,
   const auto plans = engine.load();
   CHECK(&plans->edge->at(lower_sizes) == plans->edge);
   CHECK(engine.op.plans.make(plans->slot(0), *plans, Code::any) == nullptr);
-  const auto warnings = engine.state.warnings();
+  const auto warnings = engine.engine.warnings();
   REQUIRE(warnings.size() == 1);
   CHECK_MESSAGE(warnings[0].find(std::string(Stored::small) + " is left out: ") != std::string::npos, warnings[0]);
 }
@@ -126,11 +126,11 @@ TEST_CASE("a config that memory did not suffice for is tried again: by a launch 
 TEST_CASE("where only stored machine code may be loaded nothing is compiled" * doctest::skip(no_plans())) {
   Stored engine;
   CHECK(error_of([&] { engine.load(Code::stored); }).kind() == ErrorKind::not_tuned);
-  CHECK(engine.state.cubins.compiled() == 0);
+  CHECK(engine.engine.cubins.compiled() == 0);
   const auto compiled = engine.load();
-  CHECK(engine.state.cubins.compiled() == 2);
+  CHECK(engine.engine.cubins.compiled() == 2);
   CHECK(engine.load(Code::stored)->made().size() == 2);
-  CHECK(engine.state.cubins.compiled() == 2);
+  CHECK(engine.engine.cubins.compiled() == 2);
 }
 
 TEST_CASE("stored machine code that the driver refuses is replaced and counted" * doctest::skip(no_plans())) {

@@ -55,14 +55,14 @@ inline Chosen plain(const std::string& sizes = "") { return {sizes, "", 2000, "p
 class ScaleEngine {
  public:
   explicit ScaleEngine(MissPolicy on_miss = MissPolicy::error)
-      : state(options(on_miss)), op(state.op_state(state.ops.find("scale").value())) {
+      : engine(options(on_miss)), op(engine.op_state(engine.ops.find("scale").value())) {
     x_ = machine.allocate(most_bytes);
     y_ = machine.allocate(most_bytes);
   }
 
   /// Stores a record of the bucket, tuned on this device.
   void put(const Problem& bucket, const std::vector<Chosen>& choices) {
-    state.layers.put_all(std::vector{record_with(op.op, bucket, choices, op.device())}, {});
+    engine.layers.put_all(std::vector{record_with(op.op, bucket, choices, op.device())}, {});
   }
   [[nodiscard]] TensorId tensor(const char* name) const {
     const auto found = std::ranges::find(op.op.tensors, name, &manifest::Tensor::name);
@@ -79,12 +79,12 @@ class ScaleEngine {
     return plan::launch(op, problem, given, machine.stream);
   }
   Origin launch(const Problem& problem) { return launch(problem, arguments()); }
-  [[nodiscard]] Stats stats() const { return state.counters.read(); }
+  [[nodiscard]] Stats stats() const { return engine.counters.read(); }
   /// Kernels run so far whose name has this part.
   [[nodiscard]] static std::int64_t runs(const std::string& part) { return query(("launches " + part).c_str()); }
 
   fake_cuda_tests::Fixture machine;
-  State state;
+  EngineState engine;
   OpState& op;
 
  private:

@@ -36,7 +36,7 @@ std::vector<std::int64_t> frame_of(const manifest::Op& op, int world, const mani
 float given(int rank, std::int64_t i) { return static_cast<float>((rank + 1) * (i % 17 - 8)); }
 
 /// Launches NCCL's implementation of the op on this rank. x has `parts` parts, y as many as `gathered`.
-std::vector<float> launched(team::State& state, const manifest::Op& op, std::int64_t parts, std::int64_t gathered) {
+std::vector<float> launched(team::TeamState& state, const manifest::Op& op, std::int64_t parts, std::int64_t gathered) {
   team::Member& member = *state.member;
   REQUIRE(member.open_nccl());
   const cuda::Context::Scope scope(*state.context);
@@ -73,7 +73,7 @@ template <typename Wanted>
 void check_ranks(const char* name, std::int64_t parts, std::int64_t gathered, const Wanted& wanted) {
   kiln::test::Ranks ranks;
   ranks.begin_all(3, [&](const team::Membership& of) {
-    team::State state(of, TeamOptions{0, 0, kiln::test::ample}, std::nullopt);
+    team::TeamState state(of, TeamOptions{0, 0, kiln::test::ample}, std::nullopt);
     state.share_memory(std::int64_t{1} << 20);
     const std::vector<float> got = launched(state, team_op(name), parts, gathered);
     for (std::size_t i = 0; i < got.size(); ++i)

@@ -91,7 +91,7 @@ struct Sizes {
 
 /// Launches the op's product with NCCL on this rank twice, into NaN: by a frame of its own and by the thread's. "right", or what was wrong.
 template <typename Wanted>
-std::string outcome(team::State& state, const manifest::Op& op, const Sizes& sizes, bool keeps_gathered,
+std::string outcome(team::TeamState& state, const manifest::Op& op, const Sizes& sizes, bool keeps_gathered,
                     const Wanted& wanted) {
   team::Member& member = *state.member;
   if (!member.open_nccl()) return member.why_no_nccl();
@@ -146,7 +146,7 @@ template <typename Wanted>
 void check_ranks(const char* name, const Sizes& sizes, bool keeps_gathered, const Wanted& wanted) {
   kiln::test::Ranks ranks;
   ranks.begin_all(world, [&](const team::Membership& of) {
-    team::State state(of, TeamOptions{0, 0, kiln::test::ample}, std::nullopt);
+    team::TeamState state(of, TeamOptions{0, 0, kiln::test::ample}, std::nullopt);
     state.share_memory(std::int64_t{1} << 20);
     const std::string said = outcome(state, product_op(name), sizes, keeps_gathered, wanted);
     state.member->close();

@@ -28,7 +28,7 @@ TEST_CASE("a message arrives as it was sent, however long") {
   const nlohmann::json sent{{"text", std::string(8 << 20, 'x')}, {"bytes", nlohmann::json::binary({0, 1, 255})}};
   std::thread sender([&] { CHECK(here.send(sent)); });
   nlohmann::json got;
-  CHECK(there.receive(got) == Channel::State::received);
+  CHECK(there.receive(got) == Channel::Outcome::received);
   sender.join();
   CHECK(got == sent);
 }
@@ -39,13 +39,13 @@ TEST_CASE("silence is late, half a message too, and an end that is gone is close
   nlohmann::json got;
   {
     const Channel there(both.ends[1]);
-    CHECK(here.receive(got, soon) == Channel::State::late);
+    CHECK(here.receive(got, soon) == Channel::Outcome::late);
     const std::uint64_t length = 100;
     REQUIRE(write(there.descriptor(), &length, sizeof length) == sizeof length);
     REQUIRE(write(there.descriptor(), "abc", 3) == 3);
-    CHECK(here.receive(got, soon) == Channel::State::late);
+    CHECK(here.receive(got, soon) == Channel::Outcome::late);
   }
-  CHECK(here.receive(got, soon) == Channel::State::closed);
+  CHECK(here.receive(got, soon) == Channel::Outcome::closed);
   CHECK_FALSE(here.send({{"anything", 1}}));
 }
 
@@ -57,6 +57,6 @@ TEST_CASE("what is no message is told so, and no memory is taken for it") {
     REQUIRE(write(there.descriptor(), &length, sizeof length) == sizeof length);
     REQUIRE(write(there.descriptor(), "\xff\xff\xff", 3) == 3);
     nlohmann::json got;
-    CHECK(here.receive(got, soon) == Channel::State::unreadable);
+    CHECK(here.receive(got, soon) == Channel::Outcome::unreadable);
   }
 }

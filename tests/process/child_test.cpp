@@ -104,10 +104,10 @@ TEST_CASE("a worker that answers nothing is late, and one that is stopped by a s
   Child child(program);
   signal_processes(program, SIGSTOP);
   nlohmann::json answer;
-  CHECK(child.ask({{"anything", 1}}, answer, std::chrono::milliseconds(100)) == Channel::State::late);
+  CHECK(child.ask({{"anything", 1}}, answer, std::chrono::milliseconds(100)) == Channel::Outcome::late);
   CHECK(child.stop() == "was stopped");
   CHECK(processes_of(program).empty());
-  CHECK(child.ask({{"anything", 1}}, answer, std::chrono::milliseconds(100)) == Channel::State::closed);
+  CHECK(child.ask({{"anything", 1}}, answer, std::chrono::milliseconds(100)) == Channel::Outcome::closed);
 }
 
 TEST_CASE("what a worker cannot answer is an error of the asker, and it goes on") {
@@ -115,7 +115,7 @@ TEST_CASE("what a worker cannot answer is an error of the asker, and it goes on"
   Child child(folder.worker());
   for (int ask = 0; ask < 2; ++ask) {
     nlohmann::json answer;
-    REQUIRE(child.ask({{"compile", "nothing"}}, answer, std::chrono::seconds(20)) == Channel::State::received);
+    REQUIRE(child.ask({{"compile", "nothing"}}, answer, std::chrono::seconds(20)) == Channel::Outcome::received);
     CHECK_THROWS_AS(rethrow(answer), Error);
   }
 }

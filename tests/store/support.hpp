@@ -106,7 +106,7 @@ inline CubinRow sample_cubin(const std::string& name, std::size_t bytes = 3000) 
   return cubin;
 }
 
-inline bool same(const Candidate& a, const Candidate& b) {
+inline bool same(const TriedCandidate& a, const TriedCandidate& b) {
   return a.implementation == b.implementation && a.config == b.config && a.sizes == b.sizes && a.verdict == b.verdict &&
          a.reason == b.reason && a.cost_ns == b.cost_ns && a.low_ns == b.low_ns && a.high_ns == b.high_ns &&
          a.samples == b.samples && a.registers == b.registers && a.spill_bytes == b.spill_bytes &&
@@ -128,7 +128,7 @@ inline bool same(const Record& a, const Record& b) {
          std::equal(a.choices.begin(), a.choices.end(), b.choices.begin(), b.choices.end(),
                     [](const Choice& x, const Choice& y) { return same(x, y); }) &&
          std::equal(a.candidates.begin(), a.candidates.end(), b.candidates.begin(), b.candidates.end(),
-                    [](const Candidate& x, const Candidate& y) { return same(x, y); });
+                    [](const TriedCandidate& x, const TriedCandidate& y) { return same(x, y); });
 }
 
 inline bool same(const CubinRow& a, const CubinRow& b) {

@@ -52,17 +52,17 @@ TEST_CASE("messages keep their bounds, and a descriptor comes with the message i
   const LinkedEnds both;
   const Link here{Descriptor(both.ends[0])}, there{Descriptor(both.ends[1])};
   const Descriptor file(memfd_create("link_test", MFD_CLOEXEC));
-  REQUIRE(here.send("one", -1, soon()) == Link::State::done);
-  REQUIRE(here.send("two", file.get(), soon()) == Link::State::done);
+  REQUIRE(here.send("one", -1, soon()) == Link::Outcome::done);
+  REQUIRE(here.send("two", file.get(), soon()) == Link::Outcome::done);
   Message message;
-  REQUIRE(there.receive(message, soon()) == Link::State::done);
+  REQUIRE(there.receive(message, soon()) == Link::Outcome::done);
   CHECK(message.bytes == "one");
   CHECK_FALSE(message.descriptor);
-  REQUIRE(there.receive(message, soon()) == Link::State::done);
+  REQUIRE(there.receive(message, soon()) == Link::Outcome::done);
   CHECK(message.bytes == "two");
   REQUIRE(message.descriptor);
   CHECK((fcntl(message.descriptor.get(), F_GETFD) & FD_CLOEXEC) != 0);
-  CHECK(there.receive(message, soon()) == Link::State::late);
+  CHECK(there.receive(message, soon()) == Link::Outcome::late);
 }
 
 TEST_CASE("what the other end said last is read, also where it left messages unread") {
@@ -70,14 +70,14 @@ TEST_CASE("what the other end said last is read, also where it left messages unr
   const Link here{Descriptor(both.ends[0])};
   {
     const Link there{Descriptor(both.ends[1])};
-    REQUIRE(here.send("never read", -1, soon()) == Link::State::done);
-    REQUIRE(there.send("last words", -1, soon()) == Link::State::done);
+    REQUIRE(here.send("never read", -1, soon()) == Link::Outcome::done);
+    REQUIRE(there.send("last words", -1, soon()) == Link::Outcome::done);
   }
   Message message;
-  REQUIRE(here.receive(message, soon()) == Link::State::done);
+  REQUIRE(here.receive(message, soon()) == Link::Outcome::done);
   CHECK(message.bytes == "last words");
-  CHECK(here.receive(message, soon()) == Link::State::closed);
-  CHECK(here.send("anything", -1, soon()) == Link::State::closed);
+  CHECK(here.receive(message, soon()) == Link::Outcome::closed);
+  CHECK(here.send("anything", -1, soon()) == Link::Outcome::closed);
 }
 
 TEST_CASE("what cannot be sent is an error, and no closed end") {
@@ -85,9 +85,9 @@ TEST_CASE("what cannot be sent is an error, and no closed end") {
   const Link here{Descriptor(both.ends[0])}, there{Descriptor(both.ends[1])};
   CHECK_THROWS_WITH_AS(static_cast<void>(here.send("x", 1'000'000, soon())),
                        "sending to a rank: sendmsg: Bad file descriptor", kiln::Error);
-  REQUIRE(here.send("y", -1, soon()) == Link::State::done);
+  REQUIRE(here.send("y", -1, soon()) == Link::Outcome::done);
   Message message;
-  REQUIRE(there.receive(message, soon()) == Link::State::done);
+  REQUIRE(there.receive(message, soon()) == Link::Outcome::done);
   CHECK(message.bytes == "y");
 }
 
@@ -106,13 +106,13 @@ TEST_CASE("a buffer that stays full is late, and neither two descriptors nor too
   const auto before = open_descriptors();
   send_descriptors(both.ends[0], both.ends[0], both.ends[1]);
   Message message;
-  CHECK(there.receive(message, soon()) == Link::State::closed);
+  CHECK(there.receive(message, soon()) == Link::Outcome::closed);
   CHECK(open_descriptors() == before);
   const std::string too_long(Link::longest_message + 1, 'x');
-  REQUIRE(here.send(too_long, both.ends[0], soon()) == Link::State::done);
-  CHECK(there.receive(message, soon()) == Link::State::closed);
+  REQUIRE(here.send(too_long, both.ends[0], soon()) == Link::Outcome::done);
+  CHECK(there.receive(message, soon()) == Link::Outcome::closed);
   CHECK(open_descriptors() == before);
-  Link::State state = Link::State::done;
-  for (int i = 0; i < 10'000 && state == Link::State::done; ++i) state = here.send(too_long, -1, soon());
-  CHECK(state == Link::State::late);
+  Link::Outcome state = Link::Outcome::done;
+  for (int i = 0; i < 10'000 && state == Link::Outcome::done; ++i) state = here.send(too_long, -1, soon());
+  CHECK(state == Link::Outcome::late);
 }

@@ -31,10 +31,10 @@ std::string met_over(const std::string& address, const Membership& own, millisec
   std::string heard;
   for (int rank = 0; rank < own.world; ++rank)
     if (const auto& peer = meeting.peers[static_cast<std::size_t>(rank)])
-      if (peer->link.send(fmt::format("{}>{}", own.rank, rank), -1, end) != Link::State::done) return "cannot send";
+      if (peer->link.send(fmt::format("{}>{}", own.rank, rank), -1, end) != Link::Outcome::done) return "cannot send";
   for (const auto& peer : meeting.peers) {
     Message message;
-    if (peer && peer->link.receive(message, end) != Link::State::done) return "cannot receive";
+    if (peer && peer->link.receive(message, end) != Link::Outcome::done) return "cannot receive";
     heard += (peer ? message.bytes : "own") + " ";
   }
   return heard;
@@ -214,13 +214,13 @@ TEST_CASE("a greeting of another meeting of the team is not taken for one of thi
   const auto end = Clock::now() + ample;
   const auto greet = [&](const Link& link) {
     const std::string_view bytes = {reinterpret_cast<const char*>(&greeting.team), greeting.length};
-    CHECK(link.send(bytes, -1, end) == Link::State::done);
+    CHECK(link.send(bytes, -1, end) == Link::Outcome::done);
   };
   const Link to_rank_0(knock_at(address), Link::Kind::stream);
   greet(to_rank_0);
   Message answer, told, heard;
-  REQUIRE(to_rank_0.receive(answer, end) == Link::State::done);
-  REQUIRE(to_rank_0.receive(told, end) == Link::State::done);
+  REQUIRE(to_rank_0.receive(answer, end) == Link::Outcome::done);
+  REQUIRE(to_rank_0.receive(told, end) == Link::Outcome::done);
   constexpr std::size_t session_at = 1, places_at = session_at + 16, place_bytes = 20, port_in_place = 16;
   REQUIRE(told.bytes.size() == places_at + 3 * place_bytes);
   std::uint16_t port = 0;
@@ -233,14 +233,14 @@ TEST_CASE("a greeting of another meeting of the team is not taken for one of thi
   greet(of_another_meeting);
   pollfd closed{stale, POLLIN, 0};
   CHECK(poll(&closed, 1, 10'000) == 1);
-  CHECK(of_another_meeting.receive(heard, end) == Link::State::closed);
+  CHECK(of_another_meeting.receive(heard, end) == Link::Outcome::closed);
 
   std::memcpy(greeting.session.data(), told.bytes.data() + session_at, greeting.session.size());
   const Link to_rank_1(knock_at(rank_1), Link::Kind::stream);
   greet(to_rank_1);
-  CHECK(to_rank_0.send("2>0", -1, end) == Link::State::done);
-  CHECK(to_rank_1.send("2>1", -1, end) == Link::State::done);
-  REQUIRE(to_rank_1.receive(heard, end) == Link::State::done);
+  CHECK(to_rank_0.send("2>0", -1, end) == Link::Outcome::done);
+  CHECK(to_rank_1.send("2>1", -1, end) == Link::Outcome::done);
+  REQUIRE(to_rank_1.receive(heard, end) == Link::Outcome::done);
   CHECK(heard.bytes == "1>2");
   CHECK(ranks.outcome(0) == expected_of(0, 3));
   CHECK(ranks.outcome(1) == expected_of(1, 3));

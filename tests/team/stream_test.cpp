@@ -42,12 +42,12 @@ TEST_CASE("messages keep their bounds over a stream, and one that comes byte by 
   Message message;
   std::string got;
   for (const char each : sent) {
-    CHECK(there.receive(message, Clock::now()) == Link::State::late);
+    CHECK(there.receive(message, Clock::now()) == Link::Outcome::late);
     send_raw(both.here, {&each, 1});
-    if (got.empty() && there.receive(message, Clock::now()) == Link::State::done) got = message.bytes;
+    if (got.empty() && there.receive(message, Clock::now()) == Link::Outcome::done) got = message.bytes;
   }
   CHECK(got == "one");
-  REQUIRE(there.receive(message, shortly()) == Link::State::done);
+  REQUIRE(there.receive(message, shortly()) == Link::Outcome::done);
   CHECK(message.bytes == "four");
 }
 
@@ -57,18 +57,18 @@ TEST_CASE("the longest message goes over a stream in many parts, and the sender 
   setsockopt(both.here.get(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   const Link here(std::move(both.here), Link::Kind::stream), there(std::move(both.there), Link::Kind::stream);
   const std::string longest(Link::longest_message, 'x');
-  CHECK(here.send(longest, -1, Clock::now()) == Link::State::late);
-  CHECK(here.send("next", -1, Clock::now()) == Link::State::late);  // behind the rest of the first
+  CHECK(here.send(longest, -1, Clock::now()) == Link::Outcome::late);
+  CHECK(here.send("next", -1, Clock::now()) == Link::Outcome::late);  // behind the rest of the first
   Message message;
   int parts = 0;
-  while (there.receive(message, Clock::now()) == Link::State::late) {
+  while (there.receive(message, Clock::now()) == Link::Outcome::late) {
     static_cast<void>(here.flush(Clock::now()));
     REQUIRE(++parts < 10'000);
   }
   CHECK(parts > 3);
   CHECK(message.bytes == longest);
-  CHECK(here.flush(shortly()) == Link::State::done);
-  REQUIRE(there.receive(message, shortly()) == Link::State::done);
+  CHECK(here.flush(shortly()) == Link::Outcome::done);
+  REQUIRE(there.receive(message, shortly()) == Link::Outcome::done);
   CHECK(message.bytes == "next");
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("what is no message of a stream closes it: an empty one, one past the 
     const Link there(std::move(both.there), Link::Kind::stream);
     send_raw(both.here, sent);
     Message message;
-    CHECK(there.receive(message, shortly()) == Link::State::closed);
+    CHECK(there.receive(message, shortly()) == Link::Outcome::closed);
   }
 }
 
@@ -89,23 +89,23 @@ TEST_CASE("a stream that ends within a message is closed, and its other end stil
   send_raw(both.here, length_text(4) + "last" + length_text(8) + "cut");
   both.here = {};
   Message message;
-  REQUIRE(there.receive(message, shortly()) == Link::State::done);
+  REQUIRE(there.receive(message, shortly()) == Link::Outcome::done);
   CHECK(message.bytes == "last");
-  CHECK(there.receive(message, shortly()) == Link::State::closed);
-  CHECK(there.send("anything", -1, shortly()) == Link::State::closed);
+  CHECK(there.receive(message, shortly()) == Link::Outcome::closed);
+  CHECK(there.send("anything", -1, shortly()) == Link::Outcome::closed);
 }
 
 TEST_CASE("a rank that leaves ends the stream for descriptors that others hold of it, and is heard") {
   StreamEnds both;
   const Descriptor held(dup(both.here.get()));  // as a forked child has it
   const Link here(std::move(both.here), Link::Kind::stream), there(std::move(both.there), Link::Kind::stream);
-  REQUIRE(there.send("never read", -1, shortly()) == Link::State::done);
-  REQUIRE(here.send("why", -1, shortly()) == Link::State::done);
+  REQUIRE(there.send("never read", -1, shortly()) == Link::Outcome::done);
+  REQUIRE(here.send("why", -1, shortly()) == Link::Outcome::done);
   here.leave();
   Message message;
-  REQUIRE(there.receive(message, shortly()) == Link::State::done);
+  REQUIRE(there.receive(message, shortly()) == Link::Outcome::done);
   CHECK(message.bytes == "why");
-  CHECK(there.receive(message, shortly()) == Link::State::closed);
+  CHECK(there.receive(message, shortly()) == Link::Outcome::closed);
 }
 
 TEST_CASE("a file descriptor is not sent over a stream") {

@@ -11,7 +11,7 @@
 
 #include "manifest/key.hpp"
 #include "tune/op_fixture.hpp"
-#include "tune/tuner.hpp"
+#include "tune/tune_bucket.hpp"
 
 using namespace kiln;
 using namespace kiln::answer;
@@ -60,10 +60,10 @@ std::string choices_of(const store::Record& record) {
   return all;
 }
 
-std::vector<store::Candidate> rows_of(const store::Record& record, const std::string& config) {
-  std::vector<store::Candidate> rows;
+std::vector<store::TriedCandidate> rows_of(const store::Record& record, const std::string& config) {
+  std::vector<store::TriedCandidate> rows;
   std::ranges::copy_if(record.candidates, std::back_inserter(rows),
-                       [&](const store::Candidate& each) { return each.config == config; });
+                       [&](const store::TriedCandidate& each) { return each.config == config; });
   return rows;
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("a tune whose memory does not suffice for inner sizes ends without the
   CHECK(choices_of(record) == at_ends);
   const auto rows = rows_of(record, "tile=20");
   REQUIRE_FALSE(rows.empty());
-  for (const store::Candidate& each : rows) CHECK(each.verdict == store::Verdict::ok);
+  for (const store::TriedCandidate& each : rows) CHECK(each.verdict == store::Verdict::ok);
 }
 
 TEST_CASE("a config whose second verification fails is rejected, and the tune goes on") {

@@ -7,7 +7,7 @@
 #include "manifest/key.hpp"
 #include "store/support.hpp"
 #include "tune/op_fixture.hpp"
-#include "tune/tuner.hpp"
+#include "tune/tune_bucket.hpp"
 
 using namespace kiln;
 using namespace kiln::tune;

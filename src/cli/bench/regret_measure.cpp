@@ -7,7 +7,7 @@
 #include "answer/serving.hpp"
 #include "cli/interrupt.hpp"
 #include "kiln/error.hpp"
-#include "tune/tuner.hpp"
+#include "tune/tune_bucket.hpp"
 
 namespace kiln::cli::bench {
 

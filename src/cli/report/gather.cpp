@@ -7,7 +7,6 @@
 
 #include "cli/record_facts.hpp"
 #include "cli/report/facts.hpp"
-#include "manifest/key.hpp"
 
 namespace kiln::cli::report {
 namespace {
@@ -130,7 +129,7 @@ std::vector<manifest::DeviceFacts> devices_asked(const std::map<std::string, std
 }
 
 /// A bucket that was launched and has no record.
-struct Missing {
+struct MissingBucket {
   std::string op, bucket;
   std::int64_t launches = 0;
   std::int64_t sizes = 0;  // distinct problems
@@ -142,7 +141,7 @@ void add_missing(Json& document, store::Layers& layers, const manifest::Catalogu
   std::unordered_set<std::string_view> keys;
   for (const FoundRecord& each : found) keys.insert(each.value.key);
   std::int64_t counted = 0, unreadable = 0;
-  std::map<std::pair<std::string, std::string>, Missing> by_bucket;
+  std::map<std::pair<std::string, std::string>, MissingBucket> by_bucket;
   for (const store::Layer& layer : layers.layers()) {
     if (!layer.file) continue;
     for (const store::HistogramRow& row : layer.file->histogram()) {
@@ -160,18 +159,18 @@ void add_missing(Json& document, store::Layers& layers, const manifest::Catalogu
                keys.contains(manifest::Bucket({*op, device, Regime::hot_l2}, bucket).key());
       };
       if (std::any_of(devices.begin(), devices.end(), has_record)) continue;
-      Missing& each = by_bucket[{row.op, manifest::to_string(*op, bucket)}];
+      MissingBucket& each = by_bucket[{row.op, manifest::to_string(*op, bucket)}];
       each = {row.op, manifest::to_string(*op, bucket), each.launches + row.launches, each.sizes + 1};
     }
   }
-  std::vector<Missing> missing;
+  std::vector<MissingBucket> missing;
   for (auto& [key, each] : by_bucket) missing.push_back(std::move(each));
   std::stable_sort(missing.begin(), missing.end(),
-                   [](const Missing& a, const Missing& b) { return a.launches > b.launches; });
+                   [](const MissingBucket& a, const MissingBucket& b) { return a.launches > b.launches; });
   document["problems"] = {{"counted", counted}, {"unreadable", unreadable}};
   document["missing"] = {{"found", missing.size()}, {"most_launched", Json::array()}};
   if (missing.size() > most_missing) missing.resize(most_missing);
-  for (const Missing& each : missing)
+  for (const MissingBucket& each : missing)
     document["missing"]["most_launched"].push_back(
         {{"op", each.op}, {"bucket", each.bucket}, {"launches", each.launches}, {"sizes", each.sizes}});
 }

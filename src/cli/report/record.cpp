@@ -66,7 +66,7 @@ void add_times(Json& facts, const Placed& placed, const store::Record& record) {
     choices.emplace_back(*region, &each);
     times[region->high.axes] = {region->high, each.cost_ns, 0, config_of(each)};
   }
-  for (const store::Candidate& each : record.candidates) {
+  for (const store::TriedCandidate& each : record.candidates) {
     const auto at = manifest::parse_open_sizes(*placed.op, placed.bucket, each.sizes);
     if (!at || each.verdict != store::Verdict::ok) continue;
     Timed& timed = times[at->axes];
@@ -102,7 +102,7 @@ Json trials_of(const store::Record& record) {
   std::map<store::Verdict, std::int64_t> counts;  // of distinct configs
   std::string reason;                             // of the first that failed
   std::set<std::pair<std::string_view, std::string_view>> seen;
-  for (const store::Candidate& each : record.candidates) {
+  for (const store::TriedCandidate& each : record.candidates) {
     const bool is_first = seen.emplace(each.implementation, each.config).second;
     if (is_first) ++counts[each.verdict];
     if (each.verdict == store::Verdict::ok && each.cost_ns > 0 && is_at_edge(record, each))

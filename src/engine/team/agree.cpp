@@ -43,16 +43,16 @@ struct Standpoint {
 };
 
 /// NCCL's version, where this rank has it and some implementation of the op would use it for the problem; else empty.
-std::string nccl_for(const plan::OpState& state, const Problem& problem) {
-  const bool is_asked = std::ranges::any_of(state.op.implementations, [&](const manifest::Implementation& each) {
-    return each.is_collective() && !manifest::why_not_eligible(state.site(), each, problem);
+std::string nccl_for(const plan::OpState& op_state, const Problem& problem) {
+  const bool is_asked = std::ranges::any_of(op_state.op.implementations, [&](const manifest::Implementation& each) {
+    return each.is_collective() && !manifest::why_not_eligible(op_state.site(), each, problem);
   });
   return is_asked ? jit::library_identity("nccl") : std::string();
 }
 
-bool uses_nccl(const plan::OpState& state, const answer::Resolution& resolution) {
+bool uses_nccl(const plan::OpState& op_state, const answer::Resolution& resolution) {
   return resolution.is_hit() && std::ranges::any_of(resolution.record->value.choices, [&](const store::Choice& each) {
-           const manifest::Implementation* implementation = state.op.find(each.implementation);
+           const manifest::Implementation* implementation = op_state.op.find(each.implementation);
            return implementation != nullptr && implementation->is_collective();
          });
 }
@@ -86,7 +86,7 @@ void require_same_bucket(const team::Member& team, std::span<const Standpoint> a
 }
 
 /// Launches of the team that wait behind other work would run among the trials, whose faults end with a reset.
-void end_own_launches(const State& engine, team::Member& team) {
+void end_own_launches(const EngineState& engine, team::Member& team) {
   team::on_all_ranks(team.rendezvous(), "waiting for launches before a tune", [&] {
     cuda::check(cuda::Driver::get().cuCtxSynchronize(), "waiting for the device");
     plan::require_sound_team(engine);
@@ -94,17 +94,17 @@ void end_own_launches(const State& engine, team::Member& team) {
 }
 
 /// Collective. Returns what the tune threw, on the rank that tunes: the others must hear of it before anybody leaves.
-std::exception_ptr tune_together(plan::OpState& state, team::Member& team, const answer::Resolution& missed,
+std::exception_ptr tune_together(plan::OpState& op_state, team::Member& team, const answer::Resolution& missed,
                                  TuneAsked asked) {
-  end_own_launches(engine_of(state), team);
+  end_own_launches(engine_of(op_state), team);
   if (team.rank() != 0) {
-    tune::serve_team_trials(team, 0, state.owner.context);
+    tune::serve_team_trials(team, 0, op_state.owner.context);
     return nullptr;
   }
   std::exception_ptr failure;
   try {
     asked.team = &team;
-    static_cast<void>(tune_once(engine_of(state), state.op, missed.bucket.edge, asked));
+    static_cast<void>(tune_once(engine_of(op_state), op_state.op, missed.bucket.edge, asked));
   } catch (...) {
     failure = std::current_exception();
   }
@@ -113,20 +113,21 @@ std::exception_ptr tune_together(plan::OpState& state, team::Member& team, const
 }
 
 /// What this rank brings to the agreement, its own failure too: the others must not wait for it.
-Standpoint standpoint_of(const plan::OpState& state, const Problem& problem, bool tunes, Retune retune) {
+Standpoint standpoint_of(const plan::OpState& op_state, const Problem& problem, bool tunes, Retune retune) {
   Standpoint own;
-  own.op = state.op.name;
+  own.op = op_state.op.name;
   own.tunes = tunes;
   try {
-    plan::require_team(state, problem);
-    plan::require_sound_team(engine_of(state));
-    if (const auto why = answer::why_network_serves_not(state.site(), problem)) throw Error(ErrorKind::bad_input, *why);
-    const answer::Resolution resolution = state.resolve(problem, false);
+    plan::require_team(op_state, problem);
+    plan::require_sound_team(engine_of(op_state));
+    if (const auto why = answer::why_network_serves_not(op_state.site(), problem))
+      throw Error(ErrorKind::bad_input, *why);
+    const answer::Resolution resolution = op_state.resolve(problem, false);
     own.key = resolution.key;
     own.decision = decision_of(resolution, retune);
-    own.nccl = nccl_for(state, problem);
-    own.uses_nccl = uses_nccl(state, resolution);
-    if (resolution.miss) state.owner.counters.count(*resolution.miss);
+    own.nccl = nccl_for(op_state, problem);
+    own.uses_nccl = uses_nccl(op_state, resolution);
+    if (resolution.miss) op_state.owner.counters.count(*resolution.miss);
   } catch (const Error& error) {
     own.failure = error.what();
     own.kind = static_cast<int>(error.kind());
@@ -153,7 +154,7 @@ Standpoint standpoint_of(const plan::OpState& state, const Problem& problem, boo
 
 /// Collective. Whether NCCL may serve: all ranks have the same version, and a communicator, which a tune and a record
 /// that names NCCL need. Throws Error(no_nccl) on all ranks where it may not and they have nothing else.
-bool agree_on_nccl(State& engine, team::Member& team, std::span<const Standpoint> all) {
+bool agree_on_nccl(EngineState& engine, team::Member& team, std::span<const Standpoint> all) {
   const bool is_network = team.link() == manifest::TeamLink::network;
   const bool is_needed = is_network ||
                          std::ranges::all_of(all, [](const Standpoint& each) { return each.decision.empty(); }) ||
@@ -170,8 +171,8 @@ bool agree_on_nccl(State& engine, team::Member& team, std::span<const Standpoint
 }
 
 /// The bucket's answers that all ranks can give. Where not all can use NCCL, none does.
-answer::Resolution resolve_for_all(const plan::OpState& state, const Problem& problem, bool with_nccl) {
-  answer::Resolution resolution = state.resolve(problem, false);
+answer::Resolution resolve_for_all(const plan::OpState& op_state, const Problem& problem, bool with_nccl) {
+  answer::Resolution resolution = op_state.resolve(problem, false);
   if (with_nccl) return resolution;
   const auto left_out = std::erase_if(resolution.answers,
                                       [](const answer::Answer& each) { return each.implementation->is_collective(); });
@@ -189,17 +190,18 @@ struct Agreement {
 };
 
 /// agree_on_record(), for who holds the team's collectives().
-Agreement agree(plan::OpState& state, team::Member& team, const Problem& problem, bool tunes, const TuneAsked& asked) {
+Agreement agree(plan::OpState& op_state, team::Member& team, const Problem& problem, bool tunes,
+                const TuneAsked& asked) {
   Agreement agreement;
   TuneOutcome& outcome = agreement.outcome;
   answer::Resolution& resolution = outcome.resolution;
-  const std::vector<Standpoint> all = exchange(team, standpoint_of(state, problem, tunes, asked.retune));
+  const std::vector<Standpoint> all = exchange(team, standpoint_of(op_state, problem, tunes, asked.retune));
   require_same_bucket(team, all);
   agreement.had_record = !all[static_cast<std::size_t>(team.rank())].decision.empty();
   const team::Patience patience(team.rendezvous());
-  const bool with_nccl = agree_on_nccl(engine_of(state), team, all);
+  const bool with_nccl = agree_on_nccl(engine_of(op_state), team, all);
   team::on_all_ranks(team.rendezvous(), "looking for its record",
-                     [&] { resolution = resolve_for_all(state, problem, with_nccl); });
+                     [&] { resolution = resolve_for_all(op_state, problem, with_nccl); });
   const auto hit = std::ranges::find_if(all, [](const Standpoint& each) { return !each.decision.empty(); });
   const bool is_same = hit != all.end() &&
                        std::ranges::all_of(all, [&](const Standpoint& each) { return each.decision == hit->decision; });
@@ -207,14 +209,14 @@ Agreement agree(plan::OpState& state, team::Member& team, const Problem& problem
     const auto source = hit == all.end() ? 0 : static_cast<int>(hit - all.begin());
     std::exception_ptr failure;
     if (hit == all.end() && std::ranges::all_of(all, &Standpoint::tunes)) {
-      failure = tune_together(state, team, resolution, asked);
+      failure = tune_together(op_state, team, resolution, asked);
       outcome.end = TuneOutcome::End::tuned;
     }
     std::string record;
     team::on_all_ranks(team.rendezvous(), "bringing a record that all ranks can serve", [&] {
       if (failure) std::rethrow_exception(failure);
       if (team.rank() != source) return;
-      resolution = resolve_for_all(state, problem, with_nccl);
+      resolution = resolve_for_all(op_state, problem, with_nccl);
       if (!resolution.is_hit())
         throw Error(ErrorKind::not_tuned,
                     fmt::format("no rank has a record for {}, and not all ranks tune on a miss", resolution.key));
@@ -223,11 +225,11 @@ Agreement agree(plan::OpState& state, team::Member& team, const Problem& problem
     record = team::broadcast_text(team.rendezvous(), source, record);
     team::on_all_ranks(team.rendezvous(), "storing the team's record", [&] {
       const store::Record told = store::record_from_json(record);
-      resolution = resolve_for_all(state, problem, with_nccl);
+      resolution = resolve_for_all(op_state, problem, with_nccl);
       // Ranks may share an overlay. What is told lacks the candidates that the record there has.
       if (resolution.is_hit() && store::to_json(resolution.record->value) == record) return;
-      state.owner.layers.put_all({&told, 1}, {}, store::Existing::replace);
-      resolution = resolve_for_all(state, problem, with_nccl);
+      op_state.owner.layers.put_all({&told, 1}, {}, store::Existing::replace);
+      resolution = resolve_for_all(op_state, problem, with_nccl);
     });
   }
   return agreement;
@@ -235,25 +237,25 @@ Agreement agree(plan::OpState& state, team::Member& team, const Problem& problem
 
 }  // namespace
 
-TuneOutcome agree_on_record(plan::OpState& state, const Problem& problem, bool tunes, const TuneAsked& asked) {
-  if (state.owner.team == nullptr) plan::require_team(state, problem);  // throws
-  const std::lock_guard lock(state.owner.team->collectives());
-  return agree(state, *state.owner.team, problem, tunes, asked).outcome;
+TuneOutcome agree_on_record(plan::OpState& op_state, const Problem& problem, bool tunes, const TuneAsked& asked) {
+  if (op_state.owner.team == nullptr) plan::require_team(op_state, problem);  // throws
+  const std::lock_guard lock(op_state.owner.team->collectives());
+  return agree(op_state, *op_state.owner.team, problem, tunes, asked).outcome;
 }
 
-std::unique_ptr<plan::BucketPlans> build_with_team(plan::OpState& state, const Problem& problem) {
-  if (state.owner.team == nullptr) plan::require_team(state, problem);  // throws
-  team::Member& team = *state.owner.team;
+std::unique_ptr<plan::BucketPlans> build_with_team(plan::OpState& op_state, const Problem& problem) {
+  if (op_state.owner.team == nullptr) plan::require_team(op_state, problem);  // throws
+  team::Member& team = *op_state.owner.team;
   const std::lock_guard lock(team.collectives());
-  auto [outcome, had_record] = agree(state, team, problem, state.owner.options.on_miss == MissPolicy::tune, {});
+  auto [outcome, had_record] = agree(op_state, team, problem, op_state.owner.options.on_miss == MissPolicy::tune, {});
   answer::Resolution& resolution = outcome.resolution;
   const team::Patience patience(team.rendezvous());
-  share_machine_code(state, team, resolution, had_record);
+  share_machine_code(op_state, team, resolution, had_record);
   std::unique_ptr<plan::BucketPlans> plans;
   team::on_all_ranks(team.rendezvous(), "loading the team's plan", [&] {
     if (resolution.is_hit() && resolution.answers.empty())
       throw Error(ErrorKind::not_tuned, resolution.unusable.empty() ? resolution.why_none : resolution.unusable);
-    plans = state.plans.load(std::move(resolution));
+    plans = op_state.plans.load(std::move(resolution));
   });
   return plans;
 }

@@ -10,17 +10,17 @@
 
 namespace kiln::engine {
 
-struct State;
+struct EngineState;
 
 /// Collective: returns the bucket's record, which all ranks then have. A record that some ranks have, and that
 /// `asked.retune` spares, goes from the lowest of them to the others. Where none has one, and all tune, rank 0 tunes as
 /// `asked` and the others take part. Either all ranks return or all throw: Error(bad_input) where a rank asks for
 /// another bucket, Error(not_tuned), Error(team_failed) where a launch of any rank had failed, and what tuning threw on
 /// any. Throws Error(io) where a rank ended or did not come, after which the team is of no more use.
-TuneOutcome agree_on_record(plan::OpState& state, const Problem& problem, bool tunes, const TuneAsked& asked);
+TuneOutcome agree_on_record(plan::OpState& op_state, const Problem& problem, bool tunes, const TuneAsked& asked);
 
 /// Collective: returns the problem's plans, made from the same config on all ranks. Throws as agree_on_record() does,
 /// and on all ranks what loading threw on any.
-std::unique_ptr<plan::BucketPlans> build_with_team(plan::OpState& state, const Problem& problem);
+std::unique_ptr<plan::BucketPlans> build_with_team(plan::OpState& op_state, const Problem& problem);
 
 }  // namespace kiln::engine

@@ -54,7 +54,8 @@ std::vector<Offer> offers_of(const std::vector<Json>& told) {
 /// What this rank has, lacks, takes and gives.
 class Sharing {
  public:
-  Sharing(plan::OpState& state, team::Member& team) : state_(state), team_(team), cubins_(state.owner.cubins) {}
+  Sharing(plan::OpState& op_state, team::Member& team)
+      : state_(op_state), team_(team), cubins_(op_state.owner.cubins) {}
 
   void look(const answer::Resolution& resolution, bool had_record) {
     for (const answer::Answer& each : resolution.answers) {
@@ -200,9 +201,9 @@ std::vector<Json> gather(team::Member& team, const Json& own) {
 
 }  // namespace
 
-void share_machine_code(plan::OpState& state, team::Member& team, const answer::Resolution& resolution,
+void share_machine_code(plan::OpState& op_state, team::Member& team, const answer::Resolution& resolution,
                         bool had_record) {
-  Sharing sharing(state, team);
+  Sharing sharing(op_state, team);
   team::on_all_ranks(team.rendezvous(), "looking for machine code", [&] { sharing.look(resolution, had_record); });
   const std::vector<Json> told = gather(team, {{"has_all", sharing.has_all()}, {"offers", sharing.offers()}});
   if (std::ranges::all_of(told, [](const Json& each) { return each.at("has_all").get<bool>(); })) return;

@@ -43,7 +43,7 @@ TEST_CASE("fault 35: a candidate that reads an illegal address in the worker is 
   CHECK(verdicts.winner != hostile_config);
   const store::Record record = records_of(folder / "overlay.kiln").at(0);
   const auto remembered = std::find_if(record.candidates.begin(), record.candidates.end(),
-                                       [](const store::Candidate& each) { return each.config == hostile_config; });
+                                       [](const store::TriedCandidate& each) { return each.config == hostile_config; });
   REQUIRE(remembered != record.candidates.end());
   CHECK(remembered->verdict == store::Verdict::launch_failed);
   tally(35, 1, "candidates that read an illegal address, in the worker");

@@ -32,7 +32,7 @@ void check_tune(const CopiedOp& op, const TemporaryFolder& folder, std::int64_t 
                   rejected);
   }
   const store::Record record = records_of(folder / "overlay.kiln").at(0);
-  CHECK(std::count_if(record.candidates.begin(), record.candidates.end(), [](const store::Candidate& each) {
+  CHECK(std::count_if(record.candidates.begin(), record.candidates.end(), [](const store::TriedCandidate& each) {
           return each.verdict == store::Verdict::compile_failed && !each.reason.empty();
         }) == static_cast<std::ptrdiff_t>(lost));
   tally(36, static_cast<std::int64_t>(lost), "candidates lost with the compile worker that they broke");

@@ -24,7 +24,7 @@ void check_tune_without_128_threads(const char* said) {
   // The record keeps the reasons, for `kiln cache show`.
   std::int64_t kept = 0;
   const store::Record record = records_of(folder / "overlay.kiln").at(0);
-  for (const store::Candidate& candidate : record.candidates)
+  for (const store::TriedCandidate& candidate : record.candidates)
     kept += candidate.verdict == store::Verdict::compile_failed && contains(candidate.reason, said) ? 1 : 0;
   CHECK(kept == 2);
 }

@@ -40,7 +40,7 @@ void make_hostile(store::Record& record) {
        {&record.provenance.device_name, &record.provenance.strategy, &record.provenance.kiln_version})
     *text = escaping;
   for (store::Choice& choice : record.choices) choice.config += escaping;
-  for (store::Candidate& candidate : record.candidates) candidate.reason = escaping;
+  for (store::TriedCandidate& candidate : record.candidates) candidate.reason = escaping;
 }
 
 }  // namespace

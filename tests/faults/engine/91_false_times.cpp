@@ -54,7 +54,7 @@ TEST_CASE("fault 91: false times among true ones are dropped, and all candidates
       CHECK(verdicts.rejected.empty());
       check_time(record->baseline_ns);
       for (const store::Choice& each : record->choices) check_time(each.cost_ns);
-      for (const store::Candidate& each : record->candidates)
+      for (const store::TriedCandidate& each : record->candidates)
         if (each.samples > 0) check_time(each.cost_ns);
     }
   tally(91, 6, "tunes of which some times are false");

@@ -13,7 +13,7 @@ TEST_CASE("fault 93: a request that a stopped worker does not read is late, and 
     process::Child child(worker.path);
     test::signal_processes(worker.path, signal);
     nlohmann::json answer;
-    CHECK(child.ask(request, answer, std::chrono::milliseconds(100)) == process::Channel::State::late);
+    CHECK(child.ask(request, answer, std::chrono::milliseconds(100)) == process::Channel::Outcome::late);
     CHECK(child.stop() == "was stopped");
   }
   CHECK(processes_of(worker.path).empty());

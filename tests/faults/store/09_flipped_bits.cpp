@@ -34,7 +34,7 @@ struct Findings {
   /// Candidates are rows of their own: each is there as it was put, or set aside.
   void compare(Record found, const Record& wanted) {
     std::size_t matched = 0;
-    for (const Candidate& candidate : wanted.candidates)
+    for (const store::TriedCandidate& candidate : wanted.candidates)
       if (matched < found.candidates.size() && same(found.candidates[matched], candidate)) ++matched;
     if (matched != found.candidates.size()) ++wrong;
     found.candidates = wanted.candidates;

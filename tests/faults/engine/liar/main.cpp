@@ -40,7 +40,7 @@ int main(int, char** arguments) {
   order_for(program, Asked::greeting);
   channel.send(kiln::process::greeting());
   nlohmann::json message;
-  while (channel.receive(message) == kiln::process::Channel::State::received) {
+  while (channel.receive(message) == kiln::process::Channel::Outcome::received) {
     const Asked asked = kind_of(message);
     const Order order = order_for(program, asked);
     if (order.what != Order::What::lie) {

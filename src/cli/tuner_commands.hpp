@@ -43,8 +43,8 @@ TunerOn make_tuner(const Globals& globals, const std::string& devices, Options o
 std::vector<kiln::Demand> demands_of(std::span<const manifest::OpBucket> buckets);
 
 /// Calls Tuner::tune and shows its progress.
-TuneReport tune_buckets(const Globals& globals, const TunerOn& on, const manifest::Catalogue& ops,
-                        std::span<const manifest::OpBucket> buckets, TuneChoice choice);
+TuneReport tune_with_progress(const Globals& globals, const TunerOn& on, const manifest::Catalogue& ops,
+                              std::span<const manifest::OpBucket> buckets, TuneChoice choice);
 
 /// Returns a message that says how far an interrupted tune came.
 std::string interruption_of(const TuneReport& report);

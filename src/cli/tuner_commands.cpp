@@ -1,4 +1,4 @@
-#include "cli/tuning.hpp"
+#include "cli/tuner_commands.hpp"
 
 #include <fmt/format.h>
 
@@ -177,8 +177,8 @@ std::vector<kiln::Demand> demands_of(std::span<const manifest::OpBucket> buckets
   return demands;
 }
 
-TuneReport tune_buckets(const Globals& globals, const TunerOn& on, const manifest::Catalogue& ops,
-                        std::span<const manifest::OpBucket> buckets, TuneChoice choice) {
+TuneReport tune_with_progress(const Globals& globals, const TunerOn& on, const manifest::Catalogue& ops,
+                              std::span<const manifest::OpBucket> buckets, TuneChoice choice) {
   const Interrupt interrupt;
   TuneProgress progress(globals, ops, on.devices.size());
   choice.on_step = [&](const TuneStep& step) { progress.on(step); };

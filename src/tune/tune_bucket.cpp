@@ -1,4 +1,4 @@
-#include "tune/tuner.hpp"
+#include "tune/tune_bucket.hpp"
 
 #include <fmt/format.h>
 
@@ -41,9 +41,9 @@ std::unique_ptr<Search> search_for(const TuneRequest& request, const Candidates&
   return racing(candidates.expectations, limits);
 }
 
-class Session {
+class BucketTune {
  public:
-  Session(const TuneRequest& request, Machine& machine)
+  BucketTune(const TuneRequest& request, Machine& machine)
       : request_(request),
         machine_(machine),
         bucket_text_(manifest::to_string(*request.bucket.op, request.bucket.edge)),
@@ -269,7 +269,7 @@ void add_row(std::vector<store::CubinRow>& rows, const jit::Specialisation& need
 
 TuneResult tune_bucket(const TuneRequest& request, Machine& machine) {
   try {
-    return Session(request, machine).run();
+    return BucketTune(request, machine).run();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
     throw Error(ErrorKind::out_of_memory,
@@ -311,7 +311,7 @@ void publish(const TuneRequest& request, const TuneResult& result, answer::Cubin
     if (labels.insert(each.specialisation.label).second)
       rows.push_back(answer::to_row(each.specialisation, each.cubin));
   for (const jit::Specialisation& needed :
-       answer::code_needed(answer::resolve_with(request.bucket, &result.record), request.arch))
+       answer::code_needed(answer::resolve_with(request.bucket, result.record), request.arch))
     if (labels.insert(needed.label).second) add_row(rows, needed, cubins);
   cubins.layers().put_all({&result.record, 1}, rows);
 }
