@@ -86,22 +86,51 @@ class CandidateBuilder {
     return with_ends(request_.bucket.edge, result_.sizes, only_axis().evenly(library_sizes)).problems;
   }
 
+  /// Returns the size whose proposals stand for `at`: itself, or where that is a multiple of library_exception the next
+  /// smaller one that is legal.
+  [[nodiscard]] Problem asked_for(const manifest::Implementation& implementation, const Problem& at) const {
+    if (result_.sizes.axes.size() != 1) return at;
+    const answer::AxisSizes axis = only_axis();
+    const std::size_t open = result_.sizes.axes.front();
+    const std::int64_t size = at.axes[open];
+    if (size % library_exception != 0) return at;
+    Problem asked = at;
+    for (std::int64_t below = size - axis.multiple; below >= axis.low && below > size - library_exception;
+         below -= axis.multiple) {
+      asked.axes[open] = below;
+      if (!manifest::default_of(implementation).broken_constraint(request_.bucket, asked)) return asked;
+    }
+    return at;
+  }
+
   /// Adds the algorithms that libraries propose, and up to `more` ends at sizes where a library's first proposal
   /// changes.
   void add_library_configs(std::size_t more) {
     for (const manifest::Implementation& implementation : request_.bucket.op->implementations) {
       if (implementation.has_kernels() || !may_take_part(implementation)) continue;
       const std::size_t begin = firsts_.size();
+      std::vector<std::vector<manifest::Config>> proposed, exceptions;
       for (const Problem& at : sizes_asked_of_library(more)) {
         if (manifest::why_not_eligible(request_.bucket, implementation, at)) continue;
         const auto& sizes = result_.sizes.problems;
         const bool is_timed = std::ranges::find(sizes, at) != sizes.end();
-        const auto configs = libraries_.candidates(request_.bucket, implementation, at, is_timed ? library_configs : 1);
+        const Problem asked = asked_for(implementation, at);
+        auto configs = libraries_.candidates(request_.bucket, implementation, asked, is_timed ? library_configs : 1);
+        if (is_timed && !(asked == at)) {
+          auto exception = libraries_.candidates(request_.bucket, implementation, at, 1);
+          if (configs.empty()) configs = exception;
+          exceptions.push_back(std::move(exception));
+        }
         if (configs.empty()) continue;
-        // The model does not tell a library's configs apart; the library's order does.
         firsts_.push_back({{&implementation, configs.front()}, at});
-        for (const manifest::Config& config : configs) add({&implementation, config});
+        proposed.push_back(std::move(configs));
       }
+      proposed.insert(proposed.end(), exceptions.begin(), exceptions.end());
+      // The model does not tell a library's configs apart; the library's order does. The search tries few of them, in
+      // this order: not those of the smallest sizes first.
+      for (std::size_t rank = 0; rank < library_configs; ++rank)
+        for (const std::vector<manifest::Config>& configs : proposed)
+          if (rank < configs.size()) add({&implementation, configs[rank]});
       if (result_.sizes.axes.size() != 1 || more == 0) continue;
       std::vector<std::int64_t> changes;
       for (std::size_t i = begin; i + 1 < firsts_.size(); ++i)

@@ -35,7 +35,73 @@ std::set<std::string> implementations(const Candidates& of) {
   return names;
 }
 
+/// A library that proposes algorithms of its own for each size where it is asked: 1000 times m, then one more for each rank.
+class NotedLibraries final : public Libraries {
+ public:
+  std::vector<manifest::Config> candidates(const manifest::Site& site, const manifest::Implementation& implementation,
+                                           const Problem& at, std::size_t at_most) override {
+    const std::int64_t m = at.axes[axis_of(*site.op, "m")];
+    asked[m] = std::max(asked[m], at_most);
+    std::vector<manifest::Config> configs;
+    for (std::size_t rank = 0; rank < at_most; ++rank) {
+      configs.push_back(implementation.default_config);
+      configs.back().front() = 1000 * m + static_cast<std::int64_t>(rank);
+    }
+    return configs;
+  }
+  std::optional<std::string> why_refused(const manifest::Site& /*site*/, const manifest::Variant& /*variant*/,
+                                         const Problem& /*at*/) override {
+    return std::nullopt;
+  }
+  static std::size_t axis_of(const manifest::Op& op, std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(op.axes, name, &manifest::Axis::name) - op.axes.begin());
+  }
+  [[nodiscard]] std::size_t most_at(std::int64_t m) const { return asked.contains(m) ? asked.at(m) : 0; }
+  std::map<std::int64_t, std::size_t> asked;  // by m: the most algorithms
+};
+
+/// Of gemm's bucket that has `m` rows, with n 4096 and k 4096.
+Candidates of_gemm(NotedLibraries& libraries, const char* m, const char* layout) {
+  static const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  const manifest::Op& op = *ops.op("gemm");
+  const std::array settings = {manifest::Setting{"m", m}, manifest::Setting{"n", "4096"},
+                               manifest::Setting{"k", "4096"}, manifest::Setting{"dtype", "bf16"},
+                               manifest::Setting{"layout", layout}};
+  CandidatesRequest request{{{op, h100}, manifest::bucket_of(op, manifest::make_problem(op, settings))}, "sm_90a"};
+  request.libraries = &libraries;
+  return candidates_of(request, {});
+}
+
 }  // namespace
+
+TEST_CASE("a library is asked for many algorithms at sizes that are no multiples of 16, where such are legal") {
+  NotedLibraries usual;
+  const Candidates found = of_gemm(usual, "300", "nt");
+  CHECK(usual.most_at(511) == 8);
+  CHECK(usual.most_at(512) == 1);
+  CHECK(std::ranges::count(found.sizes.ends.front(), 512) == 1);  // timed where they were
+  CHECK(std::ranges::count(found.sizes.ends.front(), 511) == 0);
+  CHECK(std::ranges::all_of(usual.asked, [](const auto& each) { return each.first % 16 != 0 || each.second == 1; }));
+
+  NotedLibraries aligned;  // x lies along m: 16 bytes are 8 rows
+  (void)of_gemm(aligned, "300", "tt");
+  CHECK(aligned.most_at(504) == 8);
+  CHECK(aligned.most_at(512) == 1);
+
+  NotedLibraries one;
+  (void)of_gemm(one, "1", "nt");
+  CHECK(one.most_at(1) == 8);
+}
+
+TEST_CASE("the second of what a library proposes at any size comes after the first of all sizes") {
+  NotedLibraries libraries;
+  const Candidates found = of_gemm(libraries, "300", "nt");
+  std::vector<std::int64_t> ranks;
+  for (const std::size_t i : found.expectations.of_libraries) ranks.push_back(found.list[i].config.front() % 1000);
+  CHECK(ranks.size() > 100);
+  CHECK(std::ranges::is_sorted(ranks));
+  CHECK(ranks.back() > 0);
+}
 
 TEST_CASE("products beside NCCL are candidates where the team has a communicator and ranks launch alike") {
   const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
