@@ -396,12 +396,12 @@ void add_prewarm(CLI::App& app, Chosen& chosen) {
       app, chosen, "prewarm", "Tune, or without a GPU compile, all that a workload needs; write a file to deploy",
       declare, run);
   command->footer(
-      "Examples:\n  kiln prewarm cache/workloads/llama3_8b.toml -o llama3_8b.kiln           tune on this GPU what has no record\n"
+      "Examples:\n  kiln prewarm llama3_8b.toml -o llama3_8b.kiln               tune on this GPU what has no record\n"
       "  kiln prewarm --from-histogram production.kiln --top 99      production's launches, the most time first\n"
-      "  kiln prewarm cache/workloads/llama3_8b.toml cache/workloads/llama3_8b_attention.toml -o llama3_8b.kiln   of both\n"
-      "  kiln prewarm cache/workloads/llama3_8b.toml --devices all   on every GPU of this host\n"
-      "  kiln prewarm cache/workloads/llama3_8b_tp2.toml --ranks 2 -o llama3_8b_tp2.kiln   ops of a team, on two GPUs\n"
-      "  kiln prewarm cache/workloads/llm.toml --arch sm_90a --base cache/h200.jsonl -o h200.kiln   without a GPU\n"
+      "  kiln prewarm llama3_8b.toml llama3_8b_fused.toml -o llama3_8b.kiln   of both\n"
+      "  kiln prewarm llama3_8b.toml --devices all   on every GPU of this host\n"
+      "  kiln prewarm llama3_8b_tp2.toml --ranks 2 -o llama3_8b_tp2.kiln   ops of a team, on two GPUs\n"
+      "  kiln prewarm llm.toml --arch sm_90a --base h200.kiln -o deploy.kiln   without a GPU\n"
       "What is compiled goes into the overlay too, with -o as without, so that a repeated command continues; --overlay \"\" keeps it\n"
       "out, and coverage --overlay \"\" then shows what FILE alone holds.\n"
       "Exit status 1: some buckets have no record; stand-ins serve them.");
