@@ -138,7 +138,7 @@ void add_cache_export(CLI::App& cache, Chosen& chosen) {
       "Equal content gives equal bytes, in whatever order it was tuned. The file is sealed: verify detects rows that are lost or\n"
       "changed later.\n"
       "Examples:\n  kiln cache export --text --op rms_norm -o rms_norm.jsonl\n"
-      "  kiln cache export --workload cache/workloads/llama3_8b.toml -o llama3_8b.kiln\n"
+      "  kiln cache export --workload llama3_8b.toml -o llama3_8b.kiln\n"
       "Exit status 1: some buckets of the workload have no record.");
 }
 

@@ -194,7 +194,7 @@ void add_coverage(CLI::App& app, Chosen& chosen) {
       app, chosen, "coverage", "Compute what share of launches would be hits, and list the buckets that would not",
       declare, run);
   command->footer(
-      "Examples:\n  kiln coverage cache/workloads/llama3_8b.toml --base llama3_8b.kiln --require 100 \\\n"
+      "Examples:\n  kiln coverage llama3_8b.toml --base llama3_8b.kiln --require 100 \\\n"
       "    --require-machine-code --overlay \"\"                          this file alone, in CI\n"
       "  kiln coverage --from-histogram production.kiln --base deployed.kiln --device-class H200 --require 99 --by time\n"
       "Exit status 1: less is covered than --require asks for, or machine code that --require-machine-code asks for is missing.");

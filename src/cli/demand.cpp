@@ -80,8 +80,9 @@ std::vector<OpBucket> Demands::in_order() const {
 
 void declare_demand(CLI::App& command, DemandSource& source) {
   command
-      .add_option("workload", source.workloads,
-                  "The problems that will be launched (see cache/workloads); of several files, all of them")
+      .add_option(
+          "workload", source.workloads,
+          "The problems that will be launched (such as those installed in share/kiln/workloads, by bare name); of several files, all of them")
       ->type_name("WORKLOAD.toml");
   command
       .add_option_function<std::vector<std::string>>(

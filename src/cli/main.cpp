@@ -26,13 +26,14 @@ constexpr const char* epilogue = R"(Examples:
   kiln tune rms_norm rows=1..16384 cols=4096,8192    tune every bucket of these sizes, once
   kiln run rms_norm rows=137 cols=4096               launch, verify, time
   kiln explain rms_norm rows=137 cols=4096           what would be launched, and why
-  kiln prewarm llama3_8b.toml --arch sm_90a -o llama3_8b.kiln --base h200.jsonl
+  kiln prewarm llama3_8b.toml --arch sm_90a -o llama3_8b.kiln --base h200.kiln
                                                      a file to deploy, made without a GPU
   kiln replay stream.trace --base llama3_8b.kiln     launch a recorded stream, count answers by origin
-  kiln report -o report.html --base h200.jsonl       a page to look at
-  kiln bench records --base h200.jsonl               time the records again
+  kiln report -o report.html --base h200.kiln        a page to look at
+  kiln bench records --base h200.kiln                time the records again
 
 Files are asked in this order: the overlay (yours; --overlay, else $KILN_CACHE, else ~/.cache/kiln/overlay.kiln), then each --base.
+An install has records (h100.kiln, h200.kiln) and workloads (such as llama3_8b.toml): their bare names are enough.
 
 Exit status: 0 good, 1 something is wrong or missing (a wrong result, a bucket without a record), 2 bad input,
 3 this machine lacks a driver, a device, memory or NVRTC, 4 a file was refused, cannot be read or written, or
@@ -48,7 +49,9 @@ void declare_globals(CLI::App& app, Globals& globals) {
       ->type_name("N");
   app.add_option("--overlay", globals.overlay, "Your own file of records; created when missing. \"\": in memory")
       ->type_name("FILE");
-  app.add_option("--base", globals.bases, "A shipped file of records, .kiln or .jsonl; may be repeated")
+  app.add_option(
+         "--base", globals.bases,
+         "A shipped file of records, .kiln or .jsonl; may be repeated. A bare name may be that of an installed one, h100.kiln or h200.kiln")
       ->allow_extra_args(false)
       ->type_name("FILE");
   app.add_option(
@@ -109,7 +112,7 @@ int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char*
 
 int run_chosen(Chosen& chosen) {
   try {
-    check_paths_exist(chosen.globals);
+    find_paths(chosen.globals);
     return chosen.run(chosen.globals);
   } catch (const Error& error) {
     say_error(chosen.globals.json, to_string(error.kind()), error.what());

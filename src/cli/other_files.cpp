@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/installed.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -13,9 +14,7 @@ std::vector<fs::path> folders_of(const Globals& globals) {
   std::vector<fs::path> folders;
   for (const fs::path base : globals.bases) folders.push_back(base.has_parent_path() ? base.parent_path() : ".");
   folders.insert(folders.end(), {".", "cache"});
-  std::error_code failure;
-  const fs::path program = fs::read_symlink("/proc/self/exe", failure);
-  if (!failure) folders.push_back(program.parent_path().parent_path() / "share" / "kiln");
+  if (const fs::path installed = installed_data(); !installed.empty()) folders.push_back(installed);
   return folders;
 }
 

@@ -129,7 +129,7 @@ void add_replay(CLI::App& app, Chosen& chosen) {
       app, chosen, "replay", "Launch a recorded stream of problems; count answers by origin; time host and device",
       declare, run);
   command->footer(
-      "Examples:\n  kiln replay cache/workloads/stream.trace --verify\n  kiln replay stream.trace --policy error --base deployed.kiln     a deployment: a miss is an error\n"
+      "Examples:\n  kiln replay stream.trace --verify\n  kiln replay stream.trace --policy error --base deployed.kiln     a deployment: a miss is an error\n"
       "  kiln replay stream.trace --dry-run --base deployed.kiln          without a GPU\n"
       "Exit status 1: wrong results, or with --dry-run a bucket without a record or without machine code.");
 }

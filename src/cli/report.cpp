@@ -66,7 +66,7 @@ void add_report(CLI::App& app, Chosen& chosen) {
       declare, run);
   command->footer(
       "One file that asks for nothing from outside. The same files give the same page.\n"
-      "Example:\n  kiln report -o report.html --base cache/h200.jsonl");
+      "Example:\n  kiln report -o report.html --base h200.kiln");
 }
 
 }  // namespace kiln::cli

@@ -1,4 +1,5 @@
 #include "cli/session.hpp"
+#include "cli/installed.hpp"
 
 #include <fmt/format.h>
 
@@ -24,11 +25,13 @@ Globals silenced(Globals globals) {
   return globals;
 }
 
-void check_paths_exist(const Globals& globals) {
-  for (const std::string& base : globals.bases)
+void find_paths(Globals& globals) {
+  for (std::string& base : globals.bases) {
+    base = or_installed(base);
     if (!fs::exists(base))
       throw Error(ErrorKind::bad_input,
                   fmt::format("the base {} does not exist; give the path of a .kiln or .jsonl file", base));
+  }
   for (const std::string& folder : globals.trusted_keys)
     if (!fs::is_directory(folder))
       throw Error(

@@ -29,8 +29,9 @@ struct Globals {
 
 /// The same options without notes: for what is told in another way.
 Globals silenced(Globals globals);
-/// Throws Error(bad_input) for a base or a folder of trusted keys that does not exist.
-void check_paths_exist(const Globals& globals);
+/// Replaces bare names of bases by those of installed files (or_installed). Throws Error(bad_input) for a base or a
+/// folder of trusted keys that does not exist.
+void find_paths(Globals& globals);
 Options engine_options(const Globals& globals);
 /// Notes each refused op but `asked`, which find_op refuses.
 manifest::Catalogue load_ops(const Globals& globals, std::string_view asked = {});

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "cli/input_kind.hpp"
+#include "cli/installed.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
 #include "manifest/limits.hpp"
@@ -41,8 +42,9 @@ std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name,
   return entries;
 }
 
-std::vector<TraceEntry> read_trace(const std::string& path, const manifest::Catalogue& ops) {
-  if (path == "-") return parse_trace(std::cin, "standard input", ops);
+std::vector<TraceEntry> read_trace(const std::string& name, const manifest::Catalogue& ops) {
+  if (name == "-") return parse_trace(std::cin, "standard input", ops);
+  const std::string path = or_installed(name, "workloads");
   refuse_records(path, "trace");
   manifest::check_regular_file(path);
   std::ifstream file(path);

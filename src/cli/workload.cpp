@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/input_kind.hpp"
+#include "cli/installed.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
 #include "manifest/limits.hpp"
@@ -110,7 +111,8 @@ std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries
 
 std::vector<WorkloadEntry> read_entries(std::span<const std::string> paths) {
   std::vector<WorkloadEntry> entries;
-  for (const std::string& path : paths) {
+  for (const std::string& name : paths) {
+    const std::string path = or_installed(name, "workloads");
     refuse_records(path, "workload");
     const std::string text = manifest::read_text_file(path, manifest::max_toml_bytes);
     if (kind_of(text) == InputKind::trace) refuse_trace(path);
