@@ -1,5 +1,6 @@
-# Installing kiln::kiln so that find_package(kiln) gives it back, static or shared. The build tree gives it too, but for one with static
-# dependencies, which is made to be carried elsewhere.
+# Installing kiln::kiln so that find_package(kiln) and pkg-config give it back, static or shared. The build tree gives it to find_package too, but
+# for one with static dependencies, which is made to be carried elsewhere. Components: `library` is what a program needs where it runs,
+# `development` what it is built with, `command` the kiln command with what it reads.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -11,9 +12,10 @@ function(kiln_install)
   install(
     TARGETS kiln
     EXPORT kilnTargets
-    COMPONENT library
-    FILE_SET HEADERS)
-  install(EXPORT kilnTargets NAMESPACE kiln:: DESTINATION "${package}" COMPONENT library)
+    LIBRARY COMPONENT library NAMELINK_COMPONENT development
+    ARCHIVE COMPONENT development
+    FILE_SET HEADERS COMPONENT development)
+  install(EXPORT kilnTargets NAMESPACE kiln:: DESTINATION "${package}" COMPONENT development)
   if(NOT KILN_STATIC_DEPENDENCIES)
     export(EXPORT kilnTargets NAMESPACE kiln:: FILE "${PROJECT_BINARY_DIR}/kilnTargets.cmake")
   endif()
@@ -21,6 +23,43 @@ function(kiln_install)
                                 INSTALL_DESTINATION "${package}")
   write_basic_package_version_file("${PROJECT_BINARY_DIR}/kilnConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
   install(FILES "${PROJECT_BINARY_DIR}/kilnConfig.cmake" "${PROJECT_BINARY_DIR}/kilnConfigVersion.cmake"
-          DESTINATION "${package}" COMPONENT library)
+          DESTINATION "${package}" COMPONENT development)
+  kiln_install_pkg_config("${CMAKE_INSTALL_LIBDIR}/pkgconfig")
   install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT library)
+endfunction()
+
+# kiln.pc finds its folders from where it lies, so that an install can be moved. A static kiln passes on what it links.
+function(kiln_install_pkg_config folder)
+  file(RELATIVE_PATH up "/${folder}" "/")
+  string(REGEX REPLACE "/$" "" up "${up}")
+  set(KILN_PC_PREFIX "\${pcfiledir}/${up}")
+  if(BUILD_SHARED_LIBS)
+    set(KILN_PC_REQUIRES "")
+    set(KILN_PC_LIBS "-lkiln")
+  else()
+    set(KILN_PC_REQUIRES "fmt, sqlite3, libcrypto, libzstd")
+    set(KILN_PC_LIBS "-lkiln -pthread ${CMAKE_DL_LIBS}")
+    list(TRANSFORM KILN_PC_LIBS REPLACE " ([a-z]+)$" " -l\\1")
+  endif()
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/kiln.pc.in" "${PROJECT_BINARY_DIR}/kiln.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/kiln.pc" DESTINATION "${folder}" COMPONENT development)
+endfunction()
+
+# What the kiln command reads, its pages of the manual, made of its own help, and the documents.
+function(kiln_install_command)
+  set(data "${CMAKE_INSTALL_DATADIR}/kiln")
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/templates" DESTINATION "${data}" COMPONENT command)
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/cache/workloads" DESTINATION "${data}" COMPONENT command PATTERN README.md EXCLUDE)
+  install(FILES "${PROJECT_SOURCE_DIR}/cache/workloads/README.md" DESTINATION "${data}" COMPONENT command)
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT command FILES_MATCHING PATTERN "*.md")
+  install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT command)
+  set(pages "${PROJECT_BINARY_DIR}/man")
+  set(script "${PROJECT_SOURCE_DIR}/cmake/write-man-pages")
+  add_custom_command(
+    OUTPUT "${pages}/kiln.1"
+    COMMAND "${script}" $<TARGET_FILE:kiln_cli> "${pages}" ${PROJECT_VERSION}
+    DEPENDS kiln_cli "${script}"
+    COMMENT "Writing the manual of the command's help" VERBATIM)
+  add_custom_target(kiln_man_pages ALL DEPENDS "${pages}/kiln.1")
+  install(DIRECTORY "${pages}/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT command)
 endfunction()

@@ -17,7 +17,9 @@ if(shown EQUAL -1)
   message(FATAL_ERROR "the program in ${README} is not ${SOURCE}/main.cpp: copy that file between the lines ```cpp and ```")
 endif()
 
-run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${SCRATCH}/prefix" --component library)
+foreach(component library development)
+  run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${SCRATCH}/prefix" --component ${component})
+endforeach()
 foreach(package "${SCRATCH}/prefix" "${BUILD}") # installed, then where it was built
   get_filename_component(name "${package}" NAME)
   set(program "${SCRATCH}/with_${name}")

@@ -1,0 +1,13 @@
+# Before cpack closes the packages: each gets the licence where Debian has it, and pages of the manual are compressed.
+foreach(component IN ITEMS LIBRARY DEVELOPMENT COMMAND)
+  string(TOLOWER "${component}" folder)
+  set(root "${CPACK_TEMPORARY_DIRECTORY}/${folder}${CPACK_PACKAGING_INSTALL_PREFIX}")
+  set(documents "${root}/share/doc/${CPACK_DEBIAN_${component}_PACKAGE_NAME}")
+  file(MAKE_DIRECTORY "${documents}")
+  file(REMOVE "${root}/share/doc/kiln/LICENSE")
+  file(COPY_FILE "${CMAKE_CURRENT_LIST_DIR}/../LICENSE" "${documents}/copyright")
+  file(GLOB pages "${root}/share/man/man1/*.1")
+  foreach(page IN LISTS pages)
+    execute_process(COMMAND gzip -9n "${page}" COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()
+endforeach()
