@@ -23,12 +23,12 @@ enum class ErrorKind {
   out_of_memory,   // device or host memory
   bad_file,        // a .kiln file is damaged, too new, or no .kiln file
   no_permission,   // the file system refused
-  io,              // any other failure of files or SQLite; a call waits for a rank of a team that ended or never came
+  io,              // any other failure of files, sockets, processes or SQLite
   not_tuned,       // a miss under MissPolicy::error, or nothing legal can serve
   capture,         // the work would end a stream capture
   wrong_result,    // verification failed
   interrupted,     // the caller asked to stop
-  team_failed,     // after a launch on which a rank of the team ended, came late, or launched another plan
+  team_failed,     // a rank of the team ended, failed, came late or not at all, or launched another plan
 };
 
 /// The kind's name as the CLI's --json prints it, such as "bad_manifest".

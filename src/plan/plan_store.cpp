@@ -12,11 +12,12 @@
 namespace kiln::plan {
 namespace {
 
-/// Whether a later try may succeed: memory, a thread, a process or a file was lacking, or the compile was interrupted.
+/// Whether a later try may succeed: memory, a thread, a process or a file was lacking, the compile was interrupted, or a
+/// rank of the team was late.
 bool may_pass(const std::exception& failure) {
   if (const auto* error = dynamic_cast<const Error*>(&failure))
     return error->kind() == ErrorKind::out_of_memory || error->kind() == ErrorKind::io ||
-           error->kind() == ErrorKind::interrupted;
+           error->kind() == ErrorKind::interrupted || error->kind() == ErrorKind::team_failed;
   return dynamic_cast<const std::bad_alloc*>(&failure) != nullptr ||
          dynamic_cast<const std::system_error*>(&failure) != nullptr;
 }

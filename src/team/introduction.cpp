@@ -80,7 +80,7 @@ class Communicator {
   /// ncclInProgress is what a communicator answers that does not block.
   void require(ncclResult_t result, const char* what) const {
     if (result == ncclSuccess || result == ncclInProgress) return;
-    throw Error(result == ncclInvalidArgument ? ErrorKind::bad_input : ErrorKind::io,
+    throw Error(result == ncclInvalidArgument ? ErrorKind::bad_input : ErrorKind::team_failed,
                 fmt::format("a team was asked for of an NCCL communicator, and {} gave '{}'; give a communicator that "
                             "{} made and that has not failed",
                             what, nccl_.ncclGetErrorString(result), nccl_.path));
@@ -97,7 +97,7 @@ class Communicator {
         if (ended != CUDA_ERROR_NOT_READY) cuda::check(ended, "ncclAllGather");
       }
       if (Clock::now() >= end)
-        throw Error(ErrorKind::io,
+        throw Error(ErrorKind::team_failed,
                     fmt::format("rank {} of an NCCL communicator asked for a team of its {} ranks; not all of them "
                                 "came within {} ms. Call team_from_nccl on each",
                                 rank_, world_, timeout.count()));

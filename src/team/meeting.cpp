@@ -151,7 +151,7 @@ class HostSeeker : public Seeker {
     std::copy_if(named.begin(), named.end(), std::back_inserter(never_seen),
                  [&](int rank) { return !seen_[static_cast<std::size_t>(rank)]; });
     if (!never_seen.empty()) named = never_seen;
-    fail(ErrorKind::io,
+    fail(ErrorKind::team_failed,
          fmt::format("{} did not come in time; see that each was started, on this host, by this user, and "
                      "with the same name and world",
                      ranks_text(named)));

@@ -187,7 +187,7 @@ class NetworkSeeker : public Seeker {
         return std::move(*link);
       }
     }
-    fail(ErrorKind::io,
+    fail(ErrorKind::team_failed,
          fmt::format("rank 0 was not met at {} in time ({}); see that it was started on that host, and that all ranks "
                      "have the same address, name and world",
                      text_, why));
@@ -198,10 +198,12 @@ class NetworkSeeker : public Seeker {
     Message message;
     const Link::Outcome state = first.receive(message, end_);
     if (state == Link::Outcome::late)
-      fail(ErrorKind::io, "rank 0 has come, and not all ranks came to it in time; its error names those that did not");
-    if (state == Link::Outcome::closed) fail(ErrorKind::io, "rank 0 has ended or left before all ranks had come");
+      fail(ErrorKind::team_failed,
+           "rank 0 has come, and not all ranks came to it in time; its error names those that did not");
+    if (state == Link::Outcome::closed)
+      fail(ErrorKind::team_failed, "rank 0 has ended or left before all ranks had come");
     std::string& told = message.bytes;
-    if (told.front() == has_failed) throw Error(ErrorKind::io, told.substr(1));
+    if (told.front() == has_failed) throw Error(ErrorKind::team_failed, told.substr(1));
     std::vector<RankPlace> places(met_.peers.size());
     const std::size_t bytes = places.size() * sizeof(RankPlace);
     if (told.size() != 1 + own_.session.size() + bytes) fail(ErrorKind::io, "rank 0 sent what is no message of a team");
@@ -217,9 +219,10 @@ class NetworkSeeker : public Seeker {
       const int failed = errno;
       if (link && link->send(own_greeting(), -1, end_) == Link::Outcome::done) return std::move(*link);
       if (failed != ECONNREFUSED && Clock::now() < end_) continue;
-      fail(ErrorKind::io, fmt::format("rank {} cannot be reached at {}: {}. It has ended, or a firewall keeps ranks "
-                                      "from the ports at which they listen to each other, which the system chooses",
-                                      rank, to_string(at), std::strerror(failed)));
+      fail(ErrorKind::team_failed,
+           fmt::format("rank {} cannot be reached at {}: {}. It has ended, or a firewall keeps ranks "
+                       "from the ports at which they listen to each other, which the system chooses",
+                       rank, to_string(at), std::strerror(failed)));
     }
   }
 
@@ -230,7 +233,7 @@ class NetworkSeeker : public Seeker {
   }
 
   [[noreturn]] void fail_for_missing() const {
-    fail(ErrorKind::io,
+    fail(ErrorKind::team_failed,
          fmt::format("{} did not come in time; see that each was started, can reach {}, and has the same "
                      "address, name and world",
                      ranks_text(missing()), text_));

@@ -90,7 +90,7 @@ std::vector<Descriptor> Rendezvous::exchange(int own) {
 }
 
 void Rendezvous::check() {
-  if (!failure_.empty()) throw Error(ErrorKind::io, failure_);
+  if (!failure_.empty()) throw Error(ErrorKind::team_failed, failure_);
   for (int rank = 0; rank < membership_.world; ++rank) {
     if (rank == membership_.rank) continue;
     pollfd ends[] = {{peer(rank).link.descriptor(), POLLRDHUP, 0}, {peer(rank).watched.get(), POLLIN, 0}};
@@ -132,7 +132,7 @@ std::vector<Rendezvous::Watched> Rendezvous::watched() const {
 }
 
 std::vector<Message> Rendezvous::collect(Kind kind, std::string_view own, int descriptor) {
-  if (!failure_.empty()) throw Error(ErrorKind::io, failure_);
+  if (!failure_.empty()) throw Error(ErrorKind::team_failed, failure_);
   Round round{kind, ++rounds_, end_after(timeout_), {}, {}, {}};
   round.got.resize(meeting_.peers.size());
   for (int rank = 0; rank < membership_.world; ++rank)
@@ -225,7 +225,7 @@ void Rendezvous::fail(const std::string& what) {
   }
   leave();
   meeting_ = {};
-  throw Error(ErrorKind::io, failure_);
+  throw Error(ErrorKind::team_failed, failure_);
 }
 
 }  // namespace kiln::team

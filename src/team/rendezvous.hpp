@@ -11,7 +11,7 @@
 
 namespace kiln::team {
 
-/// Every rank calls the same collectives in the same order. A collective throws Error(io) when a rank has ended or
+/// Every rank calls the same collectives in the same order. A collective throws Error(team_failed) when a rank has ended or
 /// left, when one calls another collective, and when one does not come within the time-out; it names the rank. After a
 /// failure the team is broken: this rank tells the others why and leaves, and each later call throws the same error.
 /// A rank that came last may have succeeded where the others had given up, and then learns that in its next call.
@@ -34,7 +34,7 @@ class Rendezvous {
   std::vector<std::string> all_gather(std::string_view own);
   void barrier();
   /// Returns a descriptor from each rank, by rank: new ones of what the others gave, and none for this rank. `own`
-  /// stays open. Throws Error(io) for ranks that met at an address.
+  /// stays open. Throws Error(team_failed) for ranks that met at an address.
   std::vector<Descriptor> exchange(int own);
   /// How long a collective waits for the other ranks from now on.
   void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }

@@ -230,7 +230,7 @@ TEST_CASE("a rank that dies while it joins NCCL's communicator ends the plan of 
   const auto begun = std::chrono::steady_clock::now();
   for (const std::size_t rank : {0U, 2U}) {
     const std::string said = ranks.outcome(rank);
-    CHECK_MESSAGE(said.starts_with("io: "), said);
+    CHECK_MESSAGE(said.starts_with("team_failed: "), said);
     CHECK_MESSAGE(holds(said, "rank 1"), said);
     CHECK_MESSAGE(holds(said, "has ended or left the team"), said);
   }
@@ -274,7 +274,7 @@ TEST_CASE("a rank that dies while the others close the team leaves none of them 
     if (!is_leaving) ranks.kill(1);
     for (const std::size_t rank : {0U, 2U}) {
       const std::string said = ranks.outcome(rank);
-      CHECK_MESSAGE(said.starts_with("right right by nccl; io: "), said);
+      CHECK_MESSAGE(said.starts_with("right right by nccl; team_failed: "), said);
       CHECK_MESSAGE(holds(said, "rank 1"), said);
     }
     CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(20));

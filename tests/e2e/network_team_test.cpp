@@ -301,7 +301,7 @@ TEST_CASE(
   ranks.kill(3);
   for (std::size_t rank = 0; rank < 3; ++rank) {
     const std::string said = ranks.outcome(rank);
-    CHECK_MESSAGE(said.starts_with("right by nccl, right by nccl; io: "), said);
+    CHECK_MESSAGE(said.starts_with("right by nccl, right by nccl; team_failed: "), said);
     CHECK_MESSAGE(holds(said, "rank 3 has ended or left the team"), said);
   }
 }

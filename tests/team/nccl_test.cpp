@@ -170,9 +170,10 @@ TEST_CASE("a rank whose communicator's other ranks do not come waits for the tim
     return fmt::format("{} {} allocations stay", said, query("allocations"));  // NCCL may still write to them
   });
   const std::string said = ranks.outcome(0);
-  CHECK_MESSAGE(said.starts_with("io: rank 0 of an NCCL communicator asked for a team of its 2 ranks; not all of them "
-                                 "came within 300 ms"),
-                said);
+  CHECK_MESSAGE(
+      said.starts_with("team_failed: rank 0 of an NCCL communicator asked for a team of its 2 ranks; not all of them "
+                       "came within 300 ms"),
+      said);
   CHECK_MESSAGE(said.ends_with(" 2 allocations stay"), said);
 }
 
@@ -187,6 +188,8 @@ TEST_CASE("a communicator that has failed and one that is none are refused, with
   ranks.begin([&] { return told([] { return introduced(nullptr, team::this_host()); }); });
   const std::string said = ranks.outcome(0);
   CHECK_MESSAGE(
-      holds(said, "io: a team was asked for of an NCCL communicator, and ncclAllGather gave 'unhandled system"), said);
+      holds(said,
+            "team_failed: a team was asked for of an NCCL communicator, and ncclAllGather gave 'unhandled system"),
+      said);
   CHECK(ranks.outcome(1) == "bad_input: a team was asked for of a null NCCL communicator");
 }

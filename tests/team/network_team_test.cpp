@@ -114,7 +114,7 @@ TEST_CASE("the end of a rank at an address is a fault of the others at once, and
   ranks.kill(1);
   const std::string said = ranks.outcome(0);
   CHECK_MESSAGE(holds(said, "rank 0 ended NCCL's collectives, since a rank has ended"), said);
-  CHECK_MESSAGE(holds(said, "io: "), said);
+  CHECK_MESSAGE(holds(said, "team_failed: "), said);
   CHECK_MESSAGE(holds(said, "rank 1 has ended or left the team"), said);
 }
 

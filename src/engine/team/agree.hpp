@@ -16,7 +16,7 @@ struct EngineState;
 /// `asked.retune` spares, goes from the lowest of them to the others. Where none has one, and all tune, rank 0 tunes as
 /// `asked` and the others take part. Either all ranks return or all throw: Error(bad_input) where a rank asks for
 /// another bucket, Error(not_tuned), Error(team_failed) where a launch of any rank had failed, and what tuning threw on
-/// any. Throws Error(io) where a rank ended or did not come, after which the team is of no more use.
+/// any. Throws Error(team_failed) where a rank ended or did not come, after which the team is of no more use.
 TuneOutcome agree_on_record(plan::OpState& op_state, const Problem& problem, bool tunes, const TuneAsked& asked);
 
 /// Collective: returns the problem's plans, made from the same config on all ranks. Throws as agree_on_record() does,
