@@ -220,16 +220,18 @@ TEST_CASE("memory that cannot be had is an error, and leaves the stream without 
 
 TEST_CASE("past the limit the streams that launched least recently lose their blocks" * doctest::skip(without_driver)) {
   const TwoStreams here;
-  const cuda::Stream third;
-  Workspaces workspaces(2 * 1024);
+  const cuda::Stream third, fourth;
+  Workspaces workspaces(3 * 1024);
   made(workspaces, here.first.handle());
   made(workspaces, here.second.handle());
+  made(workspaces, third.handle());  // streams are as old as what was made since their last launch
   CHECK(found(workspaces, here.first.handle(), small).scratch != 0);  // a launch
-  made(workspaces, third.handle());
+  made(workspaces, fourth.handle());
   CHECK(workspaces.serves(here.first.handle(), small));
   CHECK_FALSE(workspaces.serves(here.second.handle(), small));
   CHECK(workspaces.serves(third.handle(), small));
-  CHECK(workspaces.bytes() == 2048);
+  CHECK(workspaces.serves(fourth.handle(), small));
+  CHECK(workspaces.bytes() == 3072);
   made(workspaces, third.handle(), large);  // more than the limit: what a launch needs it gets
   CHECK(workspaces.serves(third.handle(), large));
 }
