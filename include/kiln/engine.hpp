@@ -15,14 +15,20 @@
 #include <vector>
 
 #include "kiln/arguments.hpp"
+#include "kiln/binding.hpp"
+#include "kiln/description.hpp"
 #include "kiln/error.hpp"
 #include "kiln/export.h"
 #include "kiln/options.hpp"
 #include "kiln/problem.hpp"
+#include "kiln/version.h"
 
 struct CUstream_st;
 
 namespace kiln {
+
+/// The version of the library that runs, "0.1.0"; that of these headers is KILN_VERSION_STRING.
+KILN_API std::string_view version() noexcept;
 
 /// A CUDA stream (CUstream or cudaStream_t; null is the default stream).
 using Stream = CUstream_st*;
@@ -134,10 +140,43 @@ class KILN_API Op {
   /// {{"rows", 1}, {"cols", 4096}, {"dtype", "bf16"}}. Every axis must be given; a type or choice left out takes its
   /// default. A size may be 0, except the number of ranks.
   /// Throws Error(bad_input) naming the axis that is unknown, missing, or out of its range.
-  [[nodiscard]] Problem problem(std::initializer_list<Setting> settings) const;
+  [[nodiscard]] Problem problem(std::span<const Setting> settings) const;
+  [[nodiscard]] Problem problem(std::initializer_list<Setting> settings) const {
+    return problem(std::span(settings.begin(), settings.size()));
+  }
   /// {{"x", x}, {"y", y}, {"epsilon", 1e-6}}. An axis takes the device address of its length, an int32.
   /// Throws Error(bad_input) for a name that the op does not have.
-  [[nodiscard]] Arguments arguments(std::initializer_list<Argument> arguments = {}) const;
+  [[nodiscard]] Arguments arguments(std::span<const Argument> arguments) const;
+  [[nodiscard]] Arguments arguments(std::initializer_list<Argument> given = {}) const {
+    return arguments(std::span(given.begin(), given.size()));
+  }
+
+  /// What bind() begins with: choices, the sizes of axes that no tensor shows, and run-time values. Tensors must agree
+  /// with sizes, types and strides that are given here. Throws as problem() and arguments() do.
+  [[nodiscard]] Binding binding(std::span<const Setting> settings, std::span<const Argument> values) const;
+  [[nodiscard]] Binding binding(std::initializer_list<Setting> settings = {},
+                                std::initializer_list<Argument> values = {}) const {
+    return binding(std::span(settings.begin(), settings.size()), std::span(values.begin(), values.size()));
+  }
+  /// Fills a binding() with the problem and the arguments of these tensors: sizes of axes, types, addresses, and those
+  /// run-time values that are strides. What is not there of the op's tensors is null. May be called again for other
+  /// tensors. Allocates nothing but at the first call with some types and choices.
+  ///
+  /// Throws Error(bad_input), naming the tensor, for one that is missing or not of this problem, a wrong number of
+  /// dimensions, sizes, types or strides that differ from the manifest or from each other, an address that is null or
+  /// not a multiple of its element, memory of another device, elements of an output that share memory, and outputs that
+  /// share memory with other tensors. An input and an output that begin at one address, with elements of one size, are
+  /// taken: the op's contract says whether it works in place. The bounds of sizes are launch()'s to check.
+  void bind(Binding& binding, std::span<const Operand> operands) const;
+  void bind(Binding& binding, std::initializer_list<Operand> operands) const {
+    bind(binding, std::span(operands.begin(), operands.size()));
+  }
+
+  /// What the op takes, as its manifest says it.
+  [[nodiscard]] OpDescription describe() const;
+  /// The same with the sizes, strides, defaults and bounds of a problem, on this engine's device. Throws
+  /// Error(bad_input) for a problem that the op does not have.
+  [[nodiscard]] OpDescription describe(const Problem& problem) const;
 
   /// Launches asynchronously on `stream`. Returns where the config came from.
   ///

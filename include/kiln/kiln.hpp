@@ -8,9 +8,13 @@
 #pragma once
 
 #include "kiln/arguments.hpp"
+#include "kiln/binding.hpp"
+#include "kiln/description.hpp"
 #include "kiln/engine.hpp"
 #include "kiln/error.hpp"
 #include "kiln/options.hpp"
 #include "kiln/problem.hpp"
 #include "kiln/team.hpp"
+#include "kiln/tensor.hpp"
 #include "kiln/tuner.hpp"
+#include "kiln/version.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,16 +16,28 @@ inline constexpr int max_tensors = 24;
 /// Index of an axis of one op, from Op::axis.
 struct AxisId {
   std::uint8_t index;
+  std::uint32_t op = 0;  // Problem::op; 0: not checked
 };
 
-/// Made by Op::problem. A value: copy it, keep it, change an axis between calls.
+/// Made by Op::problem. A value: copy it, keep it, change an axis between calls. Two are equal where their sizes and
+/// selections are.
+///
+/// A problem of one op given to another throws Error(bad_input), but in a launch of a hot bucket, which does not look
+/// at it. Builds without NDEBUG look there too, and assert that an id is of the problem's op.
 struct Problem {
   std::array<std::int64_t, max_axes> axes{};              // sizes in elements, in the manifest's order; of 0: no launch
   std::array<std::uint8_t, max_selections> selections{};  // index into the manifest's list of values
+  std::uint32_t op = 0;                                   // a digest of the op's names; 0: not checked
 
-  [[nodiscard]] std::int64_t& operator[](AxisId axis) noexcept { return axes[axis.index]; }
-  [[nodiscard]] std::int64_t operator[](AxisId axis) const noexcept { return axes[axis.index]; }
-  bool operator==(const Problem&) const = default;
+  [[nodiscard]] std::int64_t& operator[](AxisId axis) noexcept {
+    assert((axis.op == op || axis.op == 0 || op == 0) && "an axis of another op");
+    return axes[axis.index];
+  }
+  [[nodiscard]] std::int64_t operator[](AxisId axis) const noexcept {
+    assert((axis.op == op || axis.op == 0 || op == 0) && "an axis of another op");
+    return axes[axis.index];
+  }
+  bool operator==(const Problem& other) const noexcept { return axes == other.axes && selections == other.selections; }
 };
 
 }  // namespace kiln

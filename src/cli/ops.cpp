@@ -9,6 +9,7 @@
 #include "cli/target.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
+#include "manifest/describe.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -61,19 +62,6 @@ std::string joined(const std::vector<manifest::Expression>& expressions) {
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
-/// Returns "none", or "as dtype, but bf16 for e4m3".
-std::string default_text(const manifest::Op& op, const manifest::Selection& selection) {
-  if (selection.like < 0) return selection.values[selection.defaults[0]];
-  const manifest::Selection& like = op.selections[static_cast<std::size_t>(selection.like)];
-  std::string text = "as " + like.name;
-  for (std::size_t i = 0; i < like.values.size(); ++i) {
-    const std::string& word = selection.values[selection.defaults[i]];
-    if (word != like.values[i])
-      text += fmt::format("{}{} for {}", text.find("but") == std::string::npos ? ", but " : ", ", word, like.values[i]);
-  }
-  return text;
-}
-
 std::string describe_output(const manifest::Tensor& tensor) {
   if (!tensor.initialised) return tensor.optional ? "optional output" : "output";
   const std::string when = tensor.initialised->text();
@@ -89,7 +77,7 @@ void print_axes(const manifest::Op& op) {
   if (!op.selections.empty()) {
     Table selections({"type or choice", "values", "unless given"});
     for (const manifest::Selection& each : op.selections)
-      selections.row({each.name, fmt::format("{}", fmt::join(each.values, ", ")), default_text(op, each)});
+      selections.row({each.name, fmt::format("{}", fmt::join(each.values, ", ")), manifest::default_text(op, each)});
     print("\n" + selections.text());
   }
   if (op.allowed.empty()) return;
@@ -98,23 +86,11 @@ void print_axes(const manifest::Op& op) {
   print("\n" + rules.text());
 }
 
-std::string_view name_of(manifest::RuntimeType type) {
-  switch (type) {
-    case manifest::RuntimeType::f32: return "f32";
-    case manifest::RuntimeType::f64: return "f64";
-    case manifest::RuntimeType::i32: return "i32";
-    case manifest::RuntimeType::i64: return "i64";
-    case manifest::RuntimeType::u32: return "u32";
-    case manifest::RuntimeType::u64: return "u64";
-  }
-  return "?";
-}
-
 void print_arguments(const manifest::Op& op) {
   if (!op.runtime.empty()) {
     Table runtime({"run-time value", "type", "default", "least", "verified with"});
     for (const manifest::Runtime& each : op.runtime)
-      runtime.row({each.name, std::string(name_of(each.type)),
+      runtime.row({each.name, std::string(manifest::to_string(each.type)),
                    each.default_integer ? each.default_integer->text()
                    : each.default_real  ? each.default_real->text()
                    : each.team_rank     ? "the team's rank"
@@ -206,32 +182,11 @@ void print_implementations(const std::vector<Space>& spaces) {
 
 void print_op_json(const manifest::Op& op, const Problem& problem, const Target& target,
                    const std::vector<Space>& spaces) {
-  Json json{{"op", op.name},
-            {"summary", op.summary},
-            {"revision", op.revision},
-            {"folder", op.folder},
-            {"problem", manifest::to_string(op, problem)},
-            {"device_class", target.facts.device_class()},
-            {"device", target.about}};
-  for (const manifest::Axis& axis : op.axes)
-    json["axes"].push_back({{"name", axis.name},
-                            {"bucket", manifest::policy_text(axis)},
-                            {"min", axis.minimum},
-                            {"max", axis.maximum},
-                            {"multiple_of", axis.multiple_of},
-                            {"on_device", axis.on_device}});
-  for (const manifest::Selection& each : op.selections)
-    json["selections"].push_back({{"name", each.name}, {"values", each.values}});
-  for (const manifest::Rule& each : op.allowed)
-    json["allowed"].push_back({{"when", each.when.text()}, {"message", each.message}});
-  for (const manifest::Runtime& each : op.runtime)
-    json["runtime"].push_back({{"name", each.name}, {"type", name_of(each.type)}});
-  for (const manifest::Tensor& each : op.tensors)
-    json["tensors"].push_back({{"name", each.name},
-                               {"shape", joined(each.shape)},
-                               {"output", each.output},
-                               {"optional", each.optional},
-                               {"when", each.when ? each.when->text() : ""}});
+  Json json = manifest::to_json(manifest::describe({op, target.facts}, problem));
+  json["problem"] = manifest::to_string(op, problem);
+  json["device_class"] = target.facts.device_class();
+  json["device"] = target.about;
+  json["implementations"] = Json::array();
   for (const Space& space : spaces) {
     Json implementation{{"name", space.implementation->name},
                         {"requires", space.implementation->requires_text},
@@ -264,6 +219,7 @@ int run(const Globals& globals, const OpsSettings& settings) {
     return exit_good;
   }
   print(fmt::format("{} (revision {}, {}): {}\n", op.name, op.revision, op.folder, op.summary));
+  if (const std::string contract = manifest::contract_of(op); !contract.empty()) print("\n" + contract);
   print_axes(op);
   print_arguments(op);
   print(fmt::format("\nFor {} on {} ({}):\n", manifest::display_text(op, problem), target.facts.device_class(),

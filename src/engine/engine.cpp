@@ -188,6 +188,9 @@ tune::TuneRequest EngineState::tune_request(const manifest::Op& op, const Proble
 
 }  // namespace engine
 
+static_assert(std::string_view(KILN_VERSION) == KILN_VERSION_STRING, "kiln/version.h is not the project's version");
+std::string_view version() noexcept { return KILN_VERSION; }
+
 namespace {
 
 std::shared_ptr<engine::EngineState> make_state(const Options& options) {

@@ -6,6 +6,7 @@
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/engine.hpp"
+#include "manifest/describe.hpp"
 #include "manifest/text.hpp"
 #include "plan/hit_path.hpp"
 
@@ -21,14 +22,6 @@ std::size_t index_of(const manifest::Op& op, const Range& range, std::string_vie
   }
   throw Error(ErrorKind::bad_input,
               fmt::format("{} has no {} {}; it has: {}", op.name, what, manifest::quote(name), fmt::join(known, ", ")));
-}
-
-RuntimeId::Kind kind_of(manifest::RuntimeType type) {
-  switch (type) {
-    case manifest::RuntimeType::f32: return RuntimeId::Kind::real32;
-    case manifest::RuntimeType::f64: return RuntimeId::Kind::real64;
-    default: return RuntimeId::Kind::integer;
-  }
 }
 
 void set_tensor(const manifest::Op& op, Arguments& arguments, TensorId tensor,
@@ -72,7 +65,7 @@ constexpr auto no_bucket = [] {
 std::string_view Op::name() const noexcept { return state_->op.name; }
 
 AxisId Op::axis(std::string_view name) const {
-  return {static_cast<std::uint8_t>(index_of(state_->op, state_->op.axes, name, "axis"))};
+  return {static_cast<std::uint8_t>(index_of(state_->op, state_->op.axes, name, "axis")), state_->op.tag};
 }
 
 TensorId Op::tensor(std::string_view name) const {
@@ -80,21 +73,28 @@ TensorId Op::tensor(std::string_view name) const {
 }
 
 RuntimeId Op::runtime(std::string_view name) const {
-  const std::size_t index = index_of(state_->op, state_->op.runtime, name, "run-time value");
-  return {static_cast<std::uint8_t>(index), kind_of(state_->op.runtime[index].type)};
+  return manifest::runtime_id(state_->op, index_of(state_->op, state_->op.runtime, name, "run-time value"));
 }
 
-Problem Op::problem(std::initializer_list<Setting> settings) const {
+namespace {
+
+std::vector<manifest::Setting> written(std::span<const Op::Setting> settings) {
   std::vector<manifest::Setting> written;
   for (const auto& [name, value] : settings) {
     const auto* number = std::get_if<std::int64_t>(&value);
     written.push_back({std::string(name),
                        number != nullptr ? fmt::to_string(*number) : std::string(std::get<std::string_view>(value))});
   }
-  return manifest::make_problem(state_->op, written, manifest::Zeros::taken);
+  return written;
 }
 
-Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
+}  // namespace
+
+Problem Op::problem(std::span<const Setting> settings) const {
+  return manifest::make_problem(state_->op, written(settings), manifest::Zeros::taken);
+}
+
+Arguments Op::arguments(std::span<const Argument> arguments) const {
   const manifest::Op& op = state_->op;
   Arguments result;
   for (const auto& [given, value] : arguments) {
@@ -111,6 +111,26 @@ Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
   }
   return result;
 }
+
+Binding Op::binding(std::span<const Setting> settings, std::span<const Argument> values) const {
+  const manifest::Op& op = state_->op;
+  Binding binding;
+  const manifest::PartOfProblem part = manifest::make_part(op, written(settings));
+  binding.problem = part.problem;
+  binding.axes_given = part.axes;
+  binding.selections_given = part.selections;
+  binding.arguments = arguments(values);
+  binding.values_given = binding.arguments.runtime_set;
+  return binding;
+}
+
+void Op::bind(Binding& binding, std::span<const Operand> operands) const {
+  state_->binder.bind(binding, operands, state_->owner.options.device);
+}
+
+OpDescription Op::describe() const { return manifest::describe(state_->op); }
+
+OpDescription Op::describe(const Problem& problem) const { return manifest::describe(state_->site(), problem); }
 
 Plan Op::plan(const Problem& problem, Stream stream) const {
   manifest::check_problem(state_->op, problem, manifest::Zeros::taken);

@@ -25,8 +25,6 @@ const Facts& of(DType type) noexcept { return facts[static_cast<std::size_t>(typ
 
 }  // namespace
 
-std::string_view to_string(DType type) noexcept { return of(type).name; }
-
 std::string_view to_string(CollectiveKind kind) noexcept {
   switch (kind) {
     case CollectiveKind::all_gather: return "all_gather";
@@ -36,15 +34,7 @@ std::string_view to_string(CollectiveKind kind) noexcept {
   return "all_reduce";
 }
 
-std::int64_t size_of(DType type) noexcept { return of(type).size; }
 std::string_view cpp_name(DType type) noexcept { return of(type).cpp; }
-
-std::optional<DType> parse_dtype(std::string_view name) noexcept {
-  for (std::size_t i = 0; i < facts.size(); ++i) {
-    if (facts[i].name == name) return static_cast<DType>(i);
-  }
-  return std::nullopt;
-}
 
 const BucketPolicy& Axis::policy_at(std::span<const std::int64_t> frame) const noexcept {
   std::size_t i = 0;
@@ -111,3 +101,16 @@ Tolerance Op::tolerance_of(const Tensor& output, std::span<const std::int64_t> f
 }
 
 }  // namespace kiln::manifest
+
+namespace kiln {
+
+std::string_view to_string(DType type) noexcept { return manifest::of(type).name; }
+std::int64_t size_of(DType type) noexcept { return manifest::of(type).size; }
+
+std::optional<DType> parse_dtype(std::string_view name) noexcept {
+  for (std::size_t i = 0; i < manifest::facts.size(); ++i)
+    if (manifest::facts[i].name == name) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
+}  // namespace kiln

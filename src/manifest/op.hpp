@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kiln/problem.hpp"
+#include "kiln/tensor.hpp"
 #include "manifest/bucket_policy.hpp"
 #include "manifest/expression.hpp"
 #include "manifest/mistakes.hpp"
@@ -31,7 +32,7 @@ using kiln::max_selections;
 using kiln::max_tensors;
 inline constexpr int max_parameters = 16;
 inline constexpr std::int64_t most_search_steps = 1'000'000;  // about 0.1 s; wgmma's largest space takes 21,000
-inline constexpr int max_rank = 4;
+using kiln::max_rank;
 inline constexpr int max_arguments = 64;   // a pass
 inline constexpr int max_tensor_maps = 8;  // a pass
 inline constexpr int max_tensor_map_rank = 5;
@@ -41,10 +42,10 @@ inline constexpr std::int64_t most_tensor_map_stride = std::int64_t{1} << 36;  /
 inline constexpr std::int64_t most_tensor_map_box = 256;
 inline constexpr std::int64_t first_programmatic_sm = 90;  // older devices refuse programmatic launches
 
-enum class DType : std::uint8_t { bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32, i64 };
-std::string_view to_string(DType type) noexcept;
-std::optional<DType> parse_dtype(std::string_view name) noexcept;
-std::int64_t size_of(DType type) noexcept;
+using kiln::DType;
+using kiln::parse_dtype;
+using kiln::size_of;
+using kiln::to_string;
 /// The type's name in template sources, such as "kiln::bf16" or "float".
 std::string_view cpp_name(DType type) noexcept;
 
@@ -309,7 +310,8 @@ struct Implementation {
 
 struct Op {
   std::string name;
-  std::string folder;  // "built-in" or a path
+  std::uint32_t tag = 0;  // of its names: Problem::op
+  std::string folder;     // "built-in" or a path
   std::string summary;
   std::int64_t revision = 1;
   std::vector<Axis> axes;

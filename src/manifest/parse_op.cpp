@@ -149,6 +149,24 @@ std::vector<std::string> implementation_names(const ManifestReader& reader, cons
   return found;
 }
 
+/// FNV-1a of the names by which ids and problems are made.
+std::uint32_t tag_of(const Op& op) {
+  std::uint32_t hash = 2166136261U;
+  const auto add = [&](std::string_view text) {
+    for (const char each : text) hash = (hash ^ static_cast<unsigned char>(each)) * 16777619U;
+    hash = (hash ^ 0xFFU) * 16777619U;  // no text has this byte
+  };
+  add(op.name);
+  for (const Axis& each : op.axes) add(each.name);
+  for (const Selection& each : op.selections) {
+    add(each.name);
+    for (const std::string& value : each.values) add(value);
+  }
+  for (const Runtime& each : op.runtime) add(each.name);
+  for (const Tensor& each : op.tensors) add(each.name);
+  return hash == 0 ? 1 : hash;
+}
+
 const SourceFile& file_of(std::span<const SourceFile> files, const std::string& name) {
   return *std::ranges::find(files, name, &SourceFile::name);
 }
@@ -255,6 +273,7 @@ Op read_folder(std::string_view name, std::string_view folder, std::span<const S
     for (const std::string& each : implementation_names(reader, document, files))
       read_implementation_file(file_of(files, each + std::string(toml_suffix)), each, op_is_read, op, mistakes);
   });
+  op.tag = tag_of(op);
   return op;
 }
 

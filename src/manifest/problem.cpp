@@ -89,10 +89,11 @@ const Rule* broken_rule(const Op& op, const Problem& problem) noexcept {
 
 }  // namespace
 
-Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zeros) {
-  Problem problem;
+PartOfProblem make_part(const Op& op, std::span<const Setting> settings) {
+  PartOfProblem part;
+  Problem& problem = part.problem;
+  problem.op = op.tag;
   const std::vector<std::string> names = names_of(op);
-  std::vector<bool> given(names.size(), false);
   for (const Setting& setting : settings) {
     const auto found = std::ranges::find(names, setting.name);
     const auto index = static_cast<std::size_t>(found - names.begin());
@@ -100,22 +101,29 @@ Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zero
       fail(op, fmt::format("{} is unknown{}, expected {}", quote(setting.name), did_you_mean(setting.name, names),
                            one_of(names)));
     }
-    if (given[index]) fail(op, fmt::format("'{}' is given twice, expected it once", setting.name));
-    given[index] = true;
-    if (index < op.axes.size()) {
-      problem.axes[index] = parse_size(op, setting);
-    } else {
-      const std::size_t selection = index - op.axes.size();
-      problem.selections[selection] = parse_choice(op, op.selections[selection], setting.value);
-    }
-  }
-  for (std::size_t i = 0; i < op.axes.size(); ++i) {
-    if (!given[i]) fail(op, fmt::format("axis '{}' is missing, expected {}=SIZE", names[i], names[i]));
+    const bool is_axis = index < op.axes.size();
+    const std::size_t place = is_axis ? index : index - op.axes.size();
+    std::uint32_t& given = is_axis ? part.axes : part.selections;
+    if ((given >> place & 1U) != 0) fail(op, fmt::format("'{}' is given twice, expected it once", setting.name));
+    given |= 1U << place;
+    if (is_axis)
+      problem.axes[place] = parse_size(op, setting);
+    else
+      problem.selections[place] = parse_choice(op, op.selections[place], setting.value);
   }
   for (std::size_t i = 0; i < op.selections.size(); ++i)
-    if (!given[op.axes.size() + i]) problem.selections[i] = op.selections[i].default_beside(problem);
-  check_problem(op, problem, zeros);
-  return problem;
+    if ((part.selections >> i & 1U) == 0) problem.selections[i] = op.selections[i].default_beside(problem);
+  return part;
+}
+
+Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zeros) {
+  const PartOfProblem part = make_part(op, settings);
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const std::string& name = op.axes[i].name;
+    if ((part.axes >> i & 1U) == 0) fail(op, fmt::format("axis '{}' is missing, expected {}=SIZE", name, name));
+  }
+  check_problem(op, part.problem, zeros);
+  return part.problem;
 }
 
 bool is_empty(const Op& op, const Problem& problem) noexcept {
@@ -124,7 +132,13 @@ bool is_empty(const Op& op, const Problem& problem) noexcept {
   return false;
 }
 
+void check_own(const Op& op, const Problem& problem) {
+  if (problem.op != 0 && problem.op != op.tag)
+    fail(op, "the problem is another op's; make it by this op's Op::problem");
+}
+
 void check_problem(const Op& op, const Problem& problem, Zeros zeros) {
+  check_own(op, problem);
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const bool is_taken = zeros == Zeros::taken && problem.axes[i] == 0 && !op.axes[i].team;
     if (!is_taken) check_axis(op, op.axes[i], problem.axes[i]);

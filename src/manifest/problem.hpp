@@ -32,8 +32,18 @@ enum class Zeros : bool { refused, taken };
 /// past its maximum, not a multiple, not one of its values, or against a rule of [op]. A selection that is left out
 /// takes its default, which is its first value unless the manifest says otherwise.
 Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zeros = Zeros::refused);
+/// Settings of some axes and selections. Others have size 0, and their defaults. Bit i of the masks: the setting of axis
+/// i, or of selection i, was given.
+struct PartOfProblem {
+  Problem problem;
+  std::uint32_t axes = 0, selections = 0;
+};
+/// Throws as make_problem does, but not for axes that are missing or past their bounds, nor for rules.
+PartOfProblem make_part(const Op& op, std::span<const Setting> settings);
 /// Throws Error(bad_input) as make_problem does, for a Problem made elsewhere.
 void check_problem(const Op& op, const Problem& problem, Zeros zeros = Zeros::refused);
+/// The part of check_problem that refuses a problem which another op made.
+void check_own(const Op& op, const Problem& problem);
 /// Whether an axis is 0, other than that of a team. Where check_problem takes zeros and passes, a launch then does
 /// nothing.
 bool is_empty(const Op& op, const Problem& problem) noexcept;

@@ -243,6 +243,9 @@ Run run(OpState& op_state, const PlanState& plan, jit::CallFrame& frame, const A
 namespace kiln {
 
 [[gnu::hot, gnu::flatten]] Origin Op::launch(const Problem& problem, const Arguments& arguments, Stream stream) const {
+#ifndef NDEBUG
+  manifest::check_own(state_->op, problem);
+#endif
   return plan::launch(*state_, problem, arguments, stream);
 }
 

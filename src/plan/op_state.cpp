@@ -23,6 +23,7 @@ OpState::OpState(Owner& of, std::size_t index_in_owner)
     : owner(of),
       op(of.ops[index_in_owner]),
       bucketing(op),
+      binder(op, of.context.info().facts),
       plans(of, op, bucketing.form()),
       index(static_cast<std::uint32_t>(index_in_owner)) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kiln/engine.hpp"
+#include "manifest/binder.hpp"
 #include "manifest/bucketing.hpp"
 #include "plan/plan_store.hpp"
 
@@ -24,6 +25,7 @@ struct OpState {
   Owner& owner;
   const manifest::Op& op;
   const manifest::Bucketing bucketing;
+  const manifest::Binder binder;
   PlanStore plans;
   const std::uint32_t index;    // into Owner::ops
   std::uint32_t on_device = 0;  // bit i: axis i may have its length on the device

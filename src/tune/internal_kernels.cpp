@@ -38,10 +38,10 @@ manifest::DType reference_type(manifest::DType type) noexcept {
 }
 
 jit::Specialisation fill_kernel(manifest::DType type, const std::string& arch) {
-  return internal(
-      "fill.cuh",
-      {fmt::format("kiln::fill_values<{}>", cpp_name(type)), fmt::format("kiln::refill_values<{}>", cpp_name(type))},
-      arch);
+  return internal("fill.cuh",
+                  {fmt::format("kiln::fill_values<{}>", manifest::cpp_name(type)),
+                   fmt::format("kiln::refill_values<{}>", manifest::cpp_name(type))},
+                  arch);
 }
 
 bool needs_late_copy(const manifest::Op& op) noexcept {
@@ -59,10 +59,10 @@ jit::Specialisation team_barrier_kernel(const std::string& arch) {
 }
 
 jit::Specialisation compare_kernels(manifest::DType type, const std::string& arch) {
-  const std::string_view wanted = cpp_name(reference_type(type));
+  const std::string_view wanted = manifest::cpp_name(reference_type(type));
   return internal("compare.cuh",
                   {fmt::format("kiln::compare_squares<{}>", wanted),
-                   fmt::format("kiln::compare_outputs<{}, {}>", cpp_name(type), wanted),
+                   fmt::format("kiln::compare_outputs<{}, {}>", manifest::cpp_name(type), wanted),
                    fmt::format("kiln::mark_unwritten<{}>", wanted)},
                   arch);
 }

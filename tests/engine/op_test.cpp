@@ -1,0 +1,91 @@
+// kiln::Op as programs use it: settings known at run time, descriptions, bindings, and what is another op's.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/scale_engine.hpp"
+
+using namespace kiln;
+using namespace kiln::engine::testing;
+
+namespace {
+
+/// An engine by its public face, with the ops of tests/e2e/ops.
+struct PublicEngine {
+  fake_cuda_tests::Fixture machine;
+  Engine engine{options()};
+  Op scale = engine.op("scale");
+
+  [[nodiscard]] const void* memory(std::int64_t bytes) {
+    return reinterpret_cast<const void*>(machine.allocate(static_cast<std::size_t>(bytes)));
+  }
+  static Options options() {
+    Options chosen;
+    chosen.overlay = "";
+    chosen.on_miss = MissPolicy::nearest;
+    chosen.template_paths = {std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops"};
+    chosen.isolation = Isolation::in_process;
+    chosen.compile_workers = 1;
+    return chosen;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the library's version is that of its headers") { CHECK(version() == KILN_VERSION_STRING); }
+
+TEST_CASE("settings and arguments that are known at run time make what lists make" * doctest::skip(no_plans())) {
+  PublicEngine with;
+  const std::vector<Op::Setting> settings = {{"rows", 3}, {"cols", 64}, {"dtype", "f32"}};
+  CHECK(with.scale.problem(settings) == with.scale.problem({{"rows", 3}, {"cols", 64}, {"dtype", "f32"}}));
+  const std::vector<Op::Argument> values = {{"factor", 2.0}};
+  CHECK(with.scale.arguments(values).runtime == with.scale.arguments({{"factor", 2.0}}).runtime);
+}
+
+TEST_CASE("tensors are bound and launched" * doctest::skip(no_plans())) {
+  PublicEngine with;
+  const auto *const x = static_cast<const float*>(with.memory(3 * 96 * 4)), *const y = static_cast<const float*>(
+                                                                                with.memory(3 * 64 * 4));
+  Binding binding = with.scale.binding({}, {{"factor", 2.0}});
+  with.scale.bind(binding, {{with.scale.tensor("x"), {x, DType::f32, {3, 64}, {96, 1}, 0}},
+                            {with.scale.tensor("y"), {y, DType::f32, {3, 64}, 0}}});
+  const std::int64_t before = ScaleEngine::runs("scale_");
+  CHECK(with.scale.launch(binding.problem, binding.arguments, with.machine.stream) == Origin::default_);
+  CHECK(ScaleEngine::runs("scale_") == before + 1);
+  CHECK(binding.arguments.runtime[with.scale.runtime("stride").index] == 96);
+
+  // Of no rows: nothing runs, and no address is looked at.
+  with.scale.bind(binding, {{with.scale.tensor("x"), {nullptr, DType::f32, {0, 64}}},
+                            {with.scale.tensor("y"), {nullptr, DType::f32, {0, 64}}}});
+  CHECK(with.scale.launch(binding.problem, binding.arguments, with.machine.stream) == Origin::hot);
+  CHECK(ScaleEngine::runs("scale_") == before + 1);
+}
+
+TEST_CASE("an engine's op describes itself, at a problem for the engine's device" * doctest::skip(no_plans())) {
+  PublicEngine with;
+  CHECK(with.scale.describe().contract ==
+        "A small op whose answers are easy to foresee: two implementations, seven candidates, compiled in a moment.\n");
+  const OpDescription at = with.scale.describe(with.scale.problem({{"rows", 3}, {"cols", 64}}));
+  CHECK(at.tensors.at(0).sizes == std::vector<std::int64_t>{3, 64});
+  CHECK(at.axes.at(0).id.op == with.scale.axis("rows").op);
+}
+
+TEST_CASE("a problem of another op is refused, hot only in builds with assertions" * doctest::skip(no_plans())) {
+  PublicEngine with;
+  const Op other = with.engine.op("early_scale");
+  const Problem theirs = other.problem({{"rows", 3}, {"cols", 64}});
+  Problem own = with.scale.problem({{"rows", 3}, {"cols", 64}});
+  REQUIRE(own == theirs);  // so that nothing but the op tells them apart
+  const auto refused = [&](auto work) {
+    const Error error = error_of(work);
+    CHECK(error.kind() == ErrorKind::bad_input);
+    CHECK_MESSAGE(std::string(error.what()).find("the problem is another op's") != std::string::npos,
+                  std::string(error.what()));
+  };
+  refused([&] { (void)with.scale.launch(theirs, with.scale.arguments({{"factor", 2.0}}), with.machine.stream); });
+  refused([&] { (void)with.scale.plan(theirs); });
+  refused([&] { (void)with.scale.describe(theirs); });
+  refused([&] { (void)with.engine.explain(with.scale, theirs); });
+  own.op = 0;  // made by hand
+  CHECK_NOTHROW((void)with.engine.explain(with.scale, own));
+}
