@@ -59,7 +59,7 @@ using bench::HotCall;
 using Launch = void (HotCall::*)() const;
 
 constexpr int launches_a_batch = 200;
-constexpr std::size_t batches = 152;  // as often of each order
+constexpr std::size_t batches = 156;  // as often of each order
 constexpr int stage_calls_a_batch = 2000;
 constexpr int stage_batches = 101;
 constexpr std::array<int, 4> thread_counts = {1, 2, 4, 8};
@@ -68,9 +68,12 @@ struct Way {
   const char* name;
   Launch launch;
 };
-constexpr std::array<Way, 4> ways = {
-    Way{"bare cuLaunchKernelEx", &HotCall::launch_bare}, Way{"Op::launch, hot", &HotCall::launch_op},
-    Way{"Plan::launch", &HotCall::launch_plan}, Way{"bare after 50 multiplications", &HotCall::launch_bare_after_work}};
+constexpr std::array<Way, 6> ways = {Way{"bare cuLaunchKernelEx", &HotCall::launch_bare},
+                                     Way{"Op::launch, hot", &HotCall::launch_op},
+                                     Way{"Plan::launch", &HotCall::launch_plan},
+                                     Way{"Op::bind, Op::launch", &HotCall::launch_bound},
+                                     Way{"kiln_launch", &HotCall::launch_from_c},
+                                     Way{"bare after 50 multiplications", &HotCall::launch_bare_after_work}};
 
 double time_ns(const HotCall& call, Launch launch, int count) {
   const auto begin = std::chrono::steady_clock::now();

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "answer/cubins.hpp"
+#include "c/handles.hpp"
+#include "c/values.hpp"
 #include "cuda/device.hpp"
 #include "jit/executable.hpp"
 #include "jit/library_algorithm.hpp"
@@ -95,6 +97,7 @@ class HotCall {
         bucketing_(described),
         table_(bucketing_.form()) {
     make_arguments(setting);
+    make_operands();
     executable_ = like != nullptr ? like->executable_ : load(setting);
     prepare();
     prepare_library(setting);
@@ -114,6 +117,11 @@ class HotCall {
   // The ways.
   void launch_op() const { op.launch(problem, arguments, stream); }
   void launch_plan() const { plan.launch(problem, arguments, stream); }
+  void launch_bound() const {
+    op.bind(binding_, operands_);
+    op.launch(binding_.problem, binding_.arguments, stream);
+  }
+  void launch_from_c() const { (void)kiln_launch(&c_op_, &c_problem_, &c_arguments_, stream, nullptr); }
   /// The same kernels, or the same call of the library, with the same arguments, laid out beforehand.
   void launch_bare() const {
     if (library_) library_->launch(stream);
@@ -191,6 +199,25 @@ class HotCall {
     moved_ = arguments;
   }
 
+  /// The arguments once more, as tensors and as C has them.
+  void make_operands() {
+    for (const kiln::TensorDescription& each : op.describe(problem).tensors) {
+      const void* const address = arguments.tensors[each.id.index];
+      if (address == nullptr) continue;
+      kiln::TensorView view;
+      view.address = address;
+      view.type = *each.element;
+      view.rank = static_cast<std::uint8_t>(each.sizes.size());
+      view.device = 0;
+      std::copy(each.sizes.begin(), each.sizes.end(), view.sizes.begin());
+      std::copy(each.default_strides.begin(), each.default_strides.end(), view.strides.begin());
+      operands_.push_back({each.id, view});
+    }
+    binding_ = {problem, arguments, ~0U, ~0U, 0};
+    kiln::c::read(c_problem_) = problem;
+    kiln::c::read(c_arguments_) = arguments;
+  }
+
   /// The plan's executable once more, for its parts.
   [[nodiscard]] std::shared_ptr<kiln::jit::Executable> load(Setting& setting) const {
     const kiln::manifest::Implementation& implementation = *described.find(plan.implementation());
@@ -263,6 +290,11 @@ class HotCall {
   std::unique_ptr<LibraryCall> library_;          // where a library computes the plan
   kiln::jit::ThreadCall* kept_ = nullptr;         // of the thread that made this, which the stages are timed in
   std::vector<std::unique_ptr<Arranged>> calls_;  // one a pass
+  mutable kiln::Binding binding_;
+  std::vector<kiln::Operand> operands_;
+  kiln_op c_op_{op};
+  kiln_problem c_problem_ = KILN_PROBLEM_INIT;
+  kiln_arguments c_arguments_ = KILN_ARGUMENTS_INIT;
   mutable kiln::Arguments moved_;
   mutable std::size_t turn_ = 0;
 };

@@ -20,8 +20,8 @@ namespace kiln {
 ///
 /// Throws the same Error(bad_input) on all ranks where they are on several hosts without an address, or where a
 /// TeamOptions::device is not its communicator's. Throws Error(bad_input) for what is no communicator, Error(no_nccl),
-/// and Error(team_failed) where NCCL fails or not every rank has come within TeamOptions::timeout. The communicator is then of
-/// no more use. Throws as Team's constructors.
+/// and Error(team_failed) where NCCL fails or not every rank has come within TeamOptions::timeout. The communicator is
+/// then of no more use. Throws as Team's constructors.
 KILN_API std::shared_ptr<Team> team_from_nccl(ncclComm* communicator, const TeamOptions& options = {});
 
 }  // namespace kiln

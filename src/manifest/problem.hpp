@@ -32,8 +32,8 @@ enum class Zeros : bool { refused, taken };
 /// past its maximum, not a multiple, not one of its values, or against a rule of [op]. A selection that is left out
 /// takes its default, which is its first value unless the manifest says otherwise.
 Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zeros = Zeros::refused);
-/// Settings of some axes and selections. Others have size 0, and their defaults. Bit i of the masks: the setting of axis
-/// i, or of selection i, was given.
+/// Settings of some axes and selections. Others have size 0, and their defaults. Bit i of the masks: axis i, or
+/// selection i, was given.
 struct PartOfProblem {
   Problem problem;
   std::uint32_t axes = 0, selections = 0;

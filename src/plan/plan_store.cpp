@@ -12,8 +12,8 @@
 namespace kiln::plan {
 namespace {
 
-/// Whether a later try may succeed: memory, a thread, a process or a file was lacking, the compile was interrupted, or a
-/// rank of the team was late.
+/// Whether a later try may succeed: memory, a thread, a process or a file was lacking, the compile was interrupted, or
+/// a rank of the team was late.
 bool may_pass(const std::exception& failure) {
   if (const auto* error = dynamic_cast<const Error*>(&failure))
     return error->kind() == ErrorKind::out_of_memory || error->kind() == ErrorKind::io ||

@@ -10,9 +10,9 @@ namespace kiln::team {
 
 /// Returns once every rank is connected to every other. An address is a name in the abstract namespace of Unix sockets,
 /// made of the user's number, a digest of the team's name, and the rank. Whoever is another user is refused, and what
-/// sends anything but a rank's greeting is ignored. Throws Error(io) when another process has claimed this rank, and when
-/// another user holds a rank's address. Throws Error(team_failed) at `end`, naming the ranks that did not come, and
-/// Error(bad_input) when ranks were given different worlds.
+/// sends anything but a rank's greeting is ignored. Throws Error(io) when another process has claimed this rank, and
+/// when another user holds a rank's address. Throws Error(team_failed) at `end`, naming the ranks that did not come,
+/// and Error(bad_input) when ranks were given different worlds.
 Meeting meet(const Membership& membership, Clock::time_point end);
 
 /// Returns once every rank is connected to every other by a stream. Rank 0 listens at `address`, "HOST:PORT", at all

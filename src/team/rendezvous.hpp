@@ -11,9 +11,10 @@
 
 namespace kiln::team {
 
-/// Every rank calls the same collectives in the same order. A collective throws Error(team_failed) when a rank has ended or
-/// left, when one calls another collective, and when one does not come within the time-out; it names the rank. After a
-/// failure the team is broken: this rank tells the others why and leaves, and each later call throws the same error.
+/// Every rank calls the same collectives in the same order. A collective throws Error(team_failed) when a rank has
+/// ended or left, when one calls another collective, and when one does not come within the time-out; it names the rank.
+/// After a failure the team is broken: this rank tells the others why and leaves, and each later call throws the same
+/// error.
 /// A rank that came last may have succeeded where the others had given up, and then learns that in its next call.
 /// For one thread at a time.
 class Rendezvous {

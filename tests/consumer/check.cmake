@@ -1,6 +1,6 @@
 # Installs BUILD into SCRATCH, then configures, builds and runs the consumer against that prefix alone, and against the build tree itself.
-# README's program is the consumer's.
-foreach(name BUILD SOURCE SCRATCH COMPILER TYPE README)
+# README's program is the consumer's, and the pieces of docs/c.md are of the consumer in C.
+foreach(name BUILD SOURCE SCRATCH COMPILER TYPE README C_DOCUMENT)
   if(NOT DEFINED ${name})
     message(FATAL_ERROR "check.cmake needs -D${name}=")
   endif()
@@ -17,6 +17,27 @@ if(shown EQUAL -1)
   message(FATAL_ERROR "the program in ${README} is not ${SOURCE}/main.cpp: copy that file between the lines ```cpp and ```")
 endif()
 
+# Each block of C in the document stands in the program.
+file(READ "${C_DOCUMENT}" left)
+file(READ "${SOURCE}/main.c" program)
+string(FIND "${left}" "```c\n" begin)
+if(begin EQUAL -1)
+  message(FATAL_ERROR "${C_DOCUMENT} shows no C")
+endif()
+while(NOT begin EQUAL -1)
+  math(EXPR begin "${begin} + 5")
+  string(SUBSTRING "${left}" ${begin} -1 left)
+  string(FIND "${left}" "```" end)
+  string(SUBSTRING "${left}" 0 ${end} piece)
+  string(FIND "${program}" "${piece}" shown)
+  if(shown EQUAL -1)
+    message(FATAL_ERROR "${C_DOCUMENT} shows what ${SOURCE}/main.c has not:\n${piece}")
+  endif()
+  math(EXPR end "${end} + 3")
+  string(SUBSTRING "${left}" ${end} -1 left)
+  string(FIND "${left}" "```c\n" begin)
+endwhile()
+
 foreach(component library development)
   run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${SCRATCH}/prefix" --component ${component})
 endforeach()
@@ -28,8 +49,10 @@ foreach(package "${SCRATCH}/prefix" "${BUILD}") # installed, then where it was b
   if(NOT EXISTS "${program}/kiln-worker")
     message(FATAL_ERROR "kiln::worker of ${package} was not copied beside ${program}/consumer")
   endif()
-  execute_process(COMMAND "${program}/consumer" RESULT_VARIABLE status)
-  if(NOT status EQUAL 0 AND NOT status EQUAL 3) # 3: there is no GPU
-    message(FATAL_ERROR "${program}/consumer ended with ${status}")
-  endif()
+  foreach(consumer consumer c_consumer)
+    execute_process(COMMAND "${program}/${consumer}" RESULT_VARIABLE status)
+    if(NOT status EQUAL 0 AND NOT status EQUAL 3) # 3: there is no GPU
+      message(FATAL_ERROR "${program}/${consumer} ended with ${status}")
+    endif()
+  endforeach()
 endforeach()

@@ -14,7 +14,7 @@ typedef int MPI_Datatype; /* its bytes */
 typedef struct fake_mpi_communicator {
   int rank, size;
   const int (*pipes)[2]; /* by rank: the end that it reads, and the end that rank 0 writes */
-} *MPI_Comm;
+} * MPI_Comm;
 #define MPI_COMM_NULL ((MPI_Comm)0)
 
 static inline int MPI_Comm_rank(MPI_Comm communicator, int* rank) {
@@ -32,7 +32,8 @@ static inline int MPI_Bcast(void* buffer, int count, MPI_Datatype type, int root
   const ssize_t bytes = (ssize_t)count * type;
   if (root != 0) return MPI_ERR_COMM;
   if (communicator->rank != 0)
-    return read(communicator->pipes[communicator->rank][0], buffer, (size_t)bytes) == bytes ? MPI_SUCCESS : MPI_ERR_COMM;
+    return read(communicator->pipes[communicator->rank][0], buffer, (size_t)bytes) == bytes ? MPI_SUCCESS
+                                                                                            : MPI_ERR_COMM;
   for (int rank = 1; rank < communicator->size; ++rank)
     if (write(communicator->pipes[rank][1], buffer, (size_t)bytes) != bytes) return MPI_ERR_COMM;
   return MPI_SUCCESS;
