@@ -6,6 +6,7 @@
 
 #include "cli/cache.hpp"
 #include "cli/commands.hpp"
+#include "cli/installed.hpp"
 #include "cli/output.hpp"
 #include "cli/units.hpp"
 #include "cuda/cublaslt_api.hpp"
@@ -103,8 +104,9 @@ Finding worker() {
   const process::FoundWorker found = process::look_for_worker({});
   if (found.program.empty())
     return {"worker", Health::absent,
-            found.refused.empty() ? "kiln-worker was not found beside this program, nor where KILN_WORKER says"
-                                  : fmt::format("{}", fmt::join(found.refused, "; ")),
+            found.refused.empty()
+                ? "kiln-worker was not found beside this program, where Kiln was installed, nor where KILN_WORKER says"
+                : fmt::format("{}", fmt::join(found.refused, "; ")),
             "candidates run in the tuning process: a fault ends the tune"};
   return finding("worker", ErrorKind::no_device, "nothing can be compiled or tuned until this is fixed", [&] {
     const process::Child begun(found.program);
@@ -167,6 +169,12 @@ std::vector<Finding> devices() {
   return findings;
 }
 
+std::string how_to_add_bases() {
+  const std::vector<std::string> installed = installed_records();
+  if (installed.empty()) return "add shipped records with --base FILE";
+  return fmt::format("add shipped records with --base FILE; installed are {}", fmt::join(installed, ", "));
+}
+
 std::vector<Finding> files(const Globals& globals) {
   const store::Layers layers(layer_settings(globals));
   say_warnings(globals, layers);
@@ -193,8 +201,7 @@ std::vector<Finding> files(const Globals& globals) {
                      overlay && layer.path.empty() ? in_memory : layer.trust};
     }));
   }
-  if (globals.bases.empty())
-    findings.push_back({"bases", Health::absent, "none given", "add shipped records with --base FILE"});
+  if (globals.bases.empty()) findings.push_back({"bases", Health::absent, "none given", how_to_add_bases()});
   return findings;
 }
 
