@@ -1,6 +1,7 @@
 #include "c/status.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <array>
@@ -10,8 +11,31 @@
 namespace kiln::c {
 namespace {
 
-/// Without a destructor, so that no thread's end calls into a library that was closed.
-thread_local std::array<char, 8192> last_error{};
+constexpr std::size_t most_bytes = 8192;  // of a sentence, with its zero
+
+/// A block is a thread's own from its first error on, and libc frees it when the thread ends: so no thread's end calls
+/// into a library that was closed. It is no thread-local array, since a process has under 2 KB of thread-local storage
+/// for all libraries that it loads later.
+thread_local char* block = nullptr;
+thread_local const char* last_error = "";
+
+class FreedByThreads {
+ public:
+  FreedByThreads() noexcept : is_made_(pthread_key_create(&key_, &std::free) == 0) {}
+  ~FreedByThreads() {
+    if (is_made_) pthread_key_delete(key_);
+  }
+  FreedByThreads(const FreedByThreads&) = delete;
+  FreedByThreads& operator=(const FreedByThreads&) = delete;
+  void hold(char* bytes) const noexcept {
+    if (is_made_) pthread_setspecific(key_, bytes);
+  }
+
+ private:
+  pthread_key_t key_{};
+  bool is_made_;
+};
+const FreedByThreads blocks;
 
 constexpr std::array status_names = {
     "ok",          "bad_input", "bad_manifest",   "bad_expression", "no_driver",     "no_device",  "no_nvrtc",
@@ -24,9 +48,18 @@ static_assert(status_of(ErrorKind::bad_input) == KILN_BAD_INPUT && status_of(Err
               status_names.size() == KILN_TEAM_FAILED + 1);
 
 void keep(std::string_view sentence) noexcept {
-  const std::size_t length = std::min(sentence.size(), last_error.size() - 1);
-  std::memcpy(last_error.data(), sentence.data(), length);
-  last_error[length] = '\0';
+  if (block == nullptr) {
+    block = static_cast<char*>(std::malloc(most_bytes));
+    if (block != nullptr) blocks.hold(block);
+  }
+  if (block == nullptr) {
+    last_error = "host memory is exhausted";
+    return;
+  }
+  const std::size_t length = std::min(sentence.size(), most_bytes - 1);
+  std::memcpy(block, sentence.data(), length);
+  block[length] = '\0';
+  last_error = block;
 }
 
 }  // namespace
@@ -77,7 +110,7 @@ const char* kiln_status_name(kiln_status status) {
                                                                         : "unknown";
 }
 
-const char* kiln_last_error() { return kiln::c::last_error.data(); }
+const char* kiln_last_error() { return kiln::c::last_error; }
 
 const char* kiln_version() { return KILN_VERSION_STRING; }
 

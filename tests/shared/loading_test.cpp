@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 class Module {
  public:
   explicit Module(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
-    REQUIRE_MESSAGE(handle_ != nullptr, dlerror());
+    const char* why = handle_ == nullptr ? dlerror() : "";
+    REQUIRE_MESSAGE(handle_ != nullptr, std::string(why));
   }
   ~Module() { CHECK(dlclose(handle_) == 0); }
   Module(const Module&) = delete;
