@@ -37,13 +37,15 @@ struct Value {
   [[nodiscard]] bool truth() const noexcept { return ok() && number != 0; }
 };
 
-/// The values that a slot may have, both ends included. By default, any.
+/// The values that a slot may have, both ends included, and what divides them all. By default, any.
 struct Range {
   std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
   std::int64_t highest = std::numeric_limits<std::int64_t>::max();
+  std::int64_t multiple_of = 1;  // 1 or more
   [[nodiscard]] bool single() const noexcept { return lowest == highest; }
   [[nodiscard]] bool contains(std::int64_t value) const noexcept { return value >= lowest && value <= highest; }
-  bool operator==(const Range&) const = default;
+  /// Of the ends alone.
+  bool operator==(const Range& other) const noexcept { return lowest == other.lowest && highest == other.highest; }
 };
 
 inline constexpr int max_evaluation_stack = 32;  // deeper expressions are refused when they are parsed
@@ -77,6 +79,8 @@ class Expression {
   /// Returns this expression for frames whose slots lie in these ranges (one range a slot): each part that has the same
   /// value in all such frames is folded. A constraint that always holds in a bucket becomes the constant 1.
   [[nodiscard]] Expression within(std::span<const Range> slots) const;
+  /// Returns a range of the expression's values for such frames. Nothing where it may have no value in one.
+  [[nodiscard]] std::optional<Range> range(std::span<const Range> slots) const;
 
   [[nodiscard]] std::optional<std::int64_t> constant_value() const noexcept;
   [[nodiscard]] bool uses(int slot) const noexcept;

@@ -1,7 +1,9 @@
-// The range of an expression's value when each slot lies in a range: interval arithmetic over its tree.
+// The range of an expression's value when each slot lies in a range: arithmetic of intervals and of divisors over its
+// tree.
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "manifest/expression_arithmetic.hpp"
@@ -33,8 +35,15 @@ Bounds monotone(Operation operation, Range a, Range b) {
                apply(operation, a.highest, b.lowest), apply(operation, a.highest, b.highest)});
 }
 
+/// What divides all values of the range: a number's own magnitude, and 0 of 0, which everything divides.
+std::int64_t divisor_of(const Range& range) noexcept {
+  if (!range.single() || range.lowest == std::numeric_limits<std::int64_t>::min()) return range.multiple_of;
+  return range.lowest < 0 ? -range.lowest : range.lowest;
+}
+
 Bounds remainder(Range a, Range b) {
   if (b.lowest <= 0) return std::nullopt;
+  if (b.single() && divisor_of(a) % b.lowest == 0) return Range{0, 0};
   if (b.single() && a.lowest / b.lowest == a.highest / b.lowest && (a.lowest >= 0) == (a.highest >= 0))
     return Range{a.lowest % b.lowest, a.highest % b.lowest};
   return Range{a.lowest < 0 ? 1 - b.highest : 0, a.highest > 0 ? b.highest - 1 : 0};
@@ -97,7 +106,26 @@ Bounds of_choice(const Bounds& condition, const Bounds& yes, const Bounds& no) {
   return Range{std::min(yes->lowest, no->lowest), std::max(yes->highest, no->highest)};
 }
 
-Bounds range_of(const Node& node, std::span<const Bounded> parts) {
+/// What divides all values of an operation's result, by what divides its operands.
+std::int64_t multiple_of(Operation operation, std::span<const Bounded> parts) {
+  const std::int64_t a = divisor_of(*parts.front().range), b = divisor_of(*parts.back().range);
+  std::int64_t product = 0;
+  switch (operation) {
+    case Operation::negate:
+    case Operation::absolute: return a;
+    case Operation::add:
+    case Operation::subtract:
+    case Operation::remainder:
+    case Operation::minimum:
+    case Operation::maximum:
+    case Operation::choose: return std::gcd(a, b);
+    case Operation::multiply: return __builtin_mul_overflow(a, b, &product) ? std::max(a, b) : product;
+    case Operation::round_up: return parts.back().range->single() && a % std::max<std::int64_t>(b, 1) != 0 ? b : a;
+    default: return 1;
+  }
+}
+
+Bounds ends_of(const Node& node, std::span<const Bounded> parts) {
   switch (node.operation) {
     case Operation::choose: return of_choice(parts[0].range, parts[1].range, parts[2].range);
     case Operation::logical_and:
@@ -108,6 +136,16 @@ Bounds range_of(const Node& node, std::span<const Bounded> parts) {
     if (!part.range) return std::nullopt;
   return parts.size() == 1 ? of_one(node.operation, *parts[0].range)
                            : of_two(node.operation, *parts[0].range, *parts[1].range);
+}
+
+Bounds range_of(const Node& node, std::span<const Bounded> parts) {
+  Bounds range = ends_of(node, parts);
+  const auto known = [](const Bounded& part) { return part.range.has_value(); };
+  if (range && std::all_of(parts.begin() + (node.operation == Operation::choose), parts.end(), known)) {
+    const auto operands = node.operation == Operation::choose ? parts.subspan(1) : parts;
+    range->multiple_of = std::max<std::int64_t>(multiple_of(node.operation, operands), 1);
+  }
+  return range;
 }
 
 Bounded bound(const Tree& tree, std::span<const Range> slots) {
@@ -130,6 +168,8 @@ Bounded bound(const Tree& tree, std::span<const Range> slots) {
 }
 
 }  // namespace
+
+std::optional<Range> Expression::range(std::span<const Range> slots) const { return bound(tree_, slots).range; }
 
 Expression Expression::within(std::span<const Range> slots) const {
   return {text_, fold(bound(tree_, slots).tree, {}, std::numeric_limits<int>::max())};

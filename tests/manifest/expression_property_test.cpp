@@ -213,17 +213,20 @@ TEST_CASE("an expression folded within ranges gives the value and status of the 
     std::vector<Range> ranges;
     for (int i = 0; i < name_count; ++i) {
       const std::int64_t a = random_number(true), b = random_number(true);
-      ranges.push_back({std::min(a, b), std::max(a, b)});
+      const auto multiple = *rc::gen::element<std::int64_t>(1, 1, 2, 3, 8, 48);
+      ranges.push_back({std::min(a, b) / multiple * multiple, std::max(a, b) / multiple * multiple, multiple});
     }
     const Expression whole = Expression::parse(text, lettered_symbols());
     const Expression part = whole.within(ranges);
+    const std::optional<Range> range = whole.range(ranges);
     folded += part.constant_value() && !whole.constant_value() ? 1 : 0;
     for (int i = 0; i < 20; ++i) {
       std::vector<std::int64_t> frame;
-      for (const auto& [lowest, highest] : ranges) {
+      for (const auto& [lowest, highest, multiple] : ranges) {
         const int where = *rc::gen::inRange(0, 4);
         const auto width = static_cast<std::uint64_t>(highest) - static_cast<std::uint64_t>(lowest);
-        const std::uint64_t inside = width == 0 ? 0 : *rc::gen::arbitrary<std::uint64_t>() % width;
+        const auto step = static_cast<std::uint64_t>(multiple);
+        const std::uint64_t inside = width == 0 ? 0 : *rc::gen::arbitrary<std::uint64_t>() % width / step * step;
         frame.push_back(where == 0   ? lowest
                         : where == 1 ? highest
                                      : static_cast<std::int64_t>(static_cast<std::uint64_t>(lowest) + inside));
@@ -231,6 +234,10 @@ TEST_CASE("an expression folded within ranges gives the value and status of the 
       const Value wanted = whole.evaluate(frame), got = part.evaluate(frame);
       RC_ASSERT(got.status == wanted.status);
       RC_ASSERT(got.number == wanted.number);
+      if (!range) continue;
+      RC_ASSERT(wanted.ok());
+      RC_ASSERT(range->contains(wanted.number));
+      RC_ASSERT(wanted.number % range->multiple_of == 0);
     }
   };
   CHECK(rc::check([&] {
