@@ -93,10 +93,7 @@ Bucketing::Bucketing(const Op& op) : form_{op.axes.size(), {}, op.axes.size()}, 
   form_.selections = std::bit_cast<SelectionWords>(mask);
   past_selections_ = std::bit_cast<SelectionWords>(past);
   top_of_selections_ = std::bit_cast<SelectionWords>(top);
-  if (form_.selections[1] != 0) {
-    ++form_.last_word;
-    is_plain_ = false;
-  }
+  if (form_.selections[1] != 0) ++form_.last_word;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const Axis& axis = op.axes[i];
     assert(axis.minimum >= 1);
@@ -111,7 +108,8 @@ Bucketing::Bucketing(const Op& op) : form_{op.axes.size(), {}, op.axes.size()}, 
 
 void Bucketing::make_plain(const Op& op) {
   const std::vector<std::size_t> deciding = deciding_selections(op);
-  is_plain_ = is_plain_ && deciding.size() <= 1;
+  constexpr std::size_t in_first_word = sizeof(std::uint64_t);
+  is_plain_ = is_plain_ && deciding.size() <= 1 && (deciding.empty() || deciding.front() < in_first_word);
   if (!is_plain_) return;
   Problem problem;
   by_value_.resize(deciding.empty() ? 1 : op.selections[deciding.front()].values.size());

@@ -100,6 +100,11 @@ class Bucketing {
       wrong |= plain[i].wrong(size);
       hash.add(bucket.words[1 + i] = plain[i].high(size));
     }
+    if (form_.has_many_selections()) {
+      const std::uint64_t others = selection_word(problem, 1);
+      wrong |= wrong_selections(others, 1);
+      hash.add(bucket.words[form_.last_word] = others & form_.selections[1]);
+    }
     bucket.hash = hash.finish();
     return wrong == 0;
   }
@@ -113,6 +118,10 @@ class Bucketing {
     for (std::size_t i = 0; i < form_.axes; ++i) {
       const auto size = static_cast<std::uint64_t>(problem.axes[i]);
       wrong |= plain[i].wrong(size) | (plain[i].high(size) ^ bucket[1 + i]);
+    }
+    if (form_.has_many_selections()) {
+      const std::uint64_t others = selection_word(problem, 1);
+      wrong |= wrong_selections(others, 1) | ((others & form_.selections[1]) ^ bucket[form_.last_word]);
     }
     return wrong == 0;
   }
@@ -176,7 +185,7 @@ class Bucketing {
   // carries into the next.
   SelectionWords past_selections_{};
   SelectionWords top_of_selections_{};
-  // Every axis is plain, one word holds the selections, and one selection at most decides the policies.
+  // Every axis is plain, and one selection at most decides the policies, one of the first word.
   bool is_plain_ = true;
   // Used when is_plain_. The multiplication moves the bits of the deciding selection to the top, where they are an
   // index of plain_.
