@@ -3,16 +3,35 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
+#include <span>
+#include <string>
 
+#include "kiln/error.hpp"
 #include "kiln/problem.hpp"
+#include "kiln/tensor.hpp"
 
 namespace kiln {
 
-/// Index of a tensor of one op, from Op::tensor.
+/// Index of a tensor of one op, from Op::tensor, with those of the strides that a launch may give it.
 struct TensorId {
   std::uint8_t index;
+  std::uint8_t strides = 0;                     // how many
+  std::array<std::uint8_t, max_rank> stride{};  // run-time values, outermost first
+};
+/// A tensor of a launch: its device address, and the strides that op.toml names for it, in elements, outermost first.
+/// Strides that op.toml fixes, as the innermost 1, are not among them. Refers to the strides that it is made of.
+struct StridedAddress {
+  StridedAddress(const void* at, std::span<const std::int64_t> given) noexcept
+      : address(at), strides(given.data()), count(given.size()) {}
+  StridedAddress(const void* at, std::initializer_list<std::int64_t> given) noexcept
+      : address(at), strides(given.begin()), count(given.size()) {}
+  const void* address;
+  const std::int64_t* strides;
+  std::size_t count;
 };
 /// Index of a run-time value of one op, from Op::runtime.
 struct RuntimeId {
@@ -36,6 +55,18 @@ struct Arguments {
 
   Arguments& set(TensorId tensor, const void* address) noexcept {
     tensors[tensor.index] = address;
+    return *this;
+  }
+  /// Sets the address, and each stride as set(RuntimeId) of its name does. Throws Error(bad_input), and sets nothing,
+  /// for another number of strides than op.toml names for the tensor.
+  Arguments& set(TensorId tensor, const StridedAddress& given) {
+    if (given.count != tensor.strides) [[unlikely]]
+      refuse(tensor, given.count);
+    tensors[tensor.index] = given.address;
+    for (std::size_t i = 0; i < given.count; ++i) {
+      runtime[tensor.stride[i]] = given.strides[i];
+      runtime_set |= 1U << tensor.stride[i];
+    }
     return *this;
   }
   /// Takes the axis's length from the int32 at this device address, 4-byte aligned, which each launch reads when it
@@ -67,6 +98,11 @@ struct Arguments {
   }
 
  private:
+  [[noreturn, gnu::cold]] static void refuse(TensorId tensor, std::size_t strides) {
+    throw Error(ErrorKind::bad_input, "tensor " + std::to_string(tensor.index) + " of the op is given " +
+                                          std::to_string(strides) + " strides, and op.toml names " +
+                                          std::to_string(tensor.strides) + " of it");
+  }
   static std::int64_t to_integer(double number) noexcept {
     if (number >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
     return number > -0x1p63 ? static_cast<std::int64_t>(number) : std::numeric_limits<std::int64_t>::min();

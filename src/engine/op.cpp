@@ -69,7 +69,11 @@ AxisId Op::axis(std::string_view name) const {
 }
 
 TensorId Op::tensor(std::string_view name) const {
-  return {static_cast<std::uint8_t>(index_of(state_->op, state_->op.tensors, name, "tensor"))};
+  const manifest::Op& op = state_->op;
+  TensorId id{static_cast<std::uint8_t>(index_of(op, op.tensors, name, "tensor"))};
+  for (const manifest::Expression& stride : op.tensors[id.index].strides)
+    if (const auto value = op.runtime_of(stride)) id.stride[id.strides++] = static_cast<std::uint8_t>(*value);
+  return id;
 }
 
 RuntimeId Op::runtime(std::string_view name) const {

@@ -87,7 +87,7 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
     auto& entry = alignment_[static_cast<std::size_t>(tensor)];
     entry.mask = std::max(entry.mask, static_cast<std::uint64_t>(alignment - 1));
   }
-  make_form(op, frame);
+  make_form(op, frame, implementation.is_library());
   if (!implementation.is_library()) return;
   library_ = make_library_call(op, implementation, frame, workspaces_, team);
   if (!implementation.has_kernels()) {
@@ -110,17 +110,18 @@ Executable::Executable(const manifest::Op& op, std::span<const manifest::Pass> p
       first_static_(op.first_static()) {
   runtime_ = runtime_at(op, frame);
   load_passes(op, nullptr, passes, frame);
-  make_form(op, frame);
+  make_form(op, frame, false);
 }
 
-void Executable::make_form(const manifest::Op& op, std::span<const std::int64_t> frame) {
+void Executable::make_form(const manifest::Op& op, std::span<const std::int64_t> frame, bool reads_all) {
   std::vector<manifest::Range> bucket;
   for (std::size_t i = 0; i < axes_; ++i) {
     const manifest::Axis& axis = op.axes[i];
     const manifest::BucketPolicy& policy = axis.policy_at(frame);
     const bool exact = policy.kind == manifest::PolicyKind::exact;
-    ranges_.push_back(exact ? manifest::Range{frame[i], frame[i]} : manifest::Range{axis.minimum, axis.maximum});
-    bucket.push_back({policy.low(frame[i], axis.minimum, axis.maximum), frame[i]});
+    ranges_.push_back(exact ? manifest::Range{frame[i], frame[i]}
+                            : manifest::Range{axis.minimum, axis.maximum, axis.multiple_of});
+    bucket.push_back({policy.low(frame[i], axis.minimum, axis.maximum), frame[i], axis.multiple_of});
   }
   for (const manifest::Runtime& each : runtime_) {
     const bool settled = each.team_rank && team_ != nullptr;
@@ -128,7 +129,7 @@ void Executable::make_form(const manifest::Op& op, std::span<const std::int64_t>
     bucket.push_back(ranges_.back());
   }
   form_ = make_launch_form(
-      {ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0 || zeroed_bytes_ > 0});
+      {ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0 || zeroed_bytes_ > 0, reads_all});
   for (std::size_t i = 0; i < alignment_.size(); ++i)
     if (alignment_[i].mask != 0 || alignment_[i].required)
       form_.tensors.push_back({static_cast<std::uint32_t>(alignment_[i].mask),
@@ -246,6 +247,8 @@ LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest:
   loaded.index = argument.index;
   switch (argument.kind) {
     case manifest::ArgumentKind::runtime: loaded.index += op.first_runtime(); break;
+    case manifest::ArgumentKind::view:
+    case manifest::ArgumentKind::workspace_view: load_view(op, argument, frame, loaded); break;
     case manifest::ArgumentKind::workspace:
     case manifest::ArgumentKind::zeroed_workspace:
       loaded.offset = workspaces_.at(static_cast<std::size_t>(argument.index)).offset;
@@ -263,6 +266,21 @@ LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest:
     default: break;
   }
   return loaded;
+}
+
+void Executable::load_view(const manifest::Op& op, const manifest::Argument& argument,
+                           std::span<const std::int64_t> frame, LoadedArgument& loaded) const {
+  const auto index = static_cast<std::size_t>(argument.index);
+  loaded.absent = argument.when && constant_of(*argument.when, frame, "'when' of a view argument") == 0;
+  for (const manifest::Expression& each : argument.strides)
+    loaded.strides.push_back(each.specialise(frame, first_static_));
+  if (argument.kind == manifest::ArgumentKind::view) {
+    loaded.absent = loaded.absent || !manifest::Op::takes_part(op.tensors[index], frame);
+    return;
+  }
+  const LoadedWorkspace& workspace = workspaces_.at(index);
+  loaded.offset = workspace.offset;
+  loaded.zeroed = workspace.zeroed;
 }
 
 void Executable::load_tensor_map(const manifest::Op& op, const manifest::Argument& argument,

@@ -142,6 +142,8 @@ class alignas(64) Executable {
                               std::span<const std::int64_t> frame);
   [[nodiscard]] LoadedArgument load_argument(const manifest::Op& op, const manifest::Argument& argument,
                                              std::span<const std::int64_t> frame) const;
+  void load_view(const manifest::Op& op, const manifest::Argument& argument, std::span<const std::int64_t> frame,
+                 LoadedArgument& loaded) const;
   void load_tensor_map(const manifest::Op& op, const manifest::Argument& argument, std::span<const std::int64_t> frame,
                        LoadedArgument& loaded) const;
   void load_constraints(const manifest::Op& op, const manifest::Implementation& implementation,
@@ -162,7 +164,8 @@ class alignas(64) Executable {
   [[noreturn, gnu::cold]] void refuse(const PassForm& form, const CallFrame& call) const;
   /// Whether the problem has the exact sizes that this executable was made for.
   [[nodiscard]] bool covers(const Problem& problem) const noexcept;
-  void make_form(const manifest::Op& op, std::span<const std::int64_t> frame);
+  /// `reads_all`: as LaunchFormParts has it.
+  void make_form(const manifest::Op& op, std::span<const std::int64_t> frame, bool reads_all);
   [[nodiscard]] CUresult launch_passes(ThreadCall& kept, const LaunchInput& input) const {
     PassCall* call = kept.passes();
     for (const PassForm& pass : form_.passes) {

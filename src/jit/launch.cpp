@@ -1,6 +1,7 @@
 // The parts of a launch that few launches run, kept out of line, and the errors of impossible launches.
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
@@ -75,6 +76,8 @@ bool PassForm::arrange_more(const LaunchInput& input, PassCall& call) const {
   for (std::size_t at = 0; at < constant_pieces * piece; at += piece)
     std::memcpy(&input.frame.values[at], &constants[at], piece * sizeof constants[0]);
   if (!compute(input)) return false;
+  auto* const frame = reinterpret_cast<std::byte*>(&input.frame);
+  for (const Copied& each : copied) std::memcpy(frame + each.to, frame + each.from, sizeof(std::int64_t));
   if (maps.size() != 0) arrange_maps(input, call);
   if (has_workspace_maps) [[unlikely]]
     arrange_workspace_maps(input, call);
@@ -121,13 +124,20 @@ bool LaunchForm::fill_checked(std::size_t i, CallFrame& call, const Arguments& a
                          call.slots[axes + i]) == Fault::none;
 }
 
-bool LaunchForm::open_hold(const CallFrame& call, const Arguments& arguments) const noexcept {
-  const auto& open = !is_inside(call)                             ? constraints_elsewhere
-                     : (arguments.runtime_set & constrained) == 0 ? constraints_at_defaults
-                                                                  : constraints;
-  for (const manifest::Formula& each : open)
+bool LaunchForm::Constraints::hold(const CallFrame& call) const noexcept {
+  std::uint64_t below = 0;  // bits that must be 0
+  for (const Masked& each : masked) below |= static_cast<std::uint64_t>(call.slots[each.slot]) & each.mask;
+  if (below != 0) return false;
+  for (const manifest::Formula& each : formulas)
     if (!each.truth(call.view())) return false;
   return true;
+}
+
+bool LaunchForm::open_hold(const CallFrame& call, const Arguments& arguments) const noexcept {
+  const Constraints& open = !is_inside(call)                             ? constraints_elsewhere
+                            : (arguments.runtime_set & constrained) == 0 ? constraints_at_defaults
+                                                                         : constraints;
+  return open.hold(call);
 }
 
 void Executable::link(std::size_t pass, CallFrame& frame, PassCall& call) const noexcept {

@@ -23,12 +23,19 @@ bool default_holds(const RuntimeForm& form, std::span<const manifest::Range> ran
   return minimum && *value >= *minimum && *value >= form.lowest && *value <= form.highest;
 }
 
-std::vector<manifest::Formula> open_constraints(std::span<const manifest::Expression> constraints,
-                                                std::span<const manifest::Range> ranges) {
-  std::vector<manifest::Formula> open;
+LaunchForm::Constraints open_constraints(std::span<const manifest::Expression> constraints,
+                                         std::span<const manifest::Range> ranges) {
+  LaunchForm::Constraints open;
   for (const manifest::Expression& each : constraints)
-    for (manifest::Formula& part : manifest::Formula::conjuncts(each.within(ranges)))
-      if (part.constant_value().value_or(0) == 0) open.push_back(std::move(part));
+    for (manifest::Formula& part : manifest::Formula::conjuncts(each.within(ranges))) {
+      const auto number = part.constant_value();
+      if (number && *number != 0) continue;
+      const auto divisible = part.divisible();
+      if (divisible && divisible->times <= most_alignment)
+        open.masked.push_back({static_cast<std::uint32_t>(divisible->times - 1), divisible->slot});
+      else
+        open.formulas.push_back(std::move(part));
+    }
   return open;
 }
 
@@ -41,14 +48,39 @@ bool is_used(const LaunchFormParts& parts, int slot) {
          });
 }
 
-/// Returns the slots that the descriptor of a TMA argument depends on.
+void insert_slots(const manifest::Expression& expression, std::set<int>& slots) {
+  for (const int slot : expression.slots()) slots.insert(slot);
+}
+
+/// Returns the slots that a view or the descriptor of a TMA argument depends on.
 std::vector<int> slots_of(const LoadedArgument& argument, std::span<const manifest::Range> ranges) {
   std::set<int> slots;
   for (const auto* list :
        {&argument.shape, &argument.strides, &argument.box, &argument.tensor_shape, &argument.tensor_strides})
-    for (const manifest::Expression& each : *list)
-      for (const int slot : each.within(ranges).slots()) slots.insert(slot);
+    for (const manifest::Expression& each : *list) insert_slots(each.within(ranges), slots);
   return {slots.begin(), slots.end()};
+}
+
+/// Returns the slots that launches read, those of defaults among them where the value is read that has the default.
+std::set<int> slots_read(const LaunchFormParts& parts) {
+  std::set<int> slots;
+  for (const LoadedPass& pass : parts.passes) {
+    for (const manifest::Expression& size : pass.grid) insert_slots(size, slots);
+    for (const LoadedArgument& argument : pass.arguments) {
+      if (argument.kind == manifest::ArgumentKind::runtime) slots.insert(argument.index);
+      insert_slots(argument.value, slots);
+      if (!argument.absent)
+        for (const int slot : slots_of(argument, parts.op)) slots.insert(slot);
+    }
+  }
+  for (const manifest::Expression& each : parts.constraints) insert_slots(each, slots);
+  for (const manifest::Runtime& each : parts.runtime)
+    if (each.minimum) insert_slots(*each.minimum, slots);
+  for (std::size_t i = parts.runtime.size(); i-- > 0;) {  // a default reads earlier values alone
+    const auto& value = parts.runtime[i].default_integer;
+    if (value && slots.contains(static_cast<int>(parts.axes + i))) insert_slots(*value, slots);
+  }
+  return slots;
 }
 
 class PassMaker {
@@ -69,7 +101,7 @@ class PassMaker {
       form_.offsets[i] = static_cast<std::uint16_t>(place(i, pass.arguments[i]));
     form_.arguments = pass.arguments.size();
     form_.past_values = static_cast<std::uint8_t>(values_);
-    form_.has_more = !form_.computed.empty() || maps() > 0;
+    form_.has_more = !form_.computed.empty() || !form_.copied.empty() || maps() > 0;
     form_.has_workspace_maps = !form_.workspace_maps.empty();
     if (maps() > 0) form_.made_maps = std::make_unique<TensorMapCache>(maps());
   }
@@ -110,7 +142,9 @@ class PassMaker {
   std::size_t place(std::size_t parameter, const LoadedArgument& argument) {
     const auto index = static_cast<std::uint16_t>(argument.index);
     switch (argument.kind) {
-      case manifest::ArgumentKind::tensor: return offsetof(CallFrame, tensors) + index * sizeof(const void*);
+      case manifest::ArgumentKind::tensor: return offset_of_tensor(argument);
+      case manifest::ArgumentKind::view:
+      case manifest::ArgumentKind::workspace_view: return place_view(argument);
       case manifest::ArgumentKind::axis:
       case manifest::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
       case manifest::ArgumentKind::workspace: return place_address(false, argument.offset);
@@ -133,6 +167,39 @@ class PassMaker {
       case manifest::ArgumentKind::workspace_map: break;
     }
     return argument.absent ? fixed(parameter, &no_tensor_map) : place_map(parameter, argument);
+  }
+
+  static std::size_t offset_of_tensor(const LoadedArgument& argument) {
+    return offsetof(CallFrame, tensors) + static_cast<std::size_t>(argument.index) * sizeof(const void*);
+  }
+
+  /// Appends a value that each launch copies from this offset in CallFrame.
+  std::size_t copied(std::size_t from) {
+    const std::size_t to = value(0);
+    form_.copied.push_back({static_cast<std::uint16_t>(from), static_cast<std::uint16_t>(to)});
+    return to;
+  }
+
+  std::size_t place_view(const LoadedArgument& argument) {
+    if (argument.absent) {
+      const std::size_t begin = value(0);
+      for (std::size_t i = 0; i < argument.strides.size(); ++i) value(0);
+      return begin;
+    }
+    const std::size_t begin = argument.kind == manifest::ArgumentKind::view
+                                  ? copied(offset_of_tensor(argument))
+                                  : place_address(argument.zeroed, argument.offset);
+    for (const manifest::Expression& each : argument.strides) {
+      const manifest::Formula formula(each.within(ranges_));
+      const auto slot = formula.multiple();
+      if (const auto number = formula.constant_value())
+        value(*number);
+      else if (slot && slot->times == 1)
+        copied(offsetof(CallFrame, slots) + slot->slot * sizeof(std::int64_t));
+      else
+        computed({manifest::ArgumentKind::expression, 0, 0, formula, {}});
+    }
+    return begin;
   }
 
   std::size_t place_map(std::size_t parameter, const LoadedArgument& argument) {
@@ -187,10 +254,16 @@ LaunchForm::Bucketed bucketed(std::size_t axis, const manifest::Range& range) {
   return {lowest, static_cast<std::uint64_t>(range.highest) - lowest, axis};
 }
 
-bool has_value(const LoadedArgument& argument) {
-  return argument.kind == manifest::ArgumentKind::workspace ||
-         argument.kind == manifest::ArgumentKind::zeroed_workspace ||
-         argument.kind == manifest::ArgumentKind::expression || argument.kind == manifest::ArgumentKind::workspace_map;
+std::size_t values_of(const LoadedArgument& argument) {
+  switch (argument.kind) {
+    case manifest::ArgumentKind::workspace:
+    case manifest::ArgumentKind::zeroed_workspace:
+    case manifest::ArgumentKind::expression:
+    case manifest::ArgumentKind::workspace_map: return 1;
+    case manifest::ArgumentKind::view:
+    case manifest::ArgumentKind::workspace_view: return 1 + argument.strides.size();
+    default: return 0;
+  }
 }
 
 /// Places each pass's values behind those of the pass before, so that launches need not write constants again. Where
@@ -198,8 +271,8 @@ bool has_value(const LoadedArgument& argument) {
 std::vector<PassForm> pass_forms(const LaunchFormParts& parts) {
   std::size_t values = 0;
   for (const LoadedPass& pass : parts.passes)
-    values += static_cast<std::size_t>(std::count_if(pass.arguments.begin(), pass.arguments.end(), has_value));
-  const bool apart = values <= manifest::max_arguments;
+    for (const LoadedArgument& each : pass.arguments) values += values_of(each);
+  const bool apart = values <= max_values;
   std::vector<PassForm> forms;
   for (const LoadedPass& pass : parts.passes) {
     const std::size_t first = apart && !forms.empty() ? forms.back().past_values : 0;
@@ -209,6 +282,76 @@ std::vector<PassForm> pass_forms(const LaunchFormParts& parts) {
     form.has_more = form.has_more || form.constant_pieces > 0;
   }
   return forms;
+}
+
+/// What run-time values are where a launch gives none of them, in their order.
+class Defaults {
+ public:
+  explicit Defaults(const LaunchFormParts& parts)
+      : parts_(parts), anywhere_(parts.op.begin(), parts.op.end()), inside_(parts.bucket.begin(), parts.bucket.end()) {}
+
+  /// Adds the next value. `is_constant`: LaunchForm::defaults has its default. Returns the default's linear form.
+  std::optional<LaunchForm::Linear> add(std::size_t i, const RuntimeForm& form, bool is_constant) {
+    const manifest::Runtime& runtime = parts_.runtime[i];
+    const std::size_t slot = parts_.axes + i;
+    reads_.push_back(1U << i);
+    settled_.push_back(is_constant);
+    if (!runtime.default_integer || !form.has_value) return std::nullopt;
+    add_reads(*runtime.default_integer, reads_.back());
+    if (runtime.minimum) add_reads(*runtime.minimum, reads_.back());
+    inside_[slot] = runtime.default_integer->range(inside_).value_or(manifest::Range{});
+    const auto range = runtime.default_integer->range(anywhere_);
+    auto linear = range && !is_constant ? linear_of(i, form, *range) : std::nullopt;
+    settled_.back() = is_constant || linear;
+    anywhere_[slot] = range.value_or(manifest::Range{});
+    return linear;
+  }
+  /// The ranges of all slots, at sizes inside the bucket.
+  [[nodiscard]] const std::vector<manifest::Range>& inside() const noexcept { return inside_; }
+
+ private:
+  void add_reads(const manifest::Expression& expression, std::uint32_t& reads) const {
+    for (const int slot : expression.slots())
+      if (static_cast<std::size_t>(slot) >= parts_.axes) reads |= reads_[static_cast<std::size_t>(slot) - parts_.axes];
+  }
+
+  [[nodiscard]] std::optional<LaunchForm::Linear> linear_of(std::size_t i, const RuntimeForm& form,
+                                                            const manifest::Range& range) const {
+    const manifest::Runtime& runtime = parts_.runtime[i];
+    const manifest::Formula value(runtime.default_integer->within(anywhere_));
+    if (range.lowest < form.lowest || range.highest > form.highest) return std::nullopt;
+    if (runtime.minimum) {
+      const auto least = runtime.minimum->range(anywhere_);
+      if (!least ||
+          (least->highest > range.lowest && !value.same_chain(manifest::Formula(runtime.minimum->within(anywhere_)))))
+        return std::nullopt;
+    }
+    LaunchForm::Linear linear{reads_[i], static_cast<std::uint8_t>(i), 0, 0, 0};
+    if (const auto number = value.constant_value()) {
+      linear.plus = *number;
+      return linear;
+    }
+    const auto multiple = value.multiple();
+    if (!multiple || (multiple->slot >= parts_.axes && !settled_[multiple->slot - parts_.axes])) return std::nullopt;
+    linear.slot = static_cast<std::uint8_t>(multiple->slot);
+    linear.times = multiple->times;
+    return linear;
+  }
+
+  const LaunchFormParts& parts_;
+  std::vector<manifest::Range> anywhere_, inside_;  // of each slot: at all sizes with these exact ones; in the bucket
+  std::vector<std::uint32_t> reads_;                // of each value: itself, and all that its expressions read
+  std::vector<bool> settled_;                       // of each value: its default is constant or linear
+};
+
+/// Notes that every given value that is not too small is within its limits, where that is so.
+void set_least(LaunchForm& form, std::size_t i, std::optional<std::int64_t> minimum) {
+  const RuntimeForm& each = form.runtime[i];
+  const bool has_no_most = each.highest == std::numeric_limits<std::int64_t>::max();
+  form.least[i] = std::numeric_limits<std::int64_t>::min();
+  if (!each.given_holds && (!has_no_most || (each.has_minimum && !minimum))) return;
+  form.any_given |= 1U << i;
+  if (!each.given_holds) form.least[i] = std::max(each.lowest, minimum.value_or(each.lowest));
 }
 
 }  // namespace
@@ -267,27 +410,27 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   form.axes = static_cast<std::uint8_t>(parts.axes);
   for (std::size_t i = 0; i < parts.axes; ++i)
     if (!parts.op[i].single()) form.bucket.push_back(bucketed(i, parts.bucket[i]));
-  std::vector<manifest::Range> at_defaults(parts.bucket.begin(), parts.bucket.end());
+  const std::set<int> read = slots_read(parts);
+  Defaults defaults(parts);
   std::vector<manifest::Range> checked(parts.op.begin(), parts.op.end());
   for (std::size_t i = 0; i < parts.runtime.size(); ++i) {
-    const RuntimeForm& each =
+    RuntimeForm& each =
         form.runtime.emplace_back(form_of(parts.runtime[i], parts.op, parts.op[parts.axes + i], checked));
-    if (const auto least = each.has_minimum ? each.minimum.constant_value() : std::nullopt)
-      checked[parts.axes + i].lowest = std::max(checked[parts.axes + i].lowest, *least);
+    const auto least = each.has_minimum ? each.minimum.constant_value() : std::nullopt;
+    if (least) checked[parts.axes + i].lowest = std::max(checked[parts.axes + i].lowest, *least);
     const auto constant = each.has_value && each.value_holds ? each.value.constant_value() : std::nullopt;
+    each.is_read = parts.reads_all || !each.has_value || read.contains(static_cast<int>(parts.axes + i));
     form.declared |= 1U << i;
-    if (each.given_holds) form.any_given |= 1U << i;
+    set_least(form, i, least);
     form.defaults[i] = constant.value_or(0);
-    if (!constant) form.open_defaults |= 1U << i;
-    // A default may read earlier run-time values, whose constants may make it constant.
-    if (!parts.runtime[i].default_integer) continue;
-    const auto value = parts.runtime[i].default_integer->within(at_defaults).constant_value();
-    if (value && each.has_value) at_defaults[parts.axes + i] = {*value, *value};
+    if (!constant && each.is_read) form.open_defaults |= 1U << i;
+    if (const auto linear = defaults.add(i, each, constant.has_value()); linear && each.is_read)
+      form.linear.push_back(*linear);
   }
   form.constraints = open_constraints(parts.constraints, parts.bucket);
   form.constraints_elsewhere = open_constraints(parts.constraints, parts.op);
   form.has_constraints = !form.constraints_elsewhere.empty();
-  form.constraints_at_defaults = open_constraints(parts.constraints, at_defaults);
+  form.constraints_at_defaults = open_constraints(parts.constraints, defaults.inside());
   form.holds_inside = form.constraints_at_defaults.empty();
   for (std::size_t i = 0; i < parts.runtime.size(); ++i)
     if (is_used(parts, static_cast<int>(parts.axes + i))) form.constrained |= 1U << i;
@@ -295,7 +438,9 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   const auto takes_past = [&](int tensors) {
     return std::ranges::any_of(parts.passes, [&](const LoadedPass& pass) {
       return std::ranges::any_of(pass.arguments, [&](const LoadedArgument& argument) {
-        return argument.kind == manifest::ArgumentKind::tensor && argument.index >= tensors;
+        const bool copied =
+            argument.kind == manifest::ArgumentKind::tensor || argument.kind == manifest::ArgumentKind::view;
+        return copied && argument.index >= tensors;
       });
     });
   };

@@ -25,21 +25,21 @@ namespace kiln::jit {
 /// A kernel argument with its static names folded.
 struct LoadedArgument {
   manifest::ArgumentKind kind = manifest::ArgumentKind::tensor;
-  int index = 0;              // a tensor, or a slot of the call frame
-  std::int64_t offset = 0;    // bytes into the workspace block, also of workspace_map
-  bool zeroed = false;        // workspace_map: of a zeroed workspace
+  int index = 0;              // a tensor (or view), or a slot of the call frame
+  std::int64_t offset = 0;    // bytes into the workspace block, also of workspace_map and workspace_view
+  bool zeroed = false;        // workspace_map, workspace_view: of a zeroed workspace
   std::uint64_t address = 0;  // workspace_map of a symmetric workspace, which lies where the plan says
   manifest::Expression value;
   manifest::Range limits;       // of value: the range of its type
   const void* fixed = nullptr;  // peers, team: the structure, which outlives the launch form
   // Of a TMA descriptor: tensor_map or workspace_map.
-  std::vector<manifest::Expression> shape, strides, box;  // of the view, outermost first
+  std::vector<manifest::Expression> shape, strides, box;  // of what it shows, outermost first; strides also of a view
   /// The tensor's or workspace's own, which the view must not leave; empty where it may.
   std::vector<manifest::Expression> tensor_shape, tensor_strides;
   std::string tensor;         // its name, for messages
   std::uint32_t swizzle = 0;  // bytes
   manifest::DType dtype = manifest::DType::f32;
-  bool absent = false;  // the kernel gets a descriptor of zeros
+  bool absent = false;  // the kernel gets a descriptor, or a view, of zeros
 };
 
 /// A pass with its static names folded, as expressions.
@@ -67,6 +67,10 @@ struct AxisLength {
 };
 static_assert(sizeof(AxisLength) == 24);
 
+/// Elements of CallFrame::values that a pass may need.
+inline constexpr std::size_t max_values = manifest::max_argument_words;
+static_assert(max_values <= std::numeric_limits<std::uint8_t>::max());  // PassForm counts them in a byte
+
 /// The dynamic part of a frame for one call. Kernel arguments point into it. Elements past those that the op has are
 /// indeterminate.
 struct CallFrame {
@@ -74,8 +78,8 @@ struct CallFrame {
       slots;  // axes, then run-time values (integers as numbers, reals as bits)
   std::array<const void*, max_tensors> tensors;
   std::array<AxisLength, max_axes> lengths;
-  /// Constants, values of expressions and workspace addresses. Each pass has elements of its own where all fit.
-  std::array<std::int64_t, manifest::max_arguments> values;
+  /// Constants, values of expressions, workspace addresses and views. Each pass has elements of its own where all fit.
+  std::array<std::int64_t, max_values> values;
   /// Descriptors of the present pass that TensorMapCache does not keep. The driver copies them during the launch.
   std::array<CUtensorMap, manifest::max_tensor_maps> maps;
 
@@ -118,6 +122,7 @@ enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, 
 struct RuntimeForm {
   manifest::Formula value;   // the default
   bool has_value = false;    // false: the launch must give the value
+  bool is_read = true;       // false: nothing reads the default, which is not computed then
   bool value_holds = false;  // the default is within the limits at all sizes
   bool given_holds = false;  // every given value is within the limits
   bool has_minimum = false;
@@ -188,6 +193,10 @@ struct alignas(64) PassForm {
       return true;
     }
   };
+  /// A word of a view that is elsewhere in the frame: the tensor's address, or a stride. Offsets in CallFrame, bytes.
+  struct Copied {
+    std::uint16_t from, to;
+  };
   /// A parameter that is the same object at all launches.
   struct Fixed {
     std::uint8_t parameter;
@@ -203,10 +212,11 @@ struct alignas(64) PassForm {
   std::uint8_t constant_pieces = 0;  // pieces to copy at each launch; 0 where link() alone writes the constants
   StaticVector<TensorMapForm, manifest::max_tensor_maps> maps;
   std::unique_ptr<TensorMapCache> made_maps;
-  std::array<std::int64_t, manifest::max_arguments> constants{};  // for CallFrame::values; 0 for all others
   std::vector<Computed> computed;
+  std::vector<Copied> copied;
   std::array<const LoadedArgument*, manifest::max_tensor_maps> map_arguments{};
   const std::string* kernel = nullptr;
+  std::array<std::int64_t, max_values> constants{};  // for CallFrame::values; 0 for all others
   // Read by link().
   CUlaunchConfig config{};  // with the grid sizes that the bucket fixes
   CUfunction function = nullptr;
@@ -265,11 +275,31 @@ struct LaunchForm {
     std::uint64_t lowest = 0, range = 0;
     std::size_t axis = 0;
   };
+  /// A default that is values[slot] * times + plus, and within its limits, where the launch gives none of the run-time
+  /// values of `unless`. These are the value itself and those that its expressions read.
+  struct Linear {
+    std::uint32_t unless;
+    std::uint8_t to;    // run-time value
+    std::uint8_t slot;  // of the call frame
+    std::int64_t times, plus;
+  };
+  /// A constraint that a slot is a multiple of a power of two.
+  struct Masked {
+    std::uint32_t mask;
+    std::uint16_t slot;
+  };
+  /// Constraints that all hold where `masked` and `formulas` do.
+  struct Constraints {
+    std::vector<Masked> masked;
+    std::vector<manifest::Formula> formulas;
+    [[nodiscard]] bool empty() const noexcept { return masked.empty() && formulas.empty(); }
+    [[nodiscard]] bool hold(const CallFrame& call) const noexcept;
+  };
 
   // First cache line, with the members before it in Executable. Bit i stands for run-time value i or axis i.
   std::uint32_t declared = 0;       // the run-time value exists
   std::uint32_t open_defaults = 0;  // its default is not in `defaults`
-  std::uint32_t any_given = 0;      // every given value is within its limits
+  std::uint32_t any_given = 0;      // every given value of `least` or more is within its limits
   std::uint32_t host_lengths = 0;   // the axis must not have its length on the device
   std::uint32_t constrained = 0;    // a constraint reads the run-time value
   std::uint8_t axes = 0;
@@ -284,14 +314,15 @@ struct LaunchForm {
   std::vector<PassForm> passes;
   // A cache line for up to six tensors.
   StaticVector<TensorForm, max_tensors> tensors;  // tensors whose addresses are checked
+  std::vector<Linear> linear;                     // in the order of run-time values
   std::vector<RuntimeForm> runtime;
-  std::vector<manifest::Formula> constraints_elsewhere;  // open at sizes of other buckets
+  Constraints constraints_elsewhere;  // open at sizes of other buckets
   // A cache line.
   std::array<std::int64_t, max_runtime> defaults{};
-  StaticVector<Bucketed, max_axes> bucket;     // the axes that are not exact
-  std::vector<manifest::Formula> constraints;  // open inside the bucket
-  std::vector<manifest::Formula>
-      constraints_at_defaults;  // open inside it where no run-time value of `constrained` is given
+  StaticVector<Bucketed, max_axes> bucket;  // the axes that are not exact
+  std::array<std::int64_t, max_runtime> least{};
+  Constraints constraints;              // open inside the bucket
+  Constraints constraints_at_defaults;  // open inside it where no run-time value of `constrained` is given
 
   /// Fills the frame's sizes, run-time values and tensors. Returns false when a run-time value is missing or out of its
   /// limits.
@@ -314,13 +345,24 @@ struct LaunchForm {
         call.tensors = arguments.tensors;
       }
     }
+    const std::uint32_t given = arguments.runtime_set & declared;
+    std::uint32_t left = given | open_defaults;
+    if (left == 0) return true;
+    for (const Linear& each : linear) {
+      if ((given & each.unless) != 0) continue;
+      values[each.to] = call.slots[each.slot] * each.times + each.plus;
+      left &= ~(1U << each.to);
+    }
     // In order: a default may read the values before it.
-    for (std::uint32_t left = (arguments.runtime_set & declared) | open_defaults; left != 0; left &= left - 1) {
+    for (; left != 0; left &= left - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(left));
-      if ((arguments.runtime_set & any_given) >> i & 1U) [[likely]]
+      if ((given & any_given) >> i & 1U) [[likely]] {
         values[i] = arguments.runtime[i];
-      else if (!fill_checked(i, call, arguments))
+        if (values[i] < least[i]) [[unlikely]]
+          return false;
+      } else if (!fill_checked(i, call, arguments)) {
         return false;
+      }
     }
     return true;
   }
@@ -365,6 +407,7 @@ struct LaunchFormParts {
   std::span<const manifest::Expression> constraints;
   std::span<const LoadedPass> passes;  // must outlive the form, which points into them
   bool has_workspace = true;           // false: workspace addresses are 0
+  bool reads_all = false;              // something besides the passes reads every slot of the frame
 };
 /// The values that an integer type holds, within 64 signed bits. All 64-bit values for the other types.
 manifest::Range range_of(manifest::RuntimeType type) noexcept;

@@ -63,6 +63,8 @@ std::string argument_name(const manifest::Op& op, const manifest::Implementation
   const auto index = static_cast<std::size_t>(argument.index);
   switch (argument.kind) {
     case manifest::ArgumentKind::tensor: return op.tensors[index].name;
+    case manifest::ArgumentKind::view: return "view = " + op.tensors[index].name;
+    case manifest::ArgumentKind::workspace_view: return "view = " + implementation->workspaces[index].name;
     case manifest::ArgumentKind::axis: return op.axes[index].name;
     case manifest::ArgumentKind::runtime: return op.runtime[index].name;
     case manifest::ArgumentKind::workspace:
@@ -123,6 +125,8 @@ std::int64_t passed_bytes(const manifest::Op& op, const manifest::Argument& argu
   switch (argument.kind) {
     case manifest::ArgumentKind::runtime: return bytes_of(op.runtime[static_cast<std::size_t>(argument.index)].type);
     case manifest::ArgumentKind::expression: return bytes_of(argument.type);
+    case manifest::ArgumentKind::view:
+    case manifest::ArgumentKind::workspace_view: return 8 + 8 * static_cast<std::int64_t>(argument.strides.size());
     case manifest::ArgumentKind::tensor_map:
     case manifest::ArgumentKind::workspace_map: return sizeof(CUtensorMap);
     case manifest::ArgumentKind::peers: return sizeof(team::PeersArgument);

@@ -1,6 +1,7 @@
 #include "manifest/formula.hpp"
 
 #include <bit>
+#include <utility>
 
 #include "manifest/expression_arithmetic.hpp"
 
@@ -122,6 +123,14 @@ bool Formula::same_chain(const Formula& other) const noexcept {
   if (start_ == Start::expression || start_ != other.start_ || steps_ != other.steps_) return false;
   if (slot_ != other.slot_ || factor_ != other.factor_ || constant_ != other.constant_) return false;
   return steps_ == 0 || tail_->chain == other.tail_->chain;
+}
+
+std::optional<Formula::Multiple> Formula::divisible() const noexcept {
+  if (start_ != Start::slot || steps_ != 2) return std::nullopt;
+  const auto& [divides, compares] = std::pair(tail_->chain[0], tail_->chain[1]);
+  const bool is_one = divides.operation == Operation::remainder && divides.shifts &&
+                      compares.operation == Operation::equal && compares.operand == 0;
+  return is_one ? std::optional(Multiple{slot_, divides.operand}) : std::nullopt;
 }
 
 bool Formula::is_at_least(std::int64_t least, std::span<const Range> slots) const noexcept {

@@ -56,6 +56,17 @@ class Formula {
   [[nodiscard]] std::optional<std::int64_t> constant_value() const noexcept {
     return start_ == Start::constant && steps_ == 0 ? std::optional(constant_) : std::nullopt;
   }
+  /// A slot times a number under share_limit. Nothing for any other formula.
+  struct Multiple {
+    std::uint16_t slot;
+    std::int64_t times;
+  };
+  [[nodiscard]] std::optional<Multiple> multiple() const noexcept {
+    const bool is_one = shares_below_ != 0 && rounds_up_by_ == 0 && most_ == std::numeric_limits<std::int64_t>::max();
+    return is_one ? std::optional(Multiple{slot_, times_}) : std::nullopt;
+  }
+  /// The slot and the number, for the formula slot % number == 0 of a power of two.
+  [[nodiscard]] std::optional<Multiple> divisible() const noexcept;
   /// True for a slot or a product of two that is at least `least` in each frame where it has a value, if slots lie in
   /// these ranges.
   [[nodiscard]] bool is_at_least(std::int64_t least, std::span<const Range> slots) const noexcept;

@@ -31,6 +31,15 @@ void read_choices(const ManifestReader& reader, const TomlValue& section, std::v
 std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue& section,
                                   const std::vector<Axis>& axes);
 void read_runtime_expressions(const ManifestReader& reader, const TomlValue& section, Op& op);
+/// Reads what the table of run-time value `index` says of its default, bounds and verification.
+void read_bounds(const ManifestReader& reader, const TomlValue& table, Op& op, std::size_t index);
+
+/// Appends the run-time values that entries of `strides` in [tensors] declare, innermost first.
+/// read_stride_expressions reads their defaults and bounds once op.symbols is complete.
+void read_strides(const ManifestReader& reader, const TomlValue& section, std::vector<Runtime>& values);
+void read_stride_expressions(const ManifestReader& reader, const TomlValue& section, Op& op);
+/// The name that an entry of `strides` declares.
+const std::string& stride_name(const ManifestReader& reader, const TomlValue& declared);
 /// The names of RuntimeType in its order: "f32", "f64", ...
 RuntimeType read_runtime_type(const ManifestReader& reader, const TomlValue& value);
 

@@ -36,6 +36,13 @@ std::string_view to_string(CollectiveKind kind) noexcept {
 
 std::string_view cpp_name(DType type) noexcept { return of(type).cpp; }
 
+std::vector<Expression> Tensor::open_strides() const {
+  std::vector<Expression> open;
+  for (const Expression& each : strides)
+    if (!each.constant_value()) open.push_back(each);
+  return open;
+}
+
 const BucketPolicy& Axis::policy_at(std::span<const std::int64_t> frame) const noexcept {
   std::size_t i = 0;
   while (i + 1 < policies.size() && !policies[i].when->evaluate(frame).truth()) ++i;
@@ -72,6 +79,12 @@ const Tensor* Op::reported_tensor(std::size_t word) const {
   if (word < axes.size()) return nullptr;
   const std::vector<int> of = index_tensors();
   return word - axes.size() < of.size() ? &tensors[static_cast<std::size_t>(of[word - axes.size()])] : nullptr;
+}
+
+std::optional<std::size_t> Op::runtime_of(const Expression& expression) const {
+  for (std::size_t i = 0; i < runtime.size(); ++i)
+    if (expression.text() == runtime[i].name) return i;
+  return std::nullopt;
 }
 
 int Op::team_axis() const noexcept {

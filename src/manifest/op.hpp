@@ -27,14 +27,15 @@
 namespace kiln::manifest {
 
 using kiln::max_axes;
+using kiln::max_rank;
 using kiln::max_runtime;
 using kiln::max_selections;
 using kiln::max_tensors;
 inline constexpr int max_parameters = 16;
 inline constexpr std::int64_t most_search_steps = 1'000'000;  // about 0.1 s; wgmma's largest space takes 21,000
-using kiln::max_rank;
-inline constexpr int max_arguments = 64;   // a pass
-inline constexpr int max_tensor_maps = 8;  // a pass
+inline constexpr int max_arguments = 64;                      // a pass
+inline constexpr int max_argument_words = 160;  // a pass: an argument has one, and a view one more for each stride
+inline constexpr int max_tensor_maps = 8;       // a pass
 inline constexpr int max_tensor_map_rank = 5;
 // Bounds of a TMA descriptor. The driver takes strides under 2^40 bytes.
 inline constexpr std::int64_t most_tensor_map_size = std::int64_t{1} << 32;
@@ -108,6 +109,8 @@ struct Runtime {
   /// Reals only: a value must be finite and more than this, which is 0 or more.
   std::optional<double> above;
   std::optional<Expression> above_when;  // over types and choices: where it is 0, `above` does not hold
+  int stride_of = -1;                    // the tensor whose entry in [tensors] declares it
+  int line = 0;                          // of op.toml
   bool team_rank = false;                // an i32 that is this process's rank in the engine's team; no launch gives it
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };
@@ -140,10 +143,15 @@ struct Tensor : ElementType {
   std::optional<Expression> when;         // over types and choices: 0 where the problem does not have the tensor
   std::vector<Tolerance> tolerance;       // of its own, whose last has no `when`; empty where the type's applies
   bool per_rank = false;  // an input of which the reference sees the parts of all ranks, one after another
+
+  /// The strides that are no constants, which a kernel's view has.
+  [[nodiscard]] std::vector<Expression> open_strides() const;
 };
 
 enum class ArgumentKind : std::uint8_t {
   tensor,
+  view,
+  workspace_view,
   axis,
   runtime,
   workspace,
@@ -157,22 +165,24 @@ enum class ArgumentKind : std::uint8_t {
   team
 };
 
-/// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
+/// One kernel argument. A view is passed as a structure of an address and strides, by default Tensor::open_strides. An
+/// axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
 /// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for
 /// kiln::attention::report_length. Peers and team are passed as the structures of team/protocol.hpp. A TMA descriptor
 /// shows a tensor (tensor_map) or a workspace (workspace_map).
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
-  int index = 0;  // of the tensor, axis (or length), report's word, run-time value, or workspace (or peers)
+  int index =
+      0;  // of the tensor (or its view), axis (or length), report's word, run-time value, or workspace (or its view, or peers)
   RuntimeType type = RuntimeType::i64;  // expression
   Expression value;                     // expression
   // Of a TMA descriptor.
   /// The view that it shows, in elements, outermost first. A tensor's own unless the manifest gives them.
-  std::vector<Expression> shape, strides;
-  std::vector<Expression> box;  // elements, outermost first, one for each dimension of the view
-  bool unbounded = false;       // the view may reach past the tensor or workspace, as one with wrapping addresses does
-  Expression swizzle;           // 0, 32, 64 or 128 bytes
-  std::optional<Expression> when;  // static: where it is 0 the kernel gets zeros in its place
+  std::vector<Expression> shape, strides;  // strides also of a view
+  std::vector<Expression> box;             // elements, outermost first, one for each dimension of the view
+  bool unbounded = false;  // the view may reach past the tensor or workspace, as one with wrapping addresses does
+  Expression swizzle;      // 0, 32, 64 or 128 bytes
+  std::optional<Expression> when;  // static, also of a view: where it is 0 the kernel gets zeros in its place
   ElementType element;             // workspace_map
   int half = -1;  // workspace_map of a symmetric workspace: 0 or 1, the half of this rank's team memory that it shows
 };
@@ -343,6 +353,8 @@ struct Op {
   [[nodiscard]] int team_axis() const noexcept;
   [[nodiscard]] bool is_of_team() const noexcept { return team_axis() >= 0; }
   [[nodiscard]] int first_runtime() const noexcept { return static_cast<int>(axes.size()); }
+  /// The index of the run-time value that the expression is, or nothing for any other expression.
+  [[nodiscard]] std::optional<std::size_t> runtime_of(const Expression& expression) const;
   [[nodiscard]] int first_static() const noexcept { return first_runtime() + static_cast<int>(runtime.size()); }
   [[nodiscard]] int first_device_fact() const noexcept { return first_static() + static_cast<int>(selections.size()); }
   [[nodiscard]] int first_parameter() const noexcept;

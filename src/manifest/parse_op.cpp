@@ -57,16 +57,15 @@ void add_symbols(const ManifestReader& reader, const TomlValue& document, Op& op
     return value == nullptr ? 1 : value->line;
   };
   bool all_added = true;
-  const auto add = [&](Symbols::Symbol symbol, std::string_view section) {
-    const int line = line_of(section, symbol.name);
+  const auto add = [&](Symbols::Symbol symbol, int line) {
     all_added = reader.attempt([&] { reader.add(op.symbols, std::move(symbol), line); }) && all_added;
   };
-  for (const Axis& axis : op.axes) add({axis.name, {}, {}}, "axes");
-  for (const Runtime& value : op.runtime) add({value.name, {}, {}}, "runtime");
+  for (const Axis& axis : op.axes) add({axis.name, {}, {}}, line_of("axes", axis.name));
+  for (const Runtime& value : op.runtime) add({value.name, {}, {}}, value.line);
   for (const Selection& selection : op.selections) {
     std::vector<std::int64_t> sizes;
     for (const DType type : selection.dtypes) sizes.push_back(size_of(type));
-    add({selection.name, selection.values, sizes}, selection.is_type() ? "types" : "choices");
+    add({selection.name, selection.values, sizes}, line_of(selection.is_type() ? "types" : "choices", selection.name));
   }
   if (!all_added) reader.stop();  // the slots of the frame would not be those of the names
   for (const std::string_view fact : DeviceFacts::names) {
@@ -84,12 +83,14 @@ void add_symbols(const ManifestReader& reader, const TomlValue& document, Op& op
 void read_names(const ManifestReader& reader, const TomlValue& document, Op& op) {
   op.axes = read_axes(reader, reader.required(document, "the file", "axes"));
   op.runtime = read_runtime(reader, section_or_empty(document, "runtime"), op.axes);
+  read_strides(reader, section_or_empty(document, "tensors"), op.runtime);
   read_types(reader, section_or_empty(document, "types"), op.selections);
   read_choices(reader, section_or_empty(document, "choices"), op.selections);
   check_count(reader, 1, op.selections.size(), max_selections, "types and choices");
   add_symbols(reader, document, op);
   read_policy_conditions(reader, *document.find("axes"), op);
   read_runtime_expressions(reader, section_or_empty(document, "runtime"), op);
+  read_stride_expressions(reader, section_or_empty(document, "tensors"), op);
   reader.attempt([&] { read_allowed(reader, document, op); });
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "manifest/manifest_parts.hpp"
 #include "manifest/text.hpp"
@@ -107,35 +108,47 @@ void read_value(const ManifestReader& reader, const TomlValue* value, std::strin
     real = reader.real_expression(*value, what, op);
 }
 
-void read_minimum(const ManifestReader& reader, const TomlEntry& entry, const Op& op, Runtime& runtime) {
-  const TomlValue* const value = entry.value.find("min");
-  if (value == nullptr) return;
-  if (!runtime.is_integer())
-    reader.fail(value->line, fmt::format("'min' on '{}', which is no integer", entry.key), "none");
-  runtime.minimum =
-      reader.expression(*value, fmt::format("the minimum of '{}'", entry.key), op.symbols, op, Known::every_rank);
+/// Reads `min` or `above` of an integer. The least integer above a bound is 1 more.
+void read_minimum(const ManifestReader& reader, const TomlValue& table, const Op& op, Runtime& runtime) {
+  const TomlValue* const least = table.find("min");
+  const TomlValue* const above = table.find("above");
+  if (const TomlValue* const when = table.find("above_when"))
+    reader.fail(when->line, fmt::format("'above_when' on '{}', which is an integer", runtime.name),
+                "a 'min' that is an expression over types and choices");
+  if (least != nullptr && above != nullptr)
+    reader.fail(above->line, fmt::format("'min' and 'above' on '{}'", runtime.name), "one of them");
+  if (least == nullptr && above == nullptr) return;
+  const TomlValue& bound = least != nullptr ? *least : *above;
+  const std::string what = fmt::format("{} of '{}'", least != nullptr ? "the minimum" : "'above'", runtime.name);
+  runtime.minimum = reader.expression(bound, what, op.symbols, op, Known::every_rank);
+  if (least != nullptr) return;
+  const auto number = runtime.minimum->constant_value();
+  if (number == std::numeric_limits<std::int64_t>::max())
+    reader.fail(bound.line, fmt::format("{} as {}", *number, what), "a number that has one above it");
+  runtime.minimum = number ? Expression::constant(*number + 1)
+                           : Expression::parse(fmt::format("({}) + 1", runtime.minimum->text()), op.symbols);
 }
 
-/// Reads `above` and `above_when`, once the defaults are read.
-void read_above(const ManifestReader& reader, const TomlEntry& entry, const Op& op, Runtime& runtime) {
-  const TomlValue* const above = entry.value.find("above");
-  const TomlValue* const when = entry.value.find("above_when");
+/// Reads `above` and `above_when` of a real, once the defaults are read.
+void read_above(const ManifestReader& reader, const TomlValue& table, const Op& op, Runtime& runtime) {
+  if (const TomlValue* const value = table.find("min"))
+    reader.fail(value->line, fmt::format("'min' on '{}', which is no integer", runtime.name), "'above', or none");
+  const TomlValue* const above = table.find("above");
+  const TomlValue* const when = table.find("above_when");
   if (above == nullptr) {
-    if (when != nullptr) reader.fail(when->line, fmt::format("'above_when' on '{}'", entry.key), "'above' beside it");
+    if (when != nullptr)
+      reader.fail(when->line, fmt::format("'above_when' on '{}'", runtime.name), "'above' beside it");
     return;
   }
-  if (runtime.is_integer())
-    reader.fail(above->line, fmt::format("'above' on '{}', which is an integer", entry.key), "'min'");
-  runtime.above = reader.real(*above, fmt::format("'above' of '{}'", entry.key));
+  runtime.above = reader.real(*above, fmt::format("'above' of '{}'", runtime.name));
   if (*runtime.above < 0 || static_cast<float>(*runtime.above) != *runtime.above)
-    reader.fail(above->line, fmt::format("{} as 'above' of '{}'", *runtime.above, entry.key),
+    reader.fail(above->line, fmt::format("{} as 'above' of '{}'", *runtime.above, runtime.name),
                 "a number of 0 or more that f32 holds");
   if (when != nullptr)
-    runtime.above_when = read_condition(reader, *when, fmt::format("'above_when' of '{}'", entry.key), "", op);
+    runtime.above_when = read_condition(reader, *when, fmt::format("'above_when' of '{}'", runtime.name), "", op);
   for (const auto& value : {runtime.default_real, runtime.verify_real})
     if (value && value->slots().empty() && value->evaluate({}).value_or(0) <= *runtime.above)
-      reader.fail(entry.value.line,
-                  fmt::format("'{}' = {} beside above = {}", entry.key, value->text(), *runtime.above),
+      reader.fail(table.line, fmt::format("'{}' = {} beside above = {}", runtime.name, value->text(), *runtime.above),
                   "default and verify above it");
 }
 
@@ -169,12 +182,13 @@ void read_declaration(const ManifestReader& reader, const TomlValue& value, cons
 }
 
 // Defaults are evaluated in the manifest's order, so each may use only earlier run-time values.
-void check_earlier(const ManifestReader& reader, const TomlEntry& entry, const Op& op,
+void check_earlier(const ManifestReader& reader, const TomlValue& table, const Op& op,
                    const std::optional<Expression>& expression, int slot) {
   if (!expression) return;
   for (const int used : expression->slots()) {
     if (used < slot || used >= op.first_static()) continue;
-    reader.fail(entry.value.line, fmt::format("{} in an expression of '{}'", quote(op.symbols[used].name), entry.key),
+    reader.fail(table.line,
+                fmt::format("{} in an expression of {}", quote(op.symbols[used].name), quote(op.symbols[slot].name)),
                 "only run-time values declared before it");
   }
 }
@@ -218,6 +232,7 @@ std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue&
   for (const auto& [name, value] : reader.table(section, "[runtime]")) {
     Runtime runtime;
     runtime.name = name;
+    runtime.line = value.line;
     const bool read =
         reader.attempt([&, &its_value = value] { read_declaration(reader, its_value, axes, values, runtime); });
     if (!read) runtime.type = RuntimeType::i64;  // which expressions may use
@@ -226,28 +241,28 @@ std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue&
   return values;
 }
 
+void read_bounds(const ManifestReader& reader, const TomlValue& table, Op& op, std::size_t index) {
+  Runtime& runtime = op.runtime[index];
+  const int slot = op.first_runtime() + static_cast<int>(index);
+  if (reader.has_mistake_at(table.line)) return;
+  reader.attempt([&] {
+    read_value(reader, table.find("default"), "default", op, runtime, runtime.default_integer, runtime.default_real);
+    check_earlier(reader, table, op, runtime.default_integer, slot);
+  });
+  reader.attempt([&] {
+    read_value(reader, table.find("verify"), "value for verification", op, runtime, runtime.verify_integer,
+               runtime.verify_real);
+    check_earlier(reader, table, op, runtime.verify_integer, slot);
+  });
+  reader.attempt([&] {
+    if (!runtime.is_integer()) return read_above(reader, table, op, runtime);
+    read_minimum(reader, table, op, runtime);
+    check_earlier(reader, table, op, runtime.minimum, slot);
+  });
+}
+
 void read_runtime_expressions(const ManifestReader& reader, const TomlValue& section, Op& op) {
-  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
-    const TomlEntry& entry = section.entries[i];
-    Runtime& runtime = op.runtime[i];
-    const int slot = op.first_runtime() + static_cast<int>(i);
-    if (reader.has_mistake_at(entry.value.line)) continue;
-    reader.attempt([&] {
-      read_value(reader, entry.value.find("default"), "default", op, runtime, runtime.default_integer,
-                 runtime.default_real);
-      check_earlier(reader, entry, op, runtime.default_integer, slot);
-    });
-    reader.attempt([&] {
-      read_value(reader, entry.value.find("verify"), "value for verification", op, runtime, runtime.verify_integer,
-                 runtime.verify_real);
-      check_earlier(reader, entry, op, runtime.verify_integer, slot);
-    });
-    reader.attempt([&] {
-      read_minimum(reader, entry, op, runtime);
-      check_earlier(reader, entry, op, runtime.minimum, slot);
-    });
-    reader.attempt([&] { read_above(reader, entry, op, runtime); });
-  }
+  for (std::size_t i = 0; i < section.entries.size(); ++i) read_bounds(reader, section.entries[i].value, op, i);
 }
 
 }  // namespace kiln::manifest

@@ -150,8 +150,8 @@ void check_rank(const ManifestReader& reader, const TomlValue& list, std::string
                 fmt::format("{}, one for each dimension of {}", rank, of));
 }
 
-/// Reads the shape and strides of the view, which are the tensor's own where they are not given.
-void read_view(const Scope& scope, const TomlValue& value, const Tensor& tensor, Argument& argument) {
+/// Reads the shape and strides that the descriptor shows, which are the tensor's own where they are not given.
+void read_shown_view(const Scope& scope, const TomlValue& value, const Tensor& tensor, Argument& argument) {
   const ManifestReader& reader = scope.reader;
   const TomlValue* const shape = value.find("shape");
   const TomlValue* const strides = value.find("strides");
@@ -198,16 +198,22 @@ void read_workspace_view(const Scope& scope, const TomlValue& value, const Works
   own.name = workspace.name;
   own.shape = read_view_sizes(scope, reader.required(value, where, "shape"), "shape", most_tensor_map_size);
   if (!own.shape.empty()) own.strides = dense_strides(own.shape, scope.symbols);
-  read_view(scope, value, own, argument);
+  read_shown_view(scope, value, own, argument);
+}
+
+/// Returns the names of tensors, then of workspaces.
+std::vector<std::string> names_in_memory(const Scope& scope) {
+  std::vector<std::string> names;
+  for (const Tensor& each : scope.op.tensors) names.push_back(each.name);
+  for (const Workspace& each : scope.workspaces) names.push_back(each.name);
+  return names;
 }
 
 /// Reads the tensor or workspace that the descriptor shows, and its view.
 Argument read_shown(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
-  std::vector<std::string> names;
-  for (const Tensor& each : scope.op.tensors) names.push_back(each.name);
-  for (const Workspace& each : scope.workspaces) names.push_back(each.name);
-  const std::size_t shown = reader.one_of(*value.find("tma"), "the tensor or workspace of a TMA argument", names);
+  const std::size_t shown =
+      reader.one_of(*value.find("tma"), "the tensor or workspace of a TMA argument", names_in_memory(scope));
   Argument argument;
   if (shown >= scope.op.tensors.size()) {
     argument.kind = ArgumentKind::workspace_map;
@@ -226,7 +232,7 @@ Argument read_shown(const Scope& scope, const TomlValue& value) {
                 fmt::format("\"{}\", the address of all ranks' parts", tensor.name));
   argument.kind = ArgumentKind::tensor_map;
   argument.index = static_cast<int>(shown);
-  read_view(scope, value, tensor, argument);
+  read_shown_view(scope, value, tensor, argument);
   return argument;
 }
 
@@ -311,16 +317,42 @@ Argument read_team_argument(const Scope& scope, const TomlValue& value) {
   return argument;
 }
 
+/// Reads { view = "TENSOR" }, which has the tensor's strides that are no constants, unless the manifest gives others.
+Argument read_view(const Scope& scope, const TomlValue& value) {
+  const ManifestReader& reader = scope.reader;
+  reader.check_keys(value, "a view argument", {"view", "strides", "when"});
+  const std::size_t tensors = scope.op.tensors.size();
+  const std::size_t viewed =
+      reader.one_of(*value.find("view"), "the tensor or workspace of a view argument", names_in_memory(scope));
+  const TomlValue* const strides = value.find("strides");
+  Argument argument;
+  argument.kind = viewed < tensors ? ArgumentKind::view : ArgumentKind::workspace_view;
+  argument.index = static_cast<int>(viewed < tensors ? viewed : viewed - tensors);
+  if (strides != nullptr)
+    for (const TomlValue& each : reader.list(*strides, "'strides' of a view argument"))
+      argument.strides.push_back(scope.expression(each, "'strides' of a view argument", Known::launch));
+  else if (viewed < tensors)
+    argument.strides = scope.op.tensors[viewed].open_strides();
+  else
+    reader.fail(value.line, "a view of a workspace without 'strides'", "them, as many as the kernel takes");
+  if (viewed >= tensors && scope.workspaces[viewed - tensors].symmetric)
+    reader.fail(value.line, fmt::format("a view of the symmetric workspace '{}'", value.find("view")->text),
+                "{ peers = ... }: it has an address on each rank");
+  if (const TomlValue* when = value.find("when")) argument.when = scope.expression(*when, "'when'", Known::plan);
+  return argument;
+}
+
 Argument read_argument(const Scope& scope, const TomlValue& value) {
   if (value.kind == TomlValue::Kind::text) return read_named_argument(scope, value);
+  if (value.find("view") != nullptr) return read_view(scope, value);
   if (value.find("tma") != nullptr) return read_tensor_map(scope, value);
   if (value.find("length") != nullptr) return read_length(scope, value);
   if (value.find("report") != nullptr) return read_report(scope, value);
   if (value.find("peers") != nullptr || value.find("team") != nullptr) return read_team_argument(scope, value);
   constexpr std::string_view where = "an argument";
   scope.reader.check_keys(value, where,
-                          {"value", "type", "tma", "half", "dtype", "shape", "strides", "unbounded", "box", "swizzle",
-                           "when", "length", "report", "peers", "team"});
+                          {"value", "type", "view", "tma", "half", "dtype", "shape", "strides", "unbounded", "box",
+                           "swizzle", "when", "length", "report", "peers", "team"});
   Argument argument;
   argument.kind = ArgumentKind::expression;
   argument.value =
@@ -341,6 +373,10 @@ Expression read_programmatic(const Scope& scope, const TomlValue& value) {
   return scope.expression(value, "'programmatic'", Known::plan);
 }
 
+bool is_view(const Argument& argument) {
+  return argument.kind == ArgumentKind::view || argument.kind == ArgumentKind::workspace_view;
+}
+
 void read_arguments(const Scope& scope, const TomlValue& list, Pass& pass) {
   const ManifestReader& reader = scope.reader;
   for (const TomlValue& each : reader.list(list, "'args'"))
@@ -350,6 +386,9 @@ void read_arguments(const Scope& scope, const TomlValue& list, Pass& pass) {
     return argument.kind == ArgumentKind::tensor_map || argument.kind == ArgumentKind::workspace_map;
   });
   check_count(reader, list.line, static_cast<std::size_t>(maps), max_tensor_maps, "TMA arguments");
+  std::size_t words = 0;
+  for (const Argument& each : pass.arguments) words += 1 + (is_view(each) ? each.strides.size() : 0);
+  check_count(reader, list.line, words, max_argument_words, "words of arguments, strides of views among them");
 }
 
 Pass read_pass(const Scope& scope, const TomlValue& value) {

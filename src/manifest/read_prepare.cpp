@@ -58,7 +58,9 @@ void check_tensors(const ManifestReader& reader, const Op& op, const Prepare& pr
   std::vector<bool> given(op.tensors.size(), false);
   for (const Pass& pass : prepare.passes)
     for (const Argument& argument : pass.arguments) {
-      if (argument.kind != ArgumentKind::tensor && argument.kind != ArgumentKind::tensor_map) continue;
+      if (argument.kind != ArgumentKind::tensor && argument.kind != ArgumentKind::view &&
+          argument.kind != ArgumentKind::tensor_map)
+        continue;
       const Tensor& tensor = op.tensors[static_cast<std::size_t>(argument.index)];
       if (tensor.output)
         reader.fail(pass.line, fmt::format("the output '{}' in a pass of [prepare]", tensor.name), "inputs alone");

@@ -9,11 +9,14 @@
 namespace kiln::manifest {
 namespace {
 
+/// `declares`: whether an entry may be a table that declares a run-time value, which read_strides has read.
 std::vector<Expression> read_sizes(const ManifestReader& reader, const TomlValue& value, const std::string& what,
-                                   const Op& op) {
+                                   const Op& op, bool declares = false) {
   std::vector<Expression> sizes;
   for (const TomlValue& each : reader.list(value, what))
-    sizes.push_back(reader.expression(each, what, op.symbols, op, Known::every_rank));
+    sizes.push_back(declares && each.kind == TomlValue::Kind::table
+                        ? Expression::parse(stride_name(reader, each), op.symbols)
+                        : reader.expression(each, what, op.symbols, op, Known::every_rank));
   if (sizes.empty() || sizes.size() > static_cast<std::size_t>(max_rank)) {
     reader.fail(value.line, fmt::format("{} entries in {}", sizes.size(), what), fmt::format("1 to {}", max_rank));
   }
@@ -82,7 +85,7 @@ void read_layout(const ManifestReader& reader, const TomlValue& value, const Op&
   tensor.shape = read_sizes(reader, shape, fmt::format("the shape of '{}'", name), op);
   tensor.strides = dense_strides(tensor.shape, op.symbols);
   if (const TomlValue* strides = value.find("strides")) {
-    std::vector<Expression> read = read_sizes(reader, *strides, fmt::format("the strides of '{}'", name), op);
+    std::vector<Expression> read = read_sizes(reader, *strides, fmt::format("the strides of '{}'", name), op, true);
     if (read.size() != tensor.shape.size()) {
       reader.fail(strides->line, fmt::format("{} strides of '{}'", read.size(), name),
                   fmt::format("{}, one for each dimension", tensor.shape.size()));

@@ -56,6 +56,27 @@ TEST_CASE(
   ScaleCall(engine, 64, 128).launch(machine.stream());  // checks what was computed
 }
 
+TEST_CASE("a tensor given as one value, address and strides, is read as its strides say") {
+  const Machine machine;
+  const Engine engine(options(""));
+  const kiln::Op op = engine.op("scale");
+  const kiln::TensorId x_id = op.tensor("x");
+  REQUIRE(x_id.strides == 1);
+  CHECK(op.tensor("y").strides == 0);
+  constexpr std::int64_t stride = 136;
+  const Floats x(64 * stride), y(64 * 128);
+  const std::vector<float> values = ramp(64 * stride);
+  x.upload(values);
+  kiln::Arguments arguments = op.arguments({{"y", y.address()}, {"factor", 3.0}});
+  arguments.set(x_id, {x.address(), {stride}});
+  for (int i = 0; i < 2; ++i) {  // the second launch is hot
+    op.launch(op.problem({{"rows", 64}, {"cols", 128}, {"dtype", "f32"}}), arguments, machine.stream());
+    const std::vector<float> got = y.download();
+    for (std::size_t row = 0; row < 64; ++row)
+      for (std::size_t col = 0; col < 128; ++col) REQUIRE(got[row * 128 + col] == 3 * values[row * stride + col]);
+  }
+}
+
 TEST_CASE("an address that the winner cannot take is served by an implementation that can") {
   const Machine machine;
   const Engine engine(options(""));

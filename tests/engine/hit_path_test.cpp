@@ -99,6 +99,36 @@ TEST_CASE("a size out of range and a value under its minimum are refused by name
   CHECK(engine.stats().launches() == 1);
 }
 
+TEST_CASE("a tensor with strides sets what their names set, and another number of strides is refused by name" *
+          doctest::skip(no_plans())) {
+  ScaleEngine engine;
+  engine.put(hot_bucket, {tiled("threads=64 vector=4")});
+  const TensorId x = engine.tensor("x");
+  Arguments given = engine.arguments();
+  const void* const address = given.tensors[x.index];
+  const auto launch = [&] { return engine.launch(hot_bucket, given); };
+  const auto is_refused = [&](const char* why) {
+    const Error error = error_of(launch);
+    CHECK(error.kind() == ErrorKind::bad_input);
+    CHECK_MESSAGE(std::string(error.what()).find(why) != std::string::npos, std::string(error.what()));
+  };
+  given.set(x, {address, {136}});
+  CHECK(given.runtime[1] == 136);
+  CHECK(given.runtime_set == 3);
+  launch();
+  given.set(x, {address, {100}});
+  is_refused("run-time value 'stride' is 100, under its minimum (cols)");
+  const Error two = error_of([&] { given.set(x, {address, {136, 1}}); });
+  CHECK(two.kind() == ErrorKind::bad_input);
+  CHECK(two.what() == std::string("tensor 0 of the op is given 2 strides, and op.toml names 1 of it"));
+  const std::vector<std::int64_t> strides = {128};
+  given.set(x, StridedAddress(address, strides));
+  launch();
+  given.set(engine.tensor("y"), {given.tensors[2], {}});  // has none
+  launch();
+  CHECK(engine.stats().launches() == 3);
+}
+
 TEST_CASE("one launch in sixteen is a sample of the histogram, and of a fallback's worth" * doctest::skip(no_plans())) {
   ScaleEngine engine(MissPolicy::nearest);  // without a record the default serves
   constexpr std::int64_t launches = 100;

@@ -66,7 +66,10 @@ class ScaleEngine {
   }
   [[nodiscard]] TensorId tensor(const char* name) const {
     const auto found = std::ranges::find(op.op.tensors, name, &manifest::Tensor::name);
-    return {static_cast<std::uint8_t>(found - op.op.tensors.begin())};
+    TensorId id{static_cast<std::uint8_t>(found - op.op.tensors.begin())};
+    for (const manifest::Expression& each : found->strides)
+      if (const auto value = op.op.runtime_of(each)) id.stride[id.strides++] = static_cast<std::uint8_t>(*value);
+    return id;
   }
   /// y = 2 x, with x so many bytes past an address that every config takes.
   [[nodiscard]] Arguments arguments(std::size_t misalignment = 0) const {

@@ -47,14 +47,14 @@ const std::vector<std::string> sizes = {"m",
                                         "(m + n) % 17",
                                         "s * 2",
                                         "t"};
-const std::vector<std::string> conditions = {"s % 8 == 0",
-                                             "s * 2 % 16 == 0 && t * 2 % 16 == 0",
-                                             "pow2_ceil(m) <= 1024 || s == 1",
-                                             "m <= 900",
-                                             "t >= n && (m < 800 || s > t)",
-                                             "s / (t - 4096) < 100",
-                                             "n % 8 == 0",
-                                             "m * 0 == 1"};
+const std::vector<std::string> conditions = {
+    "s % 8 == 0", "s * 2 % 16 == 0 && t * 2 % 16 == 0", "s % 8 == 0 && t % 16 == 0", "pow2_ceil(m) <= 1024 || s == 1",
+    "m <= 900",   "t >= n && (m < 800 || s > t)",       "s / (t - 4096) < 100",      "n % 8 == 0",
+    "m * 0 == 1"};
+
+bool is_view(const LoadedArgument& argument) {
+  return argument.kind == manifest::ArgumentKind::view || argument.kind == manifest::ArgumentKind::workspace_view;
+}
 
 struct Case {
   std::vector<Range> any = {{1, 1 << 20}, {4096, 4096}, {}, {}}, bucket = {{513, 1024}, {4096, 4096}, {}, {}};
@@ -92,7 +92,8 @@ struct Case {
 
   static LoadedArgument random_argument() {
     LoadedArgument argument;
-    argument.kind = *rc::gen::element(manifest::ArgumentKind::tensor, manifest::ArgumentKind::axis,
+    argument.kind = *rc::gen::element(manifest::ArgumentKind::tensor, manifest::ArgumentKind::view,
+                                      manifest::ArgumentKind::workspace_view, manifest::ArgumentKind::axis,
                                       manifest::ArgumentKind::runtime, manifest::ArgumentKind::workspace,
                                       manifest::ArgumentKind::zeroed_workspace, manifest::ArgumentKind::expression,
                                       manifest::ArgumentKind::length, manifest::ArgumentKind::report);
@@ -102,10 +103,26 @@ struct Case {
     argument.value = random_expression(sizes);
     argument.limits.lowest = *rc::gen::element<std::int64_t>(0, -most - 1);
     argument.limits.highest = *rc::gen::element<std::int64_t>(2147483647, most);
+    argument.zeroed = *rc::gen::arbitrary<bool>();
+    if (!is_view(argument)) return argument;
+    for (int i = *rc::gen::inRange(0, 5); i > 0; --i) argument.strides.push_back(random_expression(sizes));
+    argument.absent = *rc::gen::inRange(0, 4) == 0;
     return argument;
   }
 
  public:
+  [[nodiscard]] bool reads(int slot) const {
+    const auto uses = [&](const auto& expressions) {
+      return std::any_of(expressions.begin(), expressions.end(),
+                         [&](const Expression& each) { return each.uses(slot); });
+    };
+    return uses(constraints) || uses(pass.grid) ||
+           std::any_of(pass.arguments.begin(), pass.arguments.end(), [&](const LoadedArgument& each) {
+             return (each.kind == manifest::ArgumentKind::runtime && each.index == slot) ||
+                    (each.kind == manifest::ArgumentKind::expression && each.value.uses(slot)) ||
+                    (!each.absent && uses(each.strides));
+           });
+  }
   [[nodiscard]] LaunchForm form() const {
     return make_launch_form({any, bucket, axes, runtime, constraints, {&pass, 1}});
   }
@@ -121,7 +138,9 @@ bool fits(RuntimeType type, std::int64_t value) {
 }
 
 /// The frame as the manifest's expressions give it, or nothing.
-std::optional<CallFrame> frame_of(const Case& given, const Problem& problem, const Arguments& arguments) {
+/// A default that nothing reads is not computed.
+std::optional<CallFrame> frame_of(const Case& given, const LaunchForm& form, const Problem& problem,
+                                  const Arguments& arguments) {
   CallFrame frame{};
   for (std::size_t i = 0; i < axes; ++i) frame.slots[i] = problem.axes[i];
   for (std::size_t i = 0; i < given.runtime.size(); ++i) {
@@ -131,6 +150,10 @@ std::optional<CallFrame> frame_of(const Case& given, const Problem& problem, con
       slot = arguments.runtime[i];
     } else {
       if (!each.default_integer) return std::nullopt;
+      if (!form.runtime[i].is_read) {
+        RC_ASSERT(!given.reads(static_cast<int>(axes + i)));
+        continue;
+      }
       const manifest::Value value = each.default_integer->evaluate(frame.view());
       if (!value.ok()) return std::nullopt;
       slot = value.number;
@@ -149,6 +172,9 @@ bool is_size(const manifest::Value& value, std::int64_t largest) {
 
 bool can_launch(const LoadedPass& pass, const CallFrame& frame) {
   for (const LoadedArgument& each : pass.arguments) {
+    if (is_view(each) && !each.absent)
+      for (const Expression& stride : each.strides)
+        if (!stride.evaluate(frame.view()).ok()) return false;
     if (each.kind != manifest::ArgumentKind::expression) continue;
     const manifest::Value value = each.value.evaluate(frame.view());
     if (!value.ok() || value.number < each.limits.lowest || value.number > each.limits.highest) return false;
@@ -171,6 +197,19 @@ void check_argument(const LoadedArgument& argument, const LaunchInput& input, co
     case manifest::ArgumentKind::tensor:
       RC_ASSERT(at<std::uintptr_t>(parameter) == reinterpret_cast<std::uintptr_t>(input.arguments.tensors[index]));
       break;
+    case manifest::ArgumentKind::view:
+    case manifest::ArgumentKind::workspace_view: {
+      const auto* const words = static_cast<const std::int64_t*>(parameter);
+      const CUdeviceptr address = argument.kind == manifest::ArgumentKind::view
+                                      ? reinterpret_cast<std::uintptr_t>(input.arguments.tensors[index])
+                                      : (argument.zeroed ? input.workspace.zeroed : input.workspace.scratch) +
+                                            static_cast<CUdeviceptr>(argument.offset);
+      RC_ASSERT(at<CUdeviceptr>(words) == (argument.absent ? 0 : address));
+      for (std::size_t i = 0; i < argument.strides.size(); ++i)
+        RC_ASSERT(at<std::int64_t>(words + 1 + i) ==
+                  (argument.absent ? 0 : argument.strides[i].evaluate(input.frame.view()).number));
+      break;
+    }
     case manifest::ArgumentKind::axis:
     case manifest::ArgumentKind::runtime: RC_ASSERT(at<std::int64_t>(parameter) == input.frame.slots[index]); break;
     case manifest::ArgumentKind::workspace:
@@ -216,11 +255,13 @@ TEST_CASE(
       }
       arguments.lengths[1] = reinterpret_cast<const std::int32_t*>(std::uintptr_t{64});
 
-      const auto wanted = frame_of(given, problem, arguments);
+      const auto wanted = frame_of(given, form, problem, arguments);
       CallFrame frame;
       RC_ASSERT(form.fill(frame, problem, arguments) == wanted.has_value());
       if (!wanted) continue;
-      for (std::size_t slot = 0; slot < 4; ++slot) RC_ASSERT(frame.slots[slot] == wanted->slots[slot]);
+      for (std::size_t slot = 0; slot < 4; ++slot)
+        if (slot < axes || form.runtime[slot - axes].is_read || (arguments.runtime_set >> (slot - axes) & 1U) != 0)
+          RC_ASSERT(frame.slots[slot] == wanted->slots[slot]);
       RC_ASSERT(form.holds(frame, arguments) ==
                 std::all_of(given.constraints.begin(), given.constraints.end(),
                             [&](const Expression& each) { return each.evaluate(frame.view()).truth(); }));
@@ -254,8 +295,8 @@ TEST_CASE("what a bucket settles is not looked at again at launches") {
   given.pass.arguments.clear();
   const LaunchForm form = given.form();
   CHECK(form.runtime[0].value_holds);
-  CHECK(form.constraints.size() == 1);  // the multiple of 16, when a stride is given
-  CHECK(form.constraints_elsewhere.size() == 2);
+  CHECK(form.constraints.formulas.size() == 1);  // the multiple of 16, when a stride is given
+  CHECK(form.constraints_elsewhere.formulas.size() == 2);
   CHECK(form.constraints_at_defaults.empty());  // 4096 is one
   CHECK(form.passes[0].grid.size() == 1);       // rows alone
   CHECK(form.passes[0].config.gridDimX == 128);
@@ -272,7 +313,9 @@ TEST_CASE("a default that is a product is not checked against its minimum where 
     given.runtime[1].minimum = Expression::parse(minimum, symbols());
     given.constraints.clear();
     given.pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
-    given.pass.arguments.clear();
+    given.pass.arguments.assign(1, {});
+    given.pass.arguments[0].kind = manifest::ArgumentKind::runtime;
+    given.pass.arguments[0].index = axes + 1;
     return given.form();
   };
   CHECK(form_of("n", "4096").runtime[1].value_holds);
@@ -295,6 +338,41 @@ TEST_CASE("a default that is a product is not checked against its minimum where 
   CHECK(frame.slots[form.axes + 1] == std::int64_t{8192} << 20);
   CHECK_FALSE(fill_with(4095));                   // under its own minimum
   CHECK_FALSE(fill_with(std::int64_t{1} << 50));  // the product has no value
+}
+
+TEST_CASE(
+    "a default that is a multiple of one size is computed without its expression where its own values are defaults") {
+  Case given;
+  given.runtime.resize(2);
+  for (manifest::Runtime& each : given.runtime) each.type = RuntimeType::i64;
+  given.runtime[0].default_integer = given.runtime[0].minimum = Expression::parse("n", symbols());
+  given.runtime[1].default_integer = Expression::parse("m * s", symbols());
+  given.runtime[1].minimum = Expression::parse("n", symbols());
+  given.constraints = {Expression::parse("s % 8 == 0 && t % 16 == 0", symbols())};
+  given.pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
+  given.pass.arguments.clear();
+  const LaunchForm form = given.form();
+  REQUIRE(form.linear.size() == 1);
+  CHECK(form.linear[0].to == 1);
+  CHECK(form.linear[0].times == 4096);
+  CHECK(form.linear[0].unless == 3);            // t itself, and s
+  CHECK(form.constraints_at_defaults.empty());  // 4096 m is a multiple of 16
+  CHECK(form.constraints.masked.size() == 2);
+
+  Problem problem;
+  problem.axes = {600, 4096};
+  CallFrame frame;
+  Arguments arguments;
+  REQUIRE(form.fill(frame, problem, arguments));
+  CHECK(frame.slots[3] == 600 * 4096);
+  CHECK(form.holds(frame, arguments));
+  arguments.set(RuntimeId{0, RuntimeId::Kind::integer}, std::int64_t{4104});
+  REQUIRE(form.fill(frame, problem, arguments));
+  CHECK(frame.slots[3] == 600 * 4104);
+  CHECK(form.holds(frame, arguments));
+  arguments.set(RuntimeId{1, RuntimeId::Kind::integer}, std::int64_t{4100});
+  REQUIRE(form.fill(frame, problem, arguments));
+  CHECK_FALSE(form.holds(frame, arguments));
 }
 
 TEST_CASE("a call's frame holds every size, every run-time value and every tensor, many or few") {

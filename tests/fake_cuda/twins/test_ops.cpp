@@ -41,13 +41,12 @@ Traffic scale_reference(const Invocation& call) {
 Traffic scale_tiled(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
     const std::int64_t threads = call.template_integer(1), vector = call.template_integer(2);
-    const std::int64_t cols = call.integer(3), stride = call.integer(4);
+    const std::int64_t cols = call.integer(3), stride = call.stride(0, 0);
     const auto bytes = static_cast<CUdeviceptr>(vector) * sizeof(T);
     require(call.geometry.threads() == threads, CUDA_ERROR_LAUNCH_FAILED);
-    require(call.value<CUdeviceptr>(0) % bytes == 0 && call.value<CUdeviceptr>(2) % bytes == 0 &&
-                stride % vector == 0 && cols % vector == 0,
+    require(call.address(0) % bytes == 0 && call.address(2) % bytes == 0 && stride % vector == 0 && cols % vector == 0,
             CUDA_ERROR_MISALIGNED_ADDRESS);
-    Traffic traffic = scale<T, T>(call, rows_of(call, 6), 2, cols, stride, call.value<float>(5));
+    Traffic traffic = scale<T, T>(call, rows_of(call, 5), 2, cols, stride, call.value<float>(4));
     traffic.efficiency = 0.01 / (vector == 4 ? 1 : 2) / (1 + std::abs(std::log2(static_cast<double>(threads) / 128)));
     return traffic;
   });

@@ -55,6 +55,10 @@ class Invocation {
     return result;
   }
   [[nodiscard]] std::int64_t integer(std::size_t i) const { return value<long long>(i); }
+  /// The address that parameter i is, or begins with where it is a view.
+  [[nodiscard]] CUdeviceptr address(std::size_t i) const { return static_cast<CUdeviceptr>(word(i, 0)); }
+  /// Stride `at` of parameter i, a view.
+  [[nodiscard]] std::int64_t stride(std::size_t i, std::size_t at) const { return word(i, 1 + at); }
   /// Device memory at an address. Throws Failure(CUDA_ERROR_ILLEGAL_ADDRESS) unless one allocation holds all of it.
   template <typename T>
   [[nodiscard]] T* at(CUdeviceptr pointer, std::int64_t elements) const {
@@ -65,7 +69,7 @@ class Invocation {
   /// Parameter i as an address of `elements` elements, all of which must be the device's. Null for a null pointer.
   template <typename T>
   [[nodiscard]] T* device(std::size_t i, std::int64_t elements) const {
-    const auto pointer = value<CUdeviceptr>(i);
+    const CUdeviceptr pointer = address(i);
     if (pointer == 0) return nullptr;
     require(pointer % alignof(T) == 0, CUDA_ERROR_MISALIGNED_ADDRESS);
     return reinterpret_cast<T*>(
@@ -87,6 +91,15 @@ class Invocation {
   [[nodiscard]] std::int64_t template_integer(std::size_t i) const;
 
  private:
+  [[nodiscard]] std::int64_t word(std::size_t i, std::size_t at) const {
+    std::int64_t result = 0;
+    require(i < parameters_.size() && parameters_[i].size() % sizeof result == 0 &&
+                parameters_[i].size() / sizeof result > at,
+            CUDA_ERROR_LAUNCH_FAILED);
+    std::memcpy(&result, parameters_[i].data() + at * sizeof result, sizeof result);
+    return result;
+  }
+
   const std::vector<std::vector<std::byte>>& parameters_;
   const Heap& heap_;
 };

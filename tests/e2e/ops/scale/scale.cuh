@@ -2,6 +2,7 @@
 #include "common/length.cuh"
 #include "common/types.cuh"
 #include "common/vector.cuh"
+#include "common/view.cuh"
 
 template <typename T>
 __device__ __forceinline__ float scaled(T x, const T* bias, long long column, float factor) {
@@ -16,11 +17,11 @@ __global__ __launch_bounds__(128) void scale_reference(const T* x, const T* bias
 }
 
 template <typename T, int Threads, int Vector>
-__global__ __launch_bounds__(Threads) void scale_tiled(const T* x, const T* bias, T* y, long long cols,
-                                                       long long stride, float factor, kiln::axis_length rows) {
+__global__ __launch_bounds__(Threads) void scale_tiled(kiln::view<const T, 1> x, const T* bias, T* y, long long cols,
+                                                       float factor, kiln::axis_length rows) {
   if (blockIdx.x >= rows.read()) return;
   for (long long i = threadIdx.x * Vector; i < cols; i += Threads * Vector) {
-    auto values = kiln::load<Vector>(x + blockIdx.x * stride + i);
+    auto values = kiln::load<Vector>(x.address + blockIdx.x * x.strides[0] + i);
 #pragma unroll
     for (int j = 0; j < Vector; ++j) values.at[j] = kiln::from_float<T>(scaled(values.at[j], bias, i + j, factor));
     kiln::store<Vector>(y + blockIdx.x * cols + i, values);
