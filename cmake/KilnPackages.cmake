@@ -31,8 +31,8 @@ newer, too. Both are opened when they are first used.")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libkiln${soname} (= ${PROJECT_VERSION})")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
-  set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "This package has what C++20 programs are built with: headers, and files for
-CMake and pkg-config.")
+  set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "This package has what programs in C99 and C++20 are built with: headers, and
+files for CMake and pkg-config.")
 
   # The command holds the library. It runs the library's worker.
   set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME kiln)
