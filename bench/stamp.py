@@ -35,7 +35,7 @@ def main():
               digests.of_data([RESULTS / asked.folder / name for name in asked.files]), name=asked.name or stays.name, kind=asked.kind or stays.kind, left_out=asked.left_out or [])
     rows = list(checks.rows_of(asked.folder, run))
     run.commit = commit_of(rows, options)
-    run.peers = {name: version for _, row in rows for name, version in row.get("versions", {}).items()}
+    run.peers = {name: version for _, row in rows for name, version in versions_of(row)}
     run.code = {path: digests.of_code_at(path, run.commit) for path in asked.code or code_of_canary(rows) or stays.code}
     run.records = {path: digests.of_records(path) for path in asked.records or stays.records}
     if not (claim.claim and run.command and run.machine and (run.code or run.records)):
@@ -50,6 +50,13 @@ def main():
     claim.write()
     if had and had.commit != run.commit:
         programs.forget(asked.folder, asked.files)
+
+
+def versions_of(row):
+    """Of the peers in a row; bench_gemm says its library's."""
+    yield from row.get("versions", {}).items()
+    if row.get("library", "").startswith("cuBLASLt "):
+        yield "cublaslt", row["library"].removeprefix("cuBLASLt ")
 
 
 def code_of_canary(rows):
