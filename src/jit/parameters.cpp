@@ -1,13 +1,11 @@
 #include "jit/parameters.hpp"
 
-#include <elf.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
-#include <type_traits>
 
+#include "jit/cubin_sections.hpp"
 #include "jit/launch_form.hpp"
 #include "kiln/error.hpp"
 #include "team/protocol.hpp"
@@ -15,44 +13,12 @@
 namespace kiln::jit {
 namespace {
 
-using Bytes = std::span<const std::byte>;
-
-/// Reads a T, or returns zeros past the end. parameter_sizes() rejects a truncated table by its sum.
-template <typename T>
-T read_at(Bytes bytes, std::size_t at) noexcept {
-  T value{};
-  if (at <= bytes.size() && sizeof value <= bytes.size() - at) std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-
-Bytes part_of(Bytes bytes, std::size_t at, std::size_t size) noexcept {
-  return at <= bytes.size() && size <= bytes.size() - at ? bytes.subspan(at, size) : Bytes();
-}
-
-/// Returns an empty span when the file has no section of this name.
-Bytes section_of(Bytes image, const std::string& name) {
-  const auto header = read_at<Elf64_Ehdr>(image, 0);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return {};
-  const auto section = [&](std::size_t index) {
-    return read_at<Elf64_Shdr>(image, header.e_shoff + index * sizeof(Elf64_Shdr));
-  };
-  const auto content = [&](const Elf64_Shdr& of) { return part_of(image, of.sh_offset, of.sh_size); };
-  const Bytes names = content(section(header.e_shstrndx));
-  for (std::size_t i = 0; i < header.e_shnum; ++i) {
-    const Elf64_Shdr each = section(i);
-    const Bytes its_name = part_of(names, each.sh_name, name.size() + 1);
-    if (!its_name.empty() && std::memcmp(its_name.data(), name.c_str(), its_name.size()) == 0) return content(each);
-  }
-  return {};
-}
-
 /// Attributes of .nv.info, as cuobjdump -elf names them.
 enum class InfoAttribute : std::uint8_t {
   kparam_info = 0x17,      // u32 index, u16 ordinal, u16 offset, u32 whose upper 14 bits are the size
   kparam_info_v2 = 0x45,   // u32 index, u16 ordinal, u16 offset, u16 size: kernels with large parameters
   cbank_param_size = 0x19  // u16: bytes of all parameters
 };
-constexpr std::uint8_t format_sized = 4;  // a 16-bit size and that many bytes; other formats hold 16 bits
 
 struct Parameter {
   std::int64_t offset, bytes;
@@ -92,23 +58,19 @@ std::int64_t bytes_of(manifest::RuntimeType type) {
 }  // namespace
 
 std::optional<std::vector<std::int64_t>> parameter_sizes(Bytes image, std::string_view lowered_name) {
-  Bytes info = section_of(image, ".nv.info." + std::string(lowered_name));
+  const Bytes info = section_of(image, ".nv.info." + std::string(lowered_name));
   if (info.empty()) return std::nullopt;
   std::map<std::uint16_t, Parameter> table;  // by ordinal
   std::int64_t all = 0;
-  while (info.size() >= 4) {
-    const bool is_sized = static_cast<std::uint8_t>(info[0]) == format_sized;
-    const auto attribute = static_cast<InfoAttribute>(info[1]);
-    const auto number = read_at<std::uint16_t>(info, 2);
-    const Bytes payload = is_sized ? part_of(info, 4, number) : Bytes();
+  visit_info(info, [&](std::uint8_t which, std::uint16_t number, Bytes payload) {
+    const auto attribute = static_cast<InfoAttribute>(which);
     if (attribute == InfoAttribute::cbank_param_size) all = number;
-    if (is_sized && (attribute == InfoAttribute::kparam_info || attribute == InfoAttribute::kparam_info_v2)) {
-      const std::int64_t bytes = attribute == InfoAttribute::kparam_info ? read_at<std::uint32_t>(payload, 8) >> 18
-                                                                         : read_at<std::uint16_t>(payload, 8);
-      table[read_at<std::uint16_t>(payload, 4)] = {read_at<std::uint16_t>(payload, 6), bytes};
-    }
-    info = info.subspan(std::min(info.size(), 4 + (is_sized ? std::size_t{number} : 0)));
-  }
+    if (payload.empty() || (attribute != InfoAttribute::kparam_info && attribute != InfoAttribute::kparam_info_v2))
+      return;
+    const std::int64_t bytes = attribute == InfoAttribute::kparam_info ? read_at<std::uint32_t>(payload, 8) >> 18
+                                                                       : read_at<std::uint16_t>(payload, 8);
+    table[read_at<std::uint16_t>(payload, 4)] = {read_at<std::uint16_t>(payload, 6), bytes};
+  });
   // An unknown form yields missing ordinals, overlapping offsets or another sum.
   std::vector<std::int64_t> sizes;
   std::int64_t end = 0;
@@ -136,28 +98,34 @@ std::int64_t passed_bytes(const manifest::Op& op, const manifest::Argument& argu
   }
 }
 
-void check_arguments(const manifest::Op& op, const manifest::Implementation* implementation, const manifest::Pass& pass,
-                     std::span<const std::int64_t> parameters) {
-  const auto refuse = [&](const std::string& found) {
-    throw Error(ErrorKind::bad_manifest,
-                fmt::format("{}:{}: the kernel {} {}; make 'args' what the kernel is declared with",
-                            implementation != nullptr ? implementation->file : manifest::shown_file(op, "op.toml"),
-                            pass.line, pass.kernel, found));
-  };
+std::vector<std::string> argument_mistakes(const manifest::Op& op, const manifest::Implementation* implementation,
+                                           const manifest::Pass& pass, std::span<const std::int64_t> parameters) {
+  std::vector<std::string> mistakes;
   const std::size_t given = pass.arguments.size();
   for (std::size_t i = 0; i < std::min(given, parameters.size()); ++i) {
     const std::int64_t bytes = passed_bytes(op, pass.arguments[i]);
     if (bytes != parameters[i])
-      refuse(fmt::format("takes {} bytes as argument {}, and '{}' has {}", parameters[i], i + 1,
-                         argument_name(op, implementation, pass.arguments[i]), bytes));
+      mistakes.push_back(fmt::format("takes {} bytes as argument {}, and '{}' has {}", parameters[i], i + 1,
+                                     argument_name(op, implementation, pass.arguments[i]), bytes));
   }
   if (given < parameters.size())
-    refuse(fmt::format("takes {} arguments, and 'args' has {}: argument {} of {} bytes is missing", parameters.size(),
-                       given, given + 1, parameters[given]));
+    mistakes.push_back(fmt::format("takes {} arguments, and 'args' has {}: argument {} of {} bytes is missing",
+                                   parameters.size(), given, given + 1, parameters[given]));
   if (given > parameters.size())
-    refuse(fmt::format("takes {} arguments, and 'args' has {}: argument {}, '{}', is one too many", parameters.size(),
-                       given, parameters.size() + 1,
-                       argument_name(op, implementation, pass.arguments[parameters.size()])));
+    mistakes.push_back(fmt::format("takes {} arguments, and 'args' has {}: argument {}, '{}', is one too many",
+                                   parameters.size(), given, parameters.size() + 1,
+                                   argument_name(op, implementation, pass.arguments[parameters.size()])));
+  return mistakes;
+}
+
+void check_arguments(const manifest::Op& op, const manifest::Implementation* implementation, const manifest::Pass& pass,
+                     std::span<const std::int64_t> parameters) {
+  const std::vector<std::string> mistakes = argument_mistakes(op, implementation, pass, parameters);
+  if (mistakes.empty()) return;
+  throw Error(ErrorKind::bad_manifest,
+              fmt::format("{}:{}: the kernel {} {}; make 'args' what the kernel is declared with",
+                          implementation != nullptr ? implementation->file : manifest::shown_file(op, "op.toml"),
+                          pass.line, pass.kernel, mistakes.front()));
 }
 
 }  // namespace kiln::jit

@@ -38,6 +38,7 @@ struct Resources {
   std::int64_t spill_bytes = 0;  // local memory per thread
   std::int64_t static_shared_bytes = 0;
   int max_threads = 0;
+  bool operator==(const Resources&) const = default;
 };
 
 struct Cubin {

@@ -59,6 +59,12 @@ std::string DeviceFacts::device_class() const {
                      memory_bus_bits);
 }
 
+std::optional<std::int64_t> DeviceFacts::shared_per_block_of(std::int64_t sm) noexcept {
+  for (const Architecture& each : architectures)
+    if (each.sm == sm) return each.shared_per_sm - (sm >= 80 ? reserved_shared : 0);
+  return std::nullopt;
+}
+
 std::optional<DeviceFacts> DeviceFacts::from_device_class(std::string_view text) {
   std::string_view rest = text;
   const auto sm = take(rest, "sm_");

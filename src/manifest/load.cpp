@@ -82,15 +82,16 @@ void check_own_file(const fs::path& path, const fs::path& folder) {
               fmt::format("{}:1: found a link that leaves the op's folder, expected a file of its own", path.string()));
 }
 
-std::vector<fs::path> environment_paths() {
-  const std::string variable = environment("KILN_TEMPLATE_PATH");
+std::vector<fs::path> manifests_and_sources(const fs::path& folder) {
   std::vector<fs::path> paths;
-  for (std::string_view rest = variable; !rest.empty();) {
-    const std::string_view path = rest.substr(0, rest.find(':'));
-    rest.remove_prefix(std::min(rest.size(), path.size() + 1));
-    if (!path.empty()) paths.emplace_back(path);
-  }
+  for (const fs::path& path : entries_of(folder))
+    if (path.extension() == ".toml" || path.extension() == ".cuh") paths.push_back(path);
   return paths;
+}
+
+SourceFile read_own_file(const fs::path& path, const fs::path& folder) {
+  check_own_file(path, folder);
+  return {path.filename().string(), read_template(path)};
 }
 
 std::vector<SourceFile> embedded_in(std::string_view folder) {
@@ -103,6 +104,19 @@ std::vector<SourceFile> embedded_in(std::string_view folder) {
   return files;
 }
 
+}  // namespace
+
+std::vector<fs::path> template_paths_of_environment() {
+  const std::string variable = environment("KILN_TEMPLATE_PATH");
+  std::vector<fs::path> paths;
+  for (std::string_view rest = variable; !rest.empty();) {
+    const std::string_view path = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(rest.size(), path.size() + 1));
+    if (!path.empty()) paths.emplace_back(path);
+  }
+  return paths;
+}
+
 std::vector<std::string_view> built_in_names() {
   std::vector<std::string_view> names;
   for (const EmbeddedFile& file : embedded_files()) {
@@ -113,17 +127,25 @@ std::vector<std::string_view> built_in_names() {
   return names;
 }
 
-}  // namespace
-
 Op load_op(const fs::path& folder) {
   const fs::path clean = without_final_slash(folder);
   std::vector<SourceFile> files;
-  for (const fs::path& path : entries_of(clean)) {
-    if (path.extension() != ".toml" && path.extension() != ".cuh") continue;
-    check_own_file(path, clean);
-    files.push_back({path.filename().string(), read_template(path)});
-  }
+  for (const fs::path& path : manifests_and_sources(clean)) files.push_back(read_own_file(path, clean));
   return parse_op(clean.filename().string(), clean.string(), files);
+}
+
+Op load_op(const fs::path& folder, std::vector<Mistake>& mistakes) {
+  const fs::path clean = without_final_slash(folder);
+  std::vector<SourceFile> files;
+  for (const fs::path& path : manifests_and_sources(clean)) {
+    try {
+      files.push_back(read_own_file(path, clean));
+    } catch (const Error& error) {
+      mistakes.push_back(mistake_of(error, path.string()));
+      files.push_back({path.filename().string(), std::string()});
+    }
+  }
+  return parse_op(clean.filename().string(), clean.string(), files, mistakes);
 }
 
 std::vector<Op> load_ops(std::span<const fs::path> paths) {
@@ -136,7 +158,7 @@ std::vector<Op> load_ops(std::span<const fs::path> paths) {
 Catalogue::Catalogue(std::span<const fs::path> paths) {
   LoadedOps own;
   for (const fs::path& path : paths) own.add_all(path);
-  for (const fs::path& path : environment_paths()) own.add_all(path);
+  for (const fs::path& path : template_paths_of_environment()) own.add_all(path);
   ops_ = std::move(own.ops);
   refused_ = std::move(own.refused);
   first_built_in_ = ops_.size();

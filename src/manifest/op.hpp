@@ -412,6 +412,8 @@ struct DeviceFacts {
   /// Parses a device class with or without a link; facts that it leaves out follow from the architecture. Returns
   /// nothing when it does not parse.
   static std::optional<DeviceFacts> from_device_class(std::string_view text);
+  /// The most shared memory of a block on devices of a compute capability such as 90; nothing for an unknown one.
+  static std::optional<std::int64_t> shared_per_block_of(std::int64_t sm) noexcept;
 };
 
 /// Whether a record of the class `recorded` is of the class `asked`: a class without a link stands for all links.
@@ -429,10 +431,16 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
 /// Throws Error(bad_manifest) when op.toml is missing, Error(io) when a file cannot be read.
 Op load_op(const std::filesystem::path& folder);
 
+/// Reads likewise, and appends every mistake in place of throwing the first. Throws Error(io) alone.
+Op load_op(const std::filesystem::path& folder, std::vector<Mistake>& mistakes);
+
 /// Reads every op of `paths` in order, of KILN_TEMPLATE_PATH (colon-separated) and of the library. The first op of a
 /// name hides later ones. Throws Error(bad_manifest) for the first that does not hold, and Error(io) for a folder of
 /// ops that cannot be listed.
 std::vector<Op> load_ops(std::span<const std::filesystem::path> paths);
+/// The folders that KILN_TEMPLATE_PATH lists.
+std::vector<std::filesystem::path> template_paths_of_environment();
+std::vector<std::string_view> built_in_names();
 /// The shared device headers, by include name such as "common/types.cuh".
 std::span<const SourceFile> common_headers();
 

@@ -138,6 +138,20 @@ std::optional<std::size_t> count_legal(const Site& site, const Implementation& i
   return std::nullopt;
 }
 
+std::optional<std::vector<Config>> legal_configs(const Site& site, const Implementation& implementation,
+                                                 const Problem& problem, std::size_t most) try {
+  std::vector<Config> configs;
+  if (!implementation.has_kernels()) return configs;
+  Walk(*site.op, implementation, Variant{&implementation}.frame(site, problem), {}).run([&](Config config) {
+    configs.push_back(std::move(config));
+    return configs.size() < most;
+  });
+  return configs;
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::bad_manifest) throw;
+  return std::nullopt;
+}
+
 std::vector<Config> searched_space(const Site& site, const Implementation& implementation, const Problem& problem) {
   std::vector<Config> all = search_space(site, implementation, problem);
   if (std::ranges::none_of(implementation.parameters, &Parameter::launch_only)) return all;

@@ -46,6 +46,10 @@ std::vector<Config> search_space(const Site& site, const Implementation& impleme
 /// Returns how many configs meet [constraints], whatever [search] says; nothing when counting takes more than
 /// most_search_steps. 0 for a library.
 std::optional<std::size_t> count_legal(const Site& site, const Implementation& implementation, const Problem& problem);
+/// Returns the configs that meet [constraints], whatever [search] says, in the manifest's order and at most `most` of
+/// them; nothing when they are too many to go through. Empty for a library.
+std::optional<std::vector<Config>> legal_configs(const Site& site, const Implementation& implementation,
+                                                 const Problem& problem, std::size_t most);
 /// Returns one config of the search space for each kernel: of those that differ only in launch-only parameters, the one
 /// with their defaults, or the first when that is not legal.
 std::vector<Config> searched_space(const Site& site, const Implementation& implementation, const Problem& problem);

@@ -49,12 +49,45 @@ TEST_CASE("a cubin tells how many bytes each parameter has, on each architecture
   }
 }
 
+TEST_CASE("a cubin tells what a kernel needs of a device, on each architecture" * doctest::skip(!has_nvrtc())) {
+  constexpr const char* needy = R"(
+extern "C" __global__ void __launch_bounds__(256) bounded(float* x) {
+  __shared__ float s[300];
+  s[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  x[threadIdx.x] = s[threadIdx.x ^ 1];
+}
+extern "C" __global__ void local(float* x, int n) {
+  float a[128];
+  for (int i = 0; i < 128; ++i) a[i] = x[i * n];
+  for (int k = 0; k < n; ++k) x[k] = a[k * 7 % 128];
+}
+)";
+  for (const std::string& arch : supported_archs()) {
+    const Cubin cubin = compile(specialise({{"needy.cuh", needy}}, {"bounded", "local"}, arch));
+    CAPTURE(arch);
+    const auto bounded = resources_of(cubin.image, "bounded"), local = resources_of(cubin.image, "local");
+    REQUIRE(bounded);
+    REQUIRE(local);
+    CHECK(bounded->static_shared_bytes == 1200);
+    CHECK(bounded->spill_bytes == 0);
+    CHECK(bounded->registers >= 6);
+    CHECK(bounded->max_threads == 256);
+    CHECK(local->static_shared_bytes == 0);
+    CHECK(local->spill_bytes == 512);
+    CHECK(local->max_threads == (local->registers <= 64 ? 1024 : 768));
+    CHECK(resources_of(cubin.image, "loca") == std::nullopt);
+    CHECK(resources_of(std::span(cubin.image).first(100), "local") == std::nullopt);
+  }
+}
+
 TEST_CASE("of an image that is damaged or cut off nothing is told, and nothing beyond it is read" *
           doctest::skip(!has_nvrtc())) {
   const Cubin cubin = compiled("sm_90a");
   const auto ask = [&](std::size_t size, std::size_t flipped, std::byte with) {
     std::vector<std::byte> image(cubin.image.begin(), cubin.image.begin() + static_cast<std::ptrdiff_t>(size));
     if (flipped < size) image[flipped] ^= with;
+    static_cast<void>(resources_of(image, "many"));
     return parameter_sizes(image, "many");
   };
   for (std::size_t size = 0; size + 256 < cubin.image.size(); size += 97) static_cast<void>(ask(size, size, {}));
