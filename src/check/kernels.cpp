@@ -1,0 +1,160 @@
+#include "check/kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <set>
+#include <span>
+
+#include "jit/source_lexer.hpp"
+#include "jit/specialisation.hpp"
+#include "kiln/error.hpp"
+#include "manifest/text.hpp"
+
+namespace kiln::check {
+namespace {
+
+using jit::Token;
+using jit::TokenKind;
+
+/// The identifiers of all sources that a compile reads.
+struct Identifiers {
+  std::set<std::string, std::less<>> all;
+  std::vector<std::string> kernels;  // those after __global__
+  bool are_pasted = false;           // ## makes others
+};
+
+std::vector<Token> tokens_of(std::string_view text) {
+  std::vector<Token> tokens;
+  jit::SourceLexer lexer(text);
+  for (Token token = lexer.next(); token.kind != TokenKind::end_of_file; token = lexer.next())
+    if (token.kind != TokenKind::end_of_line) tokens.push_back(std::move(token));
+  return tokens;
+}
+
+/// Returns the name of the function that __global__ at `at` declares: the first that stands before a parenthesis, but
+/// for __launch_bounds__ and what is like it.
+std::string declared_at(std::span<const Token> tokens, std::size_t at) {
+  int depth = 0;
+  for (std::size_t i = at + 1; i + 1 < tokens.size(); ++i) {
+    if (tokens[i].text == "(") ++depth;
+    if (tokens[i].text == ")") --depth;
+    if (tokens[i].text == ";" || tokens[i].text == "{") break;
+    if (depth == 0 && tokens[i].kind == TokenKind::identifier && tokens[i + 1].text == "(" &&
+        !tokens[i].text.starts_with("__"))
+      return tokens[i].text;
+  }
+  return {};
+}
+
+/// Throws Error(compile_failed) for a source that no compile would read.
+Identifiers identifiers_of(const manifest::Op& op, const std::string& source, bool toolkit_headers) {
+  jit::Specialisation specialisation;
+  specialisation.op = specialisation.label = op.name;
+  specialisation.entry = source;
+  specialisation.folder = op.folder;
+  specialisation.files = op.files;
+  specialisation.toolkit_headers = toolkit_headers;
+  Identifiers found;
+  for (const manifest::SourceFile& file : jit::include_closure(specialisation)) {
+    if (file.name.starts_with('<')) continue;  // the toolkit's
+    const std::vector<Token> tokens = tokens_of(file.text);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i].text == "##") found.are_pasted = true;
+      if (tokens[i].kind != TokenKind::identifier) continue;
+      found.all.insert(tokens[i].text);
+      if (tokens[i].text != "__global__") continue;
+      if (std::string name = declared_at(tokens, i); !name.empty()) found.kernels.push_back(std::move(name));
+    }
+  }
+  return found;
+}
+
+/// "forward" of "kiln::attention::forward<{dtype}>"
+std::string base_name(std::string_view kernel) {
+  std::string_view name = kernel.substr(0, kernel.find('<'));
+  if (const std::size_t space = name.rfind("::"); space != std::string_view::npos) name.remove_prefix(space + 2);
+  while (name.ends_with(' ')) name.remove_suffix(1);
+  while (name.starts_with(' ')) name.remove_prefix(1);
+  return std::string(name);
+}
+
+struct Source {
+  std::string file;  // the manifest
+  std::string name;  // the source
+  bool toolkit_headers;
+  std::span<const manifest::Pass> passes;
+  const manifest::TomlValue* tables;  // of the passes
+  int line;                           // where the manifest names the source
+};
+
+/// Takes "FILE(LINE): what; what to do" apart.
+Finding of_closure(std::string_view text, const Source& source) {
+  Finding finding{Severity::error, "source", source.file, source.line, {}, "mend the source", {}};
+  const std::size_t open = text.find('('), close = text.find("): ");
+  if (open < close && close != std::string_view::npos) {
+    const auto [end, error] = std::from_chars(text.data() + open + 1, text.data() + close, finding.line);
+    if (error == std::errc{}) finding.file = text.substr(0, open);
+    text.remove_prefix(close + 3);
+  }
+  const std::size_t remedy = text.find("; ");
+  finding.what = text.substr(0, remedy);
+  if (remedy != std::string_view::npos) finding.remedy = text.substr(remedy + 2);
+  return finding;
+}
+
+void check_source(const manifest::Op& op, const Source& source, Findings& findings) try {
+  const Identifiers known = identifiers_of(op, source.name, source.toolkit_headers);
+  for (std::size_t i = 0; i < source.passes.size(); ++i) {
+    const std::string name = base_name(source.passes[i].kernel);
+    if (known.are_pasted || name.find('{') != std::string::npos || known.all.contains(name)) continue;
+    const bool is_there = source.tables != nullptr && i < source.tables->items.size();
+    const int line = is_there ? line_at(source.tables->items[i], {"kernel"}) : source.passes[i].line;
+    findings.add(
+        {Severity::error,
+         "kernel",
+         source.file,
+         line,
+         fmt::format("no kernel {} in {}{}", manifest::quote(name), manifest::quote(source.name),
+                     manifest::did_you_mean(name, known.kernels)),
+         known.kernels.empty() ? "expected a __global__ function there" : "expected " + manifest::one_of(known.kernels),
+         {}});
+  }
+} catch (const jit::AmbiguousSource& error) {
+  findings.add({Severity::error,
+                "source",
+                manifest::shown_file(op, source.name),
+                error.line,
+                error.what(),
+                "mend the source",
+                {}});
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::compile_failed) throw;
+  findings.add(of_closure(error.what(), source));
+}
+
+}  // namespace
+
+void check_kernels(const manifest::Op& op, const Lines& lines, Findings& findings) {
+  for (const manifest::Implementation& each : op.implementations) {
+    const manifest::TomlValue& document = lines.of(each);
+    if (each.has_kernels())
+      check_source(op,
+                   {each.file, each.source, each.toolkit_headers, each.passes, document.find("pass"),
+                    line_at(document, {"source"})},
+                   findings);
+  }
+  const std::string file = manifest::shown_file(op, manifest::op_file);
+  const auto table = [&](std::string_view section) { return value_at(lines.op(), {section, "pass"}); };
+  check_source(op,
+               {file, op.reference_source, op.reference_toolkit_headers, op.reference, table("reference"),
+                line_at(lines.op(), {"reference", "source"})},
+               findings);
+  if (op.prepare)
+    check_source(op,
+                 {file, op.prepare->source, op.prepare->toolkit_headers, op.prepare->passes, table("prepare"),
+                  line_at(lines.op(), {"prepare", "source"})},
+                 findings);
+}
+
+}  // namespace kiln::check

@@ -1,0 +1,15 @@
+// A new op to begin with: it is checked, tuned and launched as it is.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "manifest/sources.hpp"
+
+namespace kiln::check {
+
+/// The files of an op y = x * factor, whose kernels are named after the op. `name` is an identifier.
+std::vector<manifest::SourceFile> skeleton(std::string_view name);
+
+}  // namespace kiln::check

@@ -1,0 +1,129 @@
+#include "check/spaces.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kiln/error.hpp"
+
+namespace kiln::check {
+namespace {
+
+using manifest::Expression;
+using manifest::Implementation;
+using manifest::Op;
+
+/// Calls `visit` for each combination of the values of these parameters, the others as in `frame`. Returns how many
+/// there are, or nothing, without a call, when they are too many.
+template <typename Visit>
+std::optional<std::int64_t> visit_values(const Op& op, const Implementation& implementation,
+                                         std::span<const std::size_t> parameters, std::vector<std::int64_t>& frame,
+                                         const Visit& visit) {
+  std::int64_t count = 1;
+  for (const std::size_t each : parameters) {
+    count *= static_cast<std::int64_t>(implementation.parameters[each].values.size());
+    if (count > manifest::most_search_steps) return std::nullopt;
+  }
+  for (std::int64_t index = 0; index < count; ++index) {
+    std::int64_t rest = index;
+    for (const std::size_t each : parameters) {
+      const auto& values = implementation.parameters[each].values;
+      const auto size = static_cast<std::int64_t>(values.size());
+      frame[static_cast<std::size_t>(op.first_parameter()) + each] = values[static_cast<std::size_t>(rest % size)];
+      rest /= size;
+    }
+    visit();
+  }
+  return count;
+}
+
+std::vector<std::size_t> parameters_in(const Op& op, const Implementation& implementation,
+                                       const Expression& condition) {
+  std::vector<std::size_t> parameters;
+  for (std::size_t i = 0; i < implementation.parameters.size(); ++i)
+    if (condition.uses(op.first_parameter() + static_cast<int>(i))) parameters.push_back(i);
+  return parameters;
+}
+
+struct Conditions {
+  const std::vector<Expression>& list;
+  std::string_view table;  // "constraints" or "search"
+  std::string_view what;
+};
+
+/// Counts the configs that the condition breaks, whatever the others say of them.
+Removal removal_of(const Subject& subject, const Conditions& conditions, std::size_t which, std::int64_t configs,
+                   Findings& findings) {
+  const Implementation& implementation = subject.implementation;
+  const Expression& condition = conditions.list[which];
+  const Problem& problem = subject.trials.usual.front().problem;
+  const auto* const all = value_at(subject.lines.of(implementation), {conditions.table, "all"});
+  Removal removal{condition.text(), line_of_item(all, which, 1), conditions.table == "search", {}};
+  const manifest::Site site(subject.op, subject.target.facts);
+  std::vector<std::int64_t> frame = manifest::default_of(implementation).frame(site, problem);
+  const auto parameters = parameters_in(subject.op, implementation, condition);
+  std::int64_t broken = 0;
+  const auto visit = [&] {
+    const manifest::Value value = condition.evaluate(frame);
+    if (value.truth()) return;
+    ++broken;
+    if (value.ok()) return;
+    // Another condition may rule these values out.
+    for (const Expression& other : implementation.constraints)
+      if (const manifest::Value its = other.evaluate(frame); its.ok() && its.number == 0) return;
+    const manifest::Config config(frame.begin() + subject.op.first_parameter(), frame.end());
+    findings.add({Severity::error, fmt::format("value_{}_{}", conditions.table, which), implementation.file,
+                  removal.line,
+                  fmt::format("{} '{}' has no value: {}", conditions.what, condition.text(), to_string(value.status)),
+                  "a config without one is never legal; rule the divisor 0 out, or give a run-time value a default",
+                  text_of(subject.op, problem, {&implementation, config}, subject.target)});
+  };
+  const auto tried = visit_values(subject.op, implementation, parameters, frame, visit);
+  if (tried && *tried > 0) removal.removed = configs / *tried * broken;
+  return removal;
+}
+
+void check_search(const Subject& subject, Space& space, Findings& findings) try {
+  const Implementation& implementation = subject.implementation;
+  const manifest::Site site(subject.op, subject.target.facts);
+  const auto searched = [&](const Trial& at) {
+    return manifest::search_space(site, implementation, at.problem).size();
+  };
+  space.searched = searched(subject.trials.usual.front());
+  for (const auto* const list : {&subject.trials.usual, &subject.trials.edges})
+    if (space.searched > 0 || std::any_of(list->begin(), list->end(), searched)) return;
+  findings.add({Severity::warning, "search", implementation.file,
+                line_at(subject.lines.of(implementation), {"search", "all"}),
+                "[search] leaves no config at any sizes that were tried, so a tune times the default alone",
+                "loosen a condition of [search]", subject.target.arch});
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::bad_manifest) throw;
+  findings.add({Severity::error, "search_steps", subject.implementation.file,
+                line_at(subject.lines.of(subject.implementation), {"parameters"}), error.what(), "declare fewer values",
+                subject.target.arch});
+}
+
+}  // namespace
+
+Space check_space(const Subject& subject, Findings& findings) {
+  const Implementation& implementation = subject.implementation;
+  Space space{implementation.name,
+              implementation.file,
+              text_of(subject.op, subject.trials.usual.front().problem, {}, subject.target),
+              1,
+              0,
+              0,
+              {}};
+  for (const manifest::Parameter& each : implementation.parameters)
+    if (__builtin_mul_overflow(space.configs, static_cast<std::int64_t>(each.values.size()), &space.configs))
+      space.configs = std::numeric_limits<std::int64_t>::max();
+  for (const Conditions& each : {Conditions{implementation.constraints, "constraints", "the constraint"},
+                                 Conditions{implementation.search, "search", "the condition of [search]"}})
+    for (std::size_t i = 0; i < each.list.size(); ++i)
+      space.removals.push_back(removal_of(subject, each, i, space.configs, findings));
+  space.legal = subject.trials.legal.size();
+  check_search(subject, space, findings);
+  return space;
+}
+
+}  // namespace kiln::check

@@ -1,0 +1,190 @@
+// Deliberate mistakes in an op: each is named with its file, its line and a remedy.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "checked_op.hpp"
+#include "cuda/nvrtc_api.hpp"
+
+using namespace kiln;
+using namespace kiln::check;
+using namespace kiln::check::testing;
+
+namespace {
+
+struct Slip {
+  const char* file;
+  const char* from;
+  const char* to;
+  const char* at;      // text on the line that is named
+  const char* what;    // a part of what is said
+  const char* remedy;  // a part of the remedy
+  Severity severity = Severity::error;
+  const char* also_from = nullptr;  // a second change of the file, which the first needs
+  const char* also_to = nullptr;
+};
+
+/// Checks that the slip's line is named, and that nothing else is wrong.
+void check_named(const Slip& slip, Folder folder, const Findings& findings, bool alone) {
+  const std::string said = text_of(findings);
+  CAPTURE(slip.to);
+  CAPTURE(said);
+  const int line = line_of(folder, slip.file, slip.at);
+  const std::vector<Finding> all = findings.sorted();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Finding& each) {
+    return each.file == std::string("ops/row_sums/") + slip.file && each.line == line &&
+           each.what.find(slip.what) != std::string::npos;
+  });
+  CHECK(found != all.end());
+  if (found == all.end()) return;
+  CHECK(found->remedy.find(slip.remedy) != std::string::npos);
+  CHECK(found->severity == slip.severity);
+  if (alone) CHECK(all.size() == 1);
+}
+
+constexpr Severity warning = Severity::warning;
+
+const Slip in_op[] = {
+    {"op.toml", "revision        = 1", "revison = 1", "revison", "the unknown key 'revison'", "expected 'summary'"},
+    {"op.toml", "[\"split\", \"plain\"]", "[\"split\", \"plane\"]", "plane", "did you mean 'plain'?", "'plain'"},
+    {"op.toml", "revision        = 1", "revision = 1\nallowed = ['dtype == \"f32\"']", "allowed",
+     "which the defaults break", "defaults that are allowed"},
+    {"op.toml", "rows = { bucket = \"pow2\", max = 1048576 }", "rows = { bucket = \"pow2\" }", "rows = {",
+     "no 'max' in axis 'rows'", "expected one"},
+    {"op.toml", "\"pow2\"", "\"power2\"", "power2", "'power2' as a bucket policy", "'exact' or 'pow2'"},
+    {"op.toml", "max = 1048576", "max = 3000000, multiple_of = 3", "multiple_of = 3", "upper edges are powers of two",
+     "a power of two"},
+    {"op.toml", "[\"bf16\", \"f32\"]", "[\"bf16\", \"float\"]", "float", "'float' as an element type", "'f32'"},
+    {"op.toml", "type = \"f32\", default", "type = \"f23\", default", "f23", "'f23' as a type of scalars", "'f32'"},
+    {"op.toml", "default = \"cols\"", "default = \"colls\"", "colls", "the unknown name 'colls'", "'cols'"},
+    {"op.toml", "default = \"cols\"", "default = \"cols / (cols - cols)\"", "cols - cols", "division by zero",
+     "rule the divisor 0 out"},
+    {"op.toml", "sum  = { shape = [\"rows\"]", "sum  = { shape = [\"row\"]", "[\"row\"]", "the unknown name 'row'",
+     "'rows'"},
+    {"op.toml", "[\"x_row_stride\", \"1\"]", "[\"x_row_stride\"]", "[\"x_row_stride\"]", "1 strides of 'x'",
+     "2, one for each dimension"},
+    {"op.toml", "dtype = \"dtype\", optional", "dtype = \"dtyp\", optional", "dtyp\"", "'dtyp' as the dtype of 'bias'",
+     "'dtype'"},
+    {"op.toml", "f32  = { relative = 1e-5, absolute = 1e-6 }\n", "", "[tolerance]", "no tolerance for 'f32'", "one"},
+    {"op.toml", "factor       =", "scale = \"f32\"\nfactor       =", "scale =",
+     "the run-time value 'scale' is never used", "remove it", warning},
+    {"op.toml", "cols = { bucket", "depth = { bucket = \"exact\", max = 8 }\ncols = { bucket", "depth",
+     "the axis 'depth' is never used", "remove it", warning},
+    {"op.toml", "sum\", \"rows\"", "smu\", \"rows\"", "smu", "the unknown argument 'smu'", "'sum'"},
+    {"op.toml", "kernel = \"reference_rows<", "kernel = \"refrence_rows<", "refrence", "did you mean 'reference_rows'?",
+     "'reference_rows'"},
+    {"op.toml", "source = \"plain.cuh\"", "source = \"plane.cuh\"", "plane.cuh", "no source 'plane.cuh'",
+     "'plain.cuh'"},
+    {"op.toml", "3 * rows * cols", "3 * rows / (cols % 8)", "flops", "division by zero", "rule the divisor 0 out"},
+    {"op.toml", "[cost]", "[cots]", "[cots]", "did you mean 'cost'?", "'cost'"},
+    {"op.toml", "flops = ", "flops ", "flops ", "", "mend the line"},
+};
+
+const Slip in_implementations[] = {
+    {"split.toml", "options = [\"--use_fast_math\"]", "options = [\"-O3\"]", "-O3", "the option '-O3'",
+     "--use_fast_math"},
+    {"split.toml", "threads = [128, 256]", "threads = [128, 256, 256]", "256, 256", "256 twice", "each value once"},
+    {"split.toml", "vector  = 1", "vector  = 3", "vector  = 3", "vector = 3 in [default]", "1, 2, 4"},
+    {"split.toml", "splits  = 1\n", "", "[default]", "no 'splits' in [default]", "a value for each parameter"},
+    {"split.toml", "\"bytes <= 8\"", "\"byte <= 8\"", "\"byte <=", "the unknown name 'byte'", "'bytes'"},
+    {"split.toml", "splits  = [1, 2, 4]", "splits  = [0, 1, 2, 4]", "cols % (vector", "division by zero",
+     "rule the divisor 0 out"},
+    {"split.toml", "\"bytes <= 8\"", "\"bytes <= 1\"", "all = [", "no config meets [constraints]",
+     "loosen a constraint"},
+    {"split.toml", "\"bytes <= 8\"", "\"bytes <= 8 && splits > 1\"", "[default]", "the default breaks the constraint",
+     "a default that is legal", warning},
+    {"split.toml", "rows < 8192", "rows < 0\", \"splits > 1", "rows < 0", "[search] leaves no config",
+     "loosen a condition", warning},
+    {"split.toml", "splits  = [1, 2, 4]", "splits  = [1, 2, 4]\nstages = [1, 2]",
+     "stages =", "the parameter 'stages' changes no launch, and multiplies the configs by 2", "name it in a pass",
+     Severity::error, "[default]", "[default]\nstages = 1"},
+    {"split.toml", "[constraints]", "rounds = \"vector * 2\"\n[constraints]", "rounds",
+     "the term 'rounds' is never used", "remove it", warning},
+    {"split.toml", "[workspace]", "[workspace]\nrest = { bytes = 1024 }", "rest", "no pass takes the workspace 'rest'",
+     "remove it", warning},
+    {"split.toml", "rows * splits * 4", "rows * splits * 4 - 1048576 * 8", "1048576", "the bytes of workspace 'parts'",
+     "0 or more"},
+    {"split.toml", "y = \"bytes\"", "y = \"bytes * 3\"", "bytes * 3", "the alignment of 'y'", "a power of two"},
+    {"split.toml", "[\"rows\", \"splits\"]", "[\"splits\", \"rows\"]", "[\"splits\", \"rows\"]",
+     "the grid's y, 'rows', is 1048576", "put the size that grows on x"},
+    {"split.toml", "ceil_div(rows, 256)", "rows / 256", "rows / 256", "the grid's x, 'rows / 256', is 0", "ceil_div"},
+    {"plain.toml", "threads = [128, 256]", "threads = [128, 256, 2048]", "block  =", "the block has 2048 threads",
+     "add a constraint"},
+    {"split.toml", "\"threads * 4\"", "\"threads * 1600\"", "threads * 1600", "is 409600 bytes", "<= shared_per_block"},
+    {"split.toml", "block  = [\"256\"]", "cluster = [2]\nblock  = [\"256\"]", "cluster = [2]",
+     "a cluster of 2 blocks on sm_80", "sm >= 90", Severity::error, "\"ceil_div(rows, 256)\"",
+     "\"round_up(ceil_div(rows, 256), 2)\""},
+    {"split.toml", "block  = [\"256\"]", "cluster = [2]\nblock  = [\"256\"]", "\"ceil_div(rows, 256)\"",
+     "the grid has 1 blocks where a cluster has 2", "round_up", Severity::error, "[parameters]",
+     "requires = 'sm >= 90'\n[parameters]"},
+    {"split.toml", "kernel = \"add_parts\"", "kernel = \"ad_parts\"", "ad_parts", "did you mean 'add_parts'?",
+     "'add_parts'"},
+    {"split.toml", "{threads}, {vector}", "{threads}, {vectr}", "{vectr}", "the unknown name 'vectr'", "'vector'"},
+    {"plain.toml", "\"bias\", \"y\"", "\"basi\", \"y\"", "basi", "the unknown argument 'basi'", "'bias'"},
+    {"plain.toml", "\"x\", \"bias\"", "\"x\", { value = \"0\", type = \"u64\" }", "[[pass]]", "no pass takes 'bias'",
+     "name it in 'args'", warning},
+    {"plain.toml", "\"y\", \"sum\"", "\"y\", \"y\"", "[[pass]]", "no pass takes the output 'sum'", "name it in 'args'"},
+    {"plain.toml", "[parameters]", "requires = 'sm == 75'\n[parameters]", "requires", "holds for no types and choices",
+     "--arch", warning},
+    {"split.cuh", "#include \"rows.cuh\"", "#include \"row.cuh\"", "row.cuh", "includes \"row.cuh\"", "add the file"},
+};
+
+}  // namespace
+
+TEST_CASE("an op without a mistake is checked in silence") {
+  const Findings findings = findings_in(row_sums());
+  CHECK(text_of(findings) == "");
+}
+
+TEST_CASE("each of forty mistakes is named with file, line and remedy, without a compiler") {
+  const auto try_all = [](std::span<const Slip> slips) {
+    for (const Slip& slip : slips) {
+      Folder folder = row_sums();
+      replace(folder, slip.file, slip.from, slip.to);
+      if (slip.also_from != nullptr) replace(folder, slip.file, slip.also_from, slip.also_to);
+      check_named(slip, folder, findings_in(folder), true);
+    }
+  };
+  try_all(in_op);
+  try_all(in_implementations);
+  CHECK(std::size(in_op) + std::size(in_implementations) >= 40);
+}
+
+TEST_CASE("what a kernel takes and needs is compared with its manifest, by its machine code" *
+          doctest::skip(cuda::Nvrtc::find() == nullptr)) {
+  CHECK(text_of(findings_in(row_sums(), 2)) == "");
+
+  const Slip taken[] = {
+      {"split.toml", "\"x_row_stride\", \"factor\"]\n[[pass]]", "\"x_row_stride\"]\n[[pass]]", "args   = [\"x\"",
+       "takes 8 arguments, and 'args' has 7: argument 8 of 4 bytes is missing", "what the kernel is declared with"},
+      {"split.toml", "\"i32\"", "\"i64\"", "\"i64\"", "takes 4 bytes as argument 4, and 'splits' has 8",
+       "what the kernel is declared with"},
+      {"op.toml", "\"x_row_stride\", \"factor\"]", "\"x_row_stride\", \"factor\", \"rows\"]", "args   = [",
+       "argument 9, 'rows', is one too many", "what the kernel is declared with"},
+      {"split.cuh", "__launch_bounds__(threads)", "__launch_bounds__(threads / 2)", "", "", ""},
+      {"split.toml", "block  = [\"threads\"]", "block  = [\"threads\"]", "block  = [\"threads\"]",
+       "the block has 256 threads, and the kernel takes at most 128", "__launch_bounds__"},
+      {"plain.toml", "block  = [\"threads\"]", "block  = [\"threads\"]\nshared = \"232000\"", "232000",
+       "1024 bytes of static and 232000 of dynamic shared memory", "at most 232448 together"},
+      {"rows.cuh", "  float sum = 0;\n  for (long long i = begin",
+       "  float sum = 0, kept[64];\n  for (int i = 0; i < 64; ++i) kept[i] = y == nullptr ? 1.0f : factor * i;\n"
+       "  factor = kept[begin % 64];\n  for (long long i = begin",
+       "", "", ""},
+      {"split.toml", "kernel = \"split_rows", "kernel = \"split_rows", "kernel = \"split_rows",
+       "of each thread in local memory", "index arrays by constants", warning},
+  };
+  Folder folder = row_sums();
+  for (const Slip& slip : taken) replace(folder, slip.file, slip.from, slip.to);
+  const Findings found = findings_in(folder, 1);
+  for (const Slip& slip : taken)
+    if (*slip.at != '\0') check_named(slip, folder, found, false);
+
+  const Slip refused[] = {
+      {"split.toml", "{threads}, {vector}, sums_of", "{threads}, sums_of", "kernel = \"split_rows",
+       "the kernel 'split_rows<", "its template parameters"},
+      {"plain.cuh", "sums[i];\n}", "sumz[i];\n}", "sumz[i]", "identifier \"sumz\" is undefined", "mend the source"},
+  };
+  folder = row_sums();
+  for (const Slip& slip : refused) replace(folder, slip.file, slip.from, slip.to);
+  const Findings said = findings_in(folder, 1);
+  for (const Slip& slip : refused) check_named(slip, folder, said, false);
+}
