@@ -27,6 +27,8 @@ void add_cache(CLI::App& app, Chosen& chosen);
 void add_report(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
 void add_bench_regret(CLI::App& bench, Chosen& chosen);
+void add_check(CLI::App& app, Chosen& chosen);
+void add_new(CLI::App& app, Chosen& chosen);
 void add_doctor(CLI::App& app, Chosen& chosen);
 
 /// Adds a command: `declare(command, settings)` adds its options, `run` executes it.
@@ -44,6 +46,8 @@ CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, co
 
 /// Adds --device-class CLASS, which takes names too, such as H200.
 void add_device_class(CLI::App& command, std::string& device_class, const std::string& summary);
+/// Adds it for a command that asks no record, where the names of further devices do too, such as A100.
+void add_any_device_class(CLI::App& command, std::string& device_class, const std::string& summary);
 /// Checks the name of an output before the work begins: refuses an empty name, and a folder that does not exist or is
 /// not writable.
 CLI::Validator output_name();

@@ -23,6 +23,7 @@ constexpr const char* summary =
 constexpr const char* epilogue = R"(Examples:
   kiln doctor                                        what this machine has, and what follows
   kiln ops rms_norm                                  an op's axes, types and implementations
+  kiln check my_op --templates my_ops                what is wrong in an op of your own; kiln new begins one
   kiln tune rms_norm rows=1..16384 cols=4096,8192    tune every bucket of these sizes, once
   kiln run rms_norm rows=137 cols=4096               launch, verify, time
   kiln explain rms_norm rows=137 cols=4096           what would be launched, and why
@@ -138,13 +139,23 @@ int show_asked(const CLI::App& app, const CLI::Success& asked) {
   return status;
 }
 
+/// Returns the arguments, with "help check" as "check --help".
+std::vector<char*> with_help_last(int argc, char** argv) {
+  static char option[] = "--help";
+  std::vector<char*> words(argv, argv + argc);
+  if (argc < 2 || std::string_view(argv[1]) != "help") return words;
+  words.erase(words.begin() + 1);
+  words.push_back(option);
+  return words;
+}
+
 int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
   app.footer(epilogue);
   app.set_version_flag("--version", fmt::format("kiln {}, build {}", KILN_VERSION, build()));
   app.fallthrough();
   declare_globals(app, chosen.globals);
-  for (const auto add : {add_doctor, add_devices, add_ops, add_tune, add_prewarm, add_coverage, add_run, add_explain,
-                         add_replay, add_trace, add_cache, add_report, add_bench})
+  for (const auto add : {add_doctor, add_devices, add_ops, add_check, add_new, add_tune, add_prewarm, add_coverage,
+                         add_run, add_explain, add_replay, add_trace, add_cache, add_report, add_bench})
     add(app, chosen);
   if (argc < 2) {
     print(app.help());
@@ -152,7 +163,8 @@ int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
   }
   app.require_subcommand(1);
   try {
-    app.parse(argc, argv);
+    std::vector<char*> words = with_help_last(argc, argv);
+    app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::Success& asked) {  // --help, --version
     return show_asked(app, asked);
   } catch (const CLI::ParseError& error) {

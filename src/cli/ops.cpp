@@ -31,7 +31,7 @@ void declare(CLI::App& command, OpsSettings& settings) {
   command.add_flag("--compile", settings.compile,
                    "Compile each implementation's default and the reference, at these sizes; needs NVRTC, but no GPU");
   command.add_option("--arch", settings.target.arch, "For this architecture, such as sm_90a")->type_name("ARCH");
-  add_device_class(command, settings.target.device_class, "For this device class, present or not");
+  add_any_device_class(command, settings.target.device_class, "For this device class, present or not");
 }
 
 std::string names(const auto& items) {
@@ -234,7 +234,7 @@ void add_ops(CLI::App& app, Chosen& chosen) {
   CLI::App* command =
       add_command<OpsSettings>(app, chosen, "ops", "List the ops, or describe one of them", declare, run);
   command->footer(
-      "Examples:\n  kiln ops\n  kiln ops softmax cols=32768\n  kiln ops my_op --templates my_ops --arch sm_90a --compile\n  kiln ops gemm m=16 --arch sm_80 --device-class sm_80/mp108/l2_41943040/smem_166912/bus_5120");
+      "Examples:\n  kiln ops\n  kiln ops softmax cols=32768\n  kiln ops my_op --templates my_ops --arch sm_90a --compile\n  kiln ops gemm m=16 --device-class A100");
 }
 
 }  // namespace kiln::cli

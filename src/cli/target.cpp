@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <set>
+#include <span>
 
 #include "jit/specialisation.hpp"
 #include "kiln/error.hpp"
@@ -13,13 +14,23 @@
 namespace kiln::cli {
 namespace {
 
-/// The devices for which records ship.
 struct NamedClass {
   std::string_view name, device_class;
 };
+/// The devices for which records ship.
 constexpr std::array named_classes = {
     NamedClass{"H200", h200_device_class},
     NamedClass{"H100", "sm_90/mp132/l2_52428800/smem_232448/bus_5120"},  // the SXM board
+};
+/// Devices by their data sheets, where no record is asked: what a driver reports may differ. The first of an
+/// architecture stands for it.
+constexpr std::array further_classes = {
+    NamedClass{"A100", "sm_80/mp108/l2_41943040/smem_166912/bus_5120"},
+    NamedClass{"L40S", "sm_89/mp142/l2_100663296/smem_101376/bus_384"},
+    NamedClass{"L4", "sm_89/mp58/l2_50331648/smem_101376/bus_192"},
+    NamedClass{"4090", "sm_89/mp128/l2_75497472/smem_101376/bus_384"},
+    NamedClass{"B200", "sm_100/mp148/l2_132644864/smem_232448/bus_7680"},
+    NamedClass{"5090", "sm_120/mp170/l2_100663296/smem_101376/bus_512"},
 };
 
 std::string with_name(const std::string& device_class) {
@@ -40,14 +51,14 @@ std::int64_t parse_arch(const std::string& arch) {
               fmt::format("the architecture '{}' does not parse, expected a form such as sm_90a", arch));
 }
 
-manifest::DeviceFacts parse_class(const std::string& text) {
+manifest::DeviceFacts parse_class(const std::string& text, std::string_view names = "H200, H100") {
   const auto facts = manifest::DeviceFacts::from_device_class(text);
   if (!facts)
     throw Error(
         ErrorKind::bad_input,
         fmt::format(
-            "the device class '{}' does not parse, expected H200, H100 or a form such as {}, which kiln devices prints of a present GPU",
-            text, h200_device_class));
+            "the device class '{}' does not parse, expected {} or a form such as {}, which kiln devices prints of a present GPU",
+            text, names, h200_device_class));
   return *facts;
 }
 
@@ -77,15 +88,48 @@ Target make_target(const manifest::DeviceFacts& facts, const TargetChoice& choic
   return target;
 }
 
-}  // namespace
-
-std::string device_class_named(const std::string& word) {
+/// Returns the class that the word names among `classes`, with the link that may follow it; else the word.
+std::string named_in(std::span<const NamedClass> classes, const std::string& word) {
   const auto same = [](char a, char b) { return a == (b >= 'a' && b <= 'z' ? static_cast<char>(b - 'a' + 'A') : b); };
-  const std::size_t end = std::min(word.find('/'), word.size());  // a link may follow
-  for (const NamedClass& each : named_classes)
+  const std::size_t end = std::min(word.find('/'), word.size());
+  for (const NamedClass& each : classes)
     if (std::ranges::equal(each.name, std::string_view(word).substr(0, end), same))
       return std::string(each.device_class) + word.substr(end);
   return word;
+}
+
+/// Returns the facts of a device of this architecture: of the first that is known by name, else those of the nearest
+/// older one with the architecture's own shared memory and threads.
+manifest::DeviceFacts assumed_of(std::int64_t sm) {
+  std::vector<manifest::DeviceFacts> known = {parse_class(h200_device_class)};
+  for (const NamedClass& each : further_classes) known.push_back(parse_class(std::string(each.device_class)));
+  const auto exact = std::ranges::find(known, sm, &manifest::DeviceFacts::sm);
+  if (exact != known.end()) return *exact;
+  manifest::DeviceFacts nearest = known[1];
+  for (const manifest::DeviceFacts& each : known)
+    if (each.sm() < sm && each.sm() > nearest.sm()) nearest = each;
+  const auto own = manifest::DeviceFacts::shared_per_block_of(sm);
+  return parse_class(fmt::format("sm_{}/mp{}/l2_{}/smem_{}/bus_{}", sm, nearest.sm_count(), nearest.l2_bytes(),
+                                 own.value_or(nearest.shared_per_block()), nearest.memory_bus_bits));
+}
+
+}  // namespace
+
+std::string device_class_named(const std::string& word) { return named_in(named_classes, word); }
+
+std::string any_class_named(const std::string& word) {
+  const std::string shipped = device_class_named(word);
+  return shipped != word ? shipped : named_in(further_classes, word);
+}
+
+Target assumed_target(const std::string& word) {
+  TargetChoice choice;
+  const std::string device_class = any_class_named(word);
+  if (word.starts_with("sm_") && word.find('/') == std::string::npos) {
+    choice.arch = word;
+    return make_target(assumed_of(parse_arch(word)), choice, "a device of " + word + ", assumed");
+  }
+  return make_target(parse_class(device_class, "H200, H100, A100, L40S, L4, 4090, B200, 5090"), choice, word);
 }
 
 std::string class_word(const std::string& device_class) {
@@ -146,9 +190,10 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
   if (classes.size() == 1)
     return make_target(with_link(parse_class(*classes.begin()), layers), choice,
                        "the one device class that the files hold");
-  const manifest::DeviceFacts h200 = parse_class(h200_device_class);
-  if (sample && (sm == 0 || sm == h200.sm()))
-    return make_target(h200, choice, "an H200, assumed: no GPU is present and none was named");
+  if (sample && (sm == 0 || sm == 90))
+    return make_target(parse_class(h200_device_class), choice,
+                       "an H200, assumed: no GPU is present and none was named");
+  if (sample) return assumed_target(choice.arch);
   const std::string which = sm == 0 ? std::string() : fmt::format(" of {}", choice.arch);
   throw Error(
       sm == 0 ? ErrorKind::no_device : ErrorKind::bad_input,

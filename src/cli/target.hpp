@@ -26,7 +26,7 @@ struct Target {
 manifest::DeviceFacts with_link(manifest::DeviceFacts facts, const store::Layers& layers);
 
 /// Chooses the named class; else, unless an architecture was named, the present GPU; else the only class (of that
-/// architecture) in the files; else, with `sample`, the H200. Its facts are with_link(). Throws Error(bad_input) when
+/// architecture) in the files; else, with `sample`, the H200, or an assumed device of the architecture. Its facts are with_link(). Throws Error(bad_input) when
 /// the choice is ambiguous or does not parse, and Error(no_device) when there is none.
 Target choose_target(const Globals& globals, const TargetChoice& choice, const store::Layers& layers, bool sample);
 
@@ -35,6 +35,12 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
 std::optional<cuda::DeviceInfo> present_device(const Globals& globals);
 
 inline constexpr const char* h200_device_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6016";
+
+/// Makes a target of a device that need not be present: "A100", a device class, or an architecture such as "sm_80". For
+/// commands that ask no record, since a driver may report other facts than a data sheet. Throws Error(bad_input).
+Target assumed_target(const std::string& word);
+/// Returns the device class that a word of assumed_target() names; any other word as it is.
+std::string any_class_named(const std::string& word);
 
 /// Returns the device class that H200 or H100 names, in upper or lower case; any other word as it is.
 std::string device_class_named(const std::string& word);

@@ -1,0 +1,222 @@
+// kiln check: what is wrong in an op's manifests and kernels, without a device and without records.
+#include "check/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "cli/problem_set.hpp"
+#include "cli/table.hpp"
+#include "cli/target.hpp"
+#include "cli/units.hpp"
+#include "cuda/nvrtc_api.hpp"
+#include "kiln/error.hpp"
+#include "manifest/text.hpp"
+#include "process/child.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CheckSettings {
+  std::string what;
+  std::vector<std::string> words;
+  std::vector<std::string> archs, device_classes;
+  std::size_t most_compiles = 12;
+  bool no_compile = false;
+};
+
+void declare(CLI::App& command, CheckSettings& settings) {
+  command.add_option("op", settings.what, "An op, its folder, or a folder of ops")->type_name("OP|FOLDER")->required();
+  command
+      .add_option("problem", settings.words,
+                  "At these sizes too (rows=512 dtype=bf16), where the usual ones are not legal; of one op")
+      ->type_name("NAME=VALUE");
+  command
+      .add_option("--arch", settings.archs,
+                  "For devices of these architectures: sm_90a,sm_80; sm_90a where nothing is named")
+      ->delimiter(',')
+      ->type_name("ARCH");
+  command
+      .add_option(
+          "--device-class", settings.device_classes,
+          "For these devices: H200, H100, A100, L40S, L4, 4090, B200, 5090, or a class as kiln devices prints it")
+      ->delimiter(',')
+      ->type_name("CLASS");
+  command
+      .add_option("--compiles", settings.most_compiles,
+                  "Compile at most so many kernels of each implementation for each architecture")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10000).description(""))
+      ->type_name("N");
+  command.add_flag("--no-compile", settings.no_compile, "Check manifests and names alone, which needs no NVRTC");
+}
+
+std::vector<fs::path> template_paths(const Globals& globals) {
+  std::vector<fs::path> paths(globals.templates.begin(), globals.templates.end());
+  std::ranges::copy(manifest::template_paths_of_environment(), std::back_inserter(paths));
+  return paths;
+}
+
+/// Returns the folder that the word names: a path, or an op's in one of the template folders.
+std::optional<fs::path> folder_of(const std::string& word, std::span<const fs::path> paths) {
+  std::error_code ignored;
+  for (const fs::path& each : paths) {
+    const fs::path clean = each.has_filename() ? each : each.parent_path();
+    if (fs::exists(each / word / manifest::op_file, ignored)) return each / word;
+    if (clean.filename() == word && fs::exists(each / manifest::op_file, ignored)) return each;
+  }
+  if (fs::is_directory(word, ignored)) return fs::path(word);
+  return std::nullopt;
+}
+
+/// Names of ops that one in `folder` hides, or that hide it: built-in ones, and those of other template folders.
+std::vector<std::string> other_names(const fs::path& folder, std::span<const fs::path> paths) {
+  std::vector<std::string> names;
+  for (const std::string_view each : manifest::built_in_names()) names.emplace_back(each);
+  std::error_code ignored;
+  const fs::path own = fs::weakly_canonical(folder, ignored);
+  for (const fs::path& path : paths)
+    for (fs::directory_iterator each(path, ignored), end; !ignored && each != end; each.increment(ignored)) {
+      const fs::path other = fs::weakly_canonical(each->path(), ignored);
+      if (fs::exists(other / manifest::op_file, ignored) && other != own && other.parent_path() != own)
+        names.push_back(other.filename().string());
+    }
+  return names;
+}
+
+std::vector<check::ReadOp> ops_named(const Globals& globals, const CheckSettings& settings, check::Findings& findings) {
+  const std::vector<fs::path> paths = template_paths(globals);
+  if (const auto folder = folder_of(settings.what, paths))
+    return check::read_ops(*folder, other_names(*folder, paths), findings);
+  if (settings.what.find('/') != std::string::npos)
+    throw Error(ErrorKind::bad_input, fmt::format("there is no folder {}", manifest::quote(settings.what)));
+  const manifest::Catalogue ops = load_ops(globals, settings.what);
+  std::vector<check::ReadOp> read;
+  read.push_back({find_op(ops, settings.what), {}});
+  return read;
+}
+
+std::vector<check::Target> targets_of(const CheckSettings& settings) {
+  std::vector<std::string> words = settings.archs;
+  words.insert(words.end(), settings.device_classes.begin(), settings.device_classes.end());
+  if (words.empty()) words.emplace_back("H200");
+  std::vector<check::Target> targets;
+  for (const std::string& each : words) {
+    const Target target = assumed_target(each);
+    targets.push_back({target.facts, target.arch});
+  }
+  return targets;
+}
+
+void print_finding(const Globals& globals, const check::Finding& finding) {
+  if (!globals.json) return print(check::to_string(finding) + "\n");
+  print_json({{"event", "finding"},
+              {"severity", check::to_string(finding.severity)},
+              {"kind", finding.kind},
+              {"file", finding.file},
+              {"line", finding.line},
+              {"what", finding.what},
+              {"remedy", finding.remedy},
+              {"at", finding.at}});
+}
+
+std::string legal_text(const check::Space& space) {
+  return fmt::format("{}{}", space.legal >= check::most_legal ? "at least " : "",
+                     format_count(static_cast<std::int64_t>(space.legal)));
+}
+
+/// Long conditions are found by their line.
+std::string cut(std::string condition) {
+  constexpr std::size_t most = 96;
+  if (condition.size() > most) condition.replace(most - 3, std::string::npos, "...");
+  return condition;
+}
+
+void print_space(const Globals& globals, const std::string& op, const check::Space& space) {
+  if (globals.json) {
+    Json json{{"event", "space"},
+              {"op", op},
+              {"implementation", space.implementation},
+              {"at", space.problem},
+              {"configs", space.configs},
+              {"legal", space.legal},
+              {"searched", space.searched},
+              {"conditions", Json::array()}};
+    for (const check::Removal& each : space.removals)
+      json["conditions"].push_back({{"condition", each.condition},
+                                    {"line", each.line},
+                                    {"search", each.is_search},
+                                    {"removed", each.removed ? Json(*each.removed) : Json()}});
+    return print_json(json);
+  }
+  print(fmt::format("{} at {}: {}, {} legal, {} tried by a tune\n", space.implementation, space.problem,
+                    counted(space.configs, "config"), legal_text(space),
+                    format_count(static_cast<std::int64_t>(space.searched))));
+  if (space.removals.empty()) return;
+  Table table({"line", "condition", "> removes"});
+  for (const check::Removal& each : space.removals)
+    table.row({fmt::format("{}", each.line), cut((each.is_search ? "search: " : "") + each.condition),
+               each.removed ? format_count(*each.removed) : "?"});
+  print(table.text(2));
+}
+
+void print_end(const Globals& globals, std::span<const check::Checked> checked, const check::Findings& findings,
+               bool compiled) {
+  const std::size_t errors = findings.count(check::Severity::error);
+  const std::size_t warnings = findings.count(check::Severity::warning);
+  std::size_t compiles = 0;
+  for (const check::Checked& each : checked) compiles += each.compiles;
+  if (globals.json)
+    return print_json({{"event", "checked"},
+                       {"ops", checked.size()},
+                       {"errors", errors},
+                       {"warnings", warnings},
+                       {"compiles", compiles}});
+  print(fmt::format("{}: {}, {}; {}\n",
+                    checked.size() == 1 ? checked.front().op : counted(static_cast<std::int64_t>(checked.size()), "op"),
+                    counted(static_cast<std::int64_t>(errors), "error"),
+                    counted(static_cast<std::int64_t>(warnings), "warning"),
+                    compiled ? counted(static_cast<std::int64_t>(compiles), "compile") : "nothing was compiled"));
+}
+
+int run(const Globals& globals, const CheckSettings& settings) {
+  check::Findings findings;
+  const std::vector<check::ReadOp> ops = ops_named(globals, settings, findings);
+  const bool has_compiler = settings.no_compile || cuda::Nvrtc::find() != nullptr;
+  check::Settings how{targets_of(settings), {}, !settings.no_compile && has_compiler, {}};
+  how.compiles = {process::find_worker({}), settings.most_compiles, {}};
+  StatusLine progress(is_terminal() && !globals.quiet && !globals.json);
+  how.compiles.on_compile = [&](const std::string& label) { progress.show("compiling " + label); };
+  if (!settings.words.empty() && (ops.size() != 1 || !ops.front().mistakes.empty()))
+    throw Error(ErrorKind::bad_input, "sizes are of one op that can be read; leave them out");
+  if (!settings.words.empty()) how.problems.push_back(sample_problem(ops.front().op, settings.words));
+  std::vector<check::Checked> checked;
+  for (const check::ReadOp& each : ops) checked.push_back(check::check_op(each, how, findings));
+  progress.clear();
+  for (const check::Finding& each : findings.sorted()) print_finding(globals, each);
+  if (checked.size() == 1 || globals.json)
+    for (const check::Checked& each : checked)
+      for (const check::Space& space : each.spaces) print_space(globals, each.op, space);
+  print_end(globals, checked, findings, how.compile);
+  if (findings.count(check::Severity::error) > 0) return exit_wrong;
+  if (!has_compiler)
+    throw Error(ErrorKind::no_nvrtc,
+                "kernels were not compiled: libnvrtc was not found; install it, or check the rest with --no-compile");
+  return exit_good;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = add_command<CheckSettings>(
+      app, chosen, "check", "Name every mistake in an op, with file, line and remedy; needs no GPU and no records",
+      declare, run);
+  command->footer(
+      "Exit status 1 on an error, 0 with warnings alone.\n\nExamples:\n  kiln check my_ops                         each op in the folder\n  kiln check rms_norm --arch sm_90a,sm_80   a built-in op, or one of --templates\n  kiln check my_ops/scale rows=100 --device-class A100,4090\n  kiln check my_ops --no-compile            manifests alone, in milliseconds");
+}
+
+}  // namespace kiln::cli

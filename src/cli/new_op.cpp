@@ -1,0 +1,67 @@
+// kiln new: writes an op to begin with.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "check/skeleton.hpp"
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "kiln/error.hpp"
+#include "manifest/text.hpp"
+#include "store/output_file.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct NewSettings {
+  std::string op;
+  std::string folder = ".";
+};
+
+void declare(CLI::App& command, NewSettings& settings) {
+  command.add_option("op", settings.op, "The op's name: letters, digits and underscores")->type_name("OP")->required();
+  command.add_option("folder", settings.folder, "The folder in which the op's folder is made")
+      ->capture_default_str()
+      ->type_name("FOLDER");
+}
+
+int run(const Globals& globals, const NewSettings& settings) {
+  if (!manifest::is_identifier(settings.op))
+    throw Error(ErrorKind::bad_input,
+                fmt::format("an op named {}; expected letters, digits and underscores", manifest::quote(settings.op)));
+  const fs::path folder = fs::path(settings.folder) / settings.op;
+  if (fs::exists(folder))
+    throw Error(ErrorKind::bad_input, fmt::format("'{}' is there already; name another op", folder.string()));
+  fs::create_directories(folder);
+  Json files = Json::array();
+  for (const manifest::SourceFile& each : check::skeleton(settings.op)) {
+    const std::string path = (folder / each.name).string();
+    store::write_text(path, each.text);
+    files.push_back(path);
+  }
+  if (globals.json) {
+    print_json({{"event", "written"}, {"op", settings.op}, {"files", files}});
+    return exit_good;
+  }
+  print(
+      fmt::format("{} is an op, y = x * factor. Change its files, and check it after each change:\n"
+                  "  kiln check {}\n"
+                  "Then, with a GPU:\n"
+                  "  kiln tune {} count=1..1048576 --templates {}\n"
+                  "  kiln run {} count=1000 --templates {}\n",
+                  folder.string(), folder.string(), settings.op, settings.folder, settings.op, settings.folder));
+  return exit_good;
+}
+
+}  // namespace
+
+void add_new(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = add_command<NewSettings>(
+      app, chosen, "new", "Write the folder of a new op, which can be checked, tuned and launched as it is", declare,
+      run);
+  command->footer("Examples:\n  kiln new scale my_ops    writes my_ops/scale: op.toml, an implementation, two sources");
+}
+
+}  // namespace kiln::cli

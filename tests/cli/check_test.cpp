@@ -1,0 +1,59 @@
+// kiln check and kiln new, run as a person runs them; tests/check has what they find.
+#include "command.hpp"
+
+using namespace kiln::testing;
+
+TEST_CASE("a new op is checked without a mistake, and one made in it is named on the first line") {
+  const Command command;
+  const std::string folder = command.path("ops");
+  const Ran made = command.run("new scale " + folder);
+  CHECK(made.status == 0);
+  CHECK(made.output.find("kiln check " + folder + "/scale") != std::string::npos);
+  check_refused(command.run("new scale " + folder), 2, "is there already; name another op");
+  check_refused(command.run("new a-b " + folder), 2, "expected letters, digits and underscores");
+
+  const Ran good = command.run("check " + folder + " --no-compile --arch sm_90a,sm_80,sm_86");
+  CAPTURE(good.output);
+  CHECK(good.status == 0);
+  CHECK(good.output.find("vectorized at count=4096 dtype=bf16, sm_86: 36 configs, 36 legal") != std::string::npos);
+  CHECK(good.output.find("scale: 0 errors, 0 warnings; nothing was compiled\n") != std::string::npos);
+  check_refused(command.run("check " + folder), 3, "kernels were not compiled: libnvrtc was not found");
+
+  REQUIRE(std::system(("sed -i 's/threads = 256/threads = 96/' " + folder + "/scale/vectorized.toml").c_str()) == 0);
+  const Ran wrong = command.run("check scale --no-compile --templates " + folder);
+  CHECK(wrong.status == 1);
+  CHECK(wrong.output.find("/scale/vectorized.toml:17: error: found threads = 96 in [default]; expected one of") !=
+        std::string::npos);
+  CHECK(wrong.output.find("1 error, 0 warnings") != std::string::npos);
+  const Ran json = command.run("--json check scale --no-compile --templates " + folder);
+  CHECK(json.output.find("{\"event\":\"finding\",\"severity\":\"error\",\"kind\":\"manifest\",\"file\":") == 0);
+  CHECK(json.output.find("{\"event\":\"checked\",\"ops\":1,\"errors\":1,\"warnings\":0,\"compiles\":0}") !=
+        std::string::npos);
+}
+
+TEST_CASE("every built-in op passes its check, for the devices that are known by name") {
+  const Command command;
+  const Ran listed = command.run("--json ops");
+  std::size_t count = 0;
+  for (std::size_t at = listed.output.find("{\"op\":\""); at != std::string::npos;
+       at = listed.output.find("{\"op\":\"", at + 1), ++count) {
+    const std::string name = listed.output.substr(at + 7, listed.output.find('"', at + 7) - at - 7);
+    const Ran ran = command.run("check " + name + " --no-compile --device-class H200,A100");
+    CAPTURE(name);
+    CAPTURE(ran.output);
+    CHECK(ran.status == 0);
+  }
+  CHECK(count >= 24);
+}
+
+TEST_CASE("check names what it cannot check, and what it would take") {
+  const Command command;
+  check_refused(command.run("check rmsnorm"), 2, "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
+  check_refused(command.run("check none/there"), 2, "there is no folder 'none/there'");
+  check_refused(command.run("check rms_norm --device-class V900"), 2, "expected H200, H100, A100, L40S");
+  check_refused(command.run("check rms_norm --arch sm_80a"), 2, "give --arch sm_80");
+  check_refused(command.run("check rms_norm rwos=1"), 2, "'rwos' is unknown (did you mean 'rows'?)");
+  CHECK(command.run("help check").output.find("Exit status 1 on an error") != std::string::npos);
+  CHECK(command.run("ops rms_norm --device-class 4090").output.find("sm_89/mp128/") != std::string::npos);
+  CHECK(command.run("ops rms_norm --arch sm_80").output.find("on sm_80/mp108/") != std::string::npos);
+}
