@@ -1,5 +1,7 @@
 #include "cuda/search_path.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <system_error>
 #include <utility>
@@ -30,6 +32,13 @@ void append_versions(std::vector<path>& folders, const path& lib, const char* le
   for (const path& version : versions) append_existing(folders, version / leaf);
 }
 
+/// The file that holds this code, by the loader's name of it, which for a program need not be a path.
+path file_of_this_code() {
+  static const int here = 0;
+  Dl_info info{};
+  return dladdr(&here, &info) != 0 && info.dli_fname != nullptr ? path(info.dli_fname) : path();
+}
+
 }  // namespace
 
 std::vector<path> toolkit_folders() {
@@ -40,8 +49,15 @@ std::vector<path> toolkit_folders() {
   return folders;
 }
 
+path packages_around(const path& file) {
+  for (path folder = file.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+    if (folder.filename() == "site-packages" || folder.filename() == "dist-packages") return folder;
+  return {};
+}
+
 std::vector<path> site_packages() {
   std::vector<path> folders;
+  append_existing(folders, packages_around(file_of_this_code()));
   for (const char* prefix : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     if (const std::string value = environment(prefix); !value.empty()) {
       append_versions(folders, path(value) / "lib", "site-packages");

@@ -11,7 +11,11 @@ namespace kiln::cuda {
 /// Returns those of $CUDA_HOME, $CUDA_PATH and /usr/local/cuda that exist.
 std::vector<std::filesystem::path> toolkit_folders();
 
-/// Returns the site-packages folders of the active environment, the user and the system. Python is not run.
+/// Returns the folder of Python packages that `file` lies in, as that of a wheel does; empty where it lies in none.
+std::filesystem::path packages_around(const std::filesystem::path& file);
+
+/// Returns the site-packages folders of the package that this library is in, whether its environment is active or not,
+/// then those of the active environment, the user and the system. Python is not run.
 std::vector<std::filesystem::path> site_packages();
 
 /// Returns FOLDER/NAME for each of `folders` and `names` where that file exists, as candidates for Library::open.

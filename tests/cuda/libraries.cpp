@@ -165,6 +165,15 @@ TEST_CASE("wheels are found in the active environment first, newest Python first
   CHECK(files[1] == (folders[1] / "libnvrtc.so.12").string());
 }
 
+TEST_CASE("a library within a Python package finds the packages around it") {
+  CHECK(cuda::packages_around("/opt/app/lib/python3.12/site-packages/kiln/_kiln.abi3.so") ==
+        "/opt/app/lib/python3.12/site-packages");
+  CHECK(cuda::packages_around("/usr/lib/python3/dist-packages/kiln/kiln-worker") == "/usr/lib/python3/dist-packages");
+  CHECK(cuda::packages_around("/usr/lib/libkiln.so.0").empty());
+  CHECK(cuda::packages_around("kiln").empty());
+  CHECK(cuda::packages_around("").empty());
+}
+
 TEST_CASE("toolkit headers come from CUDA_HOME before any other place, the C++ library beside them") {
   const TemporaryFolder toolkit;
   toolkit.touch("include/cuda_fp16.h");
