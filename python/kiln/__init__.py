@@ -1,0 +1,226 @@
+"""Kiln's CUDA kernels: specialised at run time, tuned once, kept in one file.
+
+    import kiln
+
+    norm = kiln.op("rms_norm")
+    norm(x=x, weight=weight, y=y, epsilon=1e-6)
+
+Tensors are objects of any library that speaks DLPack or the CUDA array interface. Nothing is opened before the first use.
+"""
+from __future__ import annotations
+
+import os as _os
+from collections.abc import Iterable as _Iterable
+
+from . import _kiln
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal, Union
+
+    Path = Union[str, _os.PathLike[str]]
+
+__all__ = ["Coverage", "Error", "Op", "check", "configure", "coverage", "explain", "op", "prepare", "stats", "wait_for_tunes", "warnings"]
+__version__: str = _kiln.version
+
+
+class Error(RuntimeError):
+    """What Kiln refuses, in a sentence: what was asked, what was found, and what to do.
+
+    `kind` is "bad_input", "no_driver", "no_nvrtc", "not_tuned" or another name of kiln/kiln.h's statuses, in lower case.
+    """
+
+    kind: str
+
+    def __init__(self, sentence: str, kind: str = "bad_input") -> None:
+        super().__init__(sentence)
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[type[Error], tuple[str, str]]:
+        return type(self), (str(self), self.kind)
+
+
+class Op(_kiln.Op):
+    """An op, which kiln.op() gives. Call it with tensors and values by their names in the op's contract; see `contract` and help(OP).
+
+    Tensors give sizes, types and strides, which are checked. Keywords give what no tensor shows: axes, choices, run-time values. An axis may also
+    be a tensor of one i32 in device memory, which the launch reads when it runs. None stands for a tensor that is absent.
+
+    `stream` is an int (0 is the default stream) or an object with `__cuda_stream__`, `cuda_stream` or `ptr`. Left out, it is the current stream of
+    the tensors' library, where that tells it by DLPack's C exchange, as torch does.
+
+    The call returns once the kernel is enqueued. On a miss it may compile or tune, as kiln.configure(on_miss=...) says; Ctrl-C ends a tune.
+    """
+
+    __slots__ = ()
+
+    @property
+    def contract(self) -> str:
+        """What the op computes, its tensors with shapes and types, and its values, as text."""
+        from ._contract import contract_of
+
+        return contract_of(self.describe())
+
+    def describe(self, **problem: int | str) -> dict[str, Any]:
+        """All that `kiln ops OP --json` prints; with sizes, types and choices also what holds at that problem."""
+        import json
+
+        return json.loads(_kiln.describe(self, problem or None, -1))
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        try:
+            return self.contract
+        except Error as error:
+            return f"The contract of {self.name} could not be read: {error}"
+
+    def __repr__(self) -> str:
+        return f"kiln.op({self.name!r})" if not self.folder else f"kiln.op({self.name!r}, folder={self.folder!r})"
+
+
+def op(name: str, *, folder: Path | None = None) -> Op:
+    """The op of this name, such as "rms_norm"; `folder` holds the user's own ops, each in a folder of its name.
+
+    Opens nothing: the op's manifest is read at its first use, where an unknown name is told.
+    """
+    return Op(name, "" if folder is None else _os.path.abspath(_os.fspath(folder)))
+
+
+class Coverage:
+    """What kiln.prepare() and kiln.coverage() found: a launch hits for `hits` of `total` problems. `gaps` tells of the others why, and what serves them.
+
+    `capturable`: whether a capture of a CUDA graph could launch all of them now."""
+
+    __slots__ = ("total", "hits", "capturable", "gaps")
+
+    def __init__(self, total: int, hits: int, capturable: bool, gaps: list[dict[str, Any]]) -> None:
+        self.total, self.hits, self.capturable, self.gaps = total, hits, capturable, gaps
+
+    def __repr__(self) -> str:
+        return f"Coverage(total={self.total}, hits={self.hits}, capturable={self.capturable}, gaps={self.gaps!r})"
+
+
+def _cover(op: Op, stream: object, device: int | None, only_looks: bool, problem: dict[str, Any]) -> Coverage:
+    import json
+
+    settings: dict[str, int | str] = {}
+    sizes: dict[str, list[int]] = {}
+    for name, value in problem.items():
+        if isinstance(value, str) or not isinstance(value, _Iterable):
+            settings[name] = value
+        else:
+            sizes[name] = list(value)
+            if not sizes[name]:
+                raise Error(f"{op.name}: '{name}' has no sizes, expected one at least")
+            settings[name] = sizes[name][0]
+    total, hits, capturable, text = _kiln.prepare(op, settings, sizes, stream, -1 if device is None else device, only_looks)
+    return Coverage(total, hits, capturable, json.loads(text)["gaps"])
+
+
+def prepare(op: Op, *, stream: object = None, device: int | None = None, **problem: int | str | _Iterable[int]) -> Coverage:
+    """Makes problems ready, so that launches and captures of CUDA graphs on `stream` miss nothing. Blocks: it looks up, compiles or tunes.
+
+    Each size is an int or several, such as rows=range(1, 8193); several of two axes mean each with each. `device` is an ordinal; left out, it is
+    that of the current CUDA context, else 0. A bucket that fails is a gap, not an error.
+    """
+    return _cover(op, stream, device, False, problem)
+
+
+def coverage(op: Op, *, stream: object = None, device: int | None = None, **problem: int | str | _Iterable[int]) -> Coverage:
+    """The same as prepare(), but makes nothing ready: it tells what launches would meet now."""
+    return _cover(op, stream, device, True, problem)
+
+
+def explain(op: Op, *, device: int | None = None, **problem: int | str) -> str:
+    """Which config serves a problem and why: bucket, key, each file that was asked, expected times."""
+    return _kiln.explain(op, problem, -1 if device is None else device)
+
+
+def stats(device: int | None = None) -> dict[str, int | float]:
+    """Launches by where their config came from, tunes, compiles and misses by reason, of all devices or of one; `tuning_s` is in seconds."""
+    return _kiln.stats(-1 if device is None else device)
+
+
+def warnings() -> list[str]:
+    """Failures that were worked around, such as a base that is missing. They also go to the logger "kiln" when an engine is made."""
+    return [line for text in _kiln.warnings() for line in text.splitlines() if line]
+
+
+def wait_for_tunes(seconds: float) -> bool:
+    """Under on_miss="background", waits for tunes that are queued; False where the time passed before."""
+    return _kiln.wait_for_tunes(seconds)
+
+
+def check(stream: object = None, device: int | None = None) -> str | None:
+    """Waits for `stream`, then tells of a length or an index in device memory that was out of its bounds; None where there is none."""
+    return _kiln.fault_on(stream, -1 if device is None else device)
+
+
+_ON_MISS = ("tune", "background", "nearest", "error")
+_TRUST = ("default", "owner", "signed")
+_ISOLATION = ("automatic", "worker", "in_process")
+
+
+def _one_of(name: str, value: str | None, names: tuple[str, ...]) -> int | None:
+    if value is not None and value not in names:
+        raise Error(f"kiln.configure: {name} is {value!r}, expected one of: {', '.join(names)}")
+    return None if value is None else names.index(value)
+
+
+def configure(
+    *,
+    bases: _Iterable[Path] = (),
+    overlay: Path | None = None,
+    on_miss: Literal["tune", "background", "nearest", "error"] | None = None,
+    require_bases: bool | None = None,
+    trust: Literal["default", "owner", "signed"] | None = None,
+    trusted_keys: _Iterable[Path] = (),
+    worker: Path | None = None,
+    isolation: Literal["automatic", "worker", "in_process"] | None = None,
+    compile_workers: int | None = None,
+    search_trials: int | None = None,
+    search_seconds: float | None = None,
+    workspace_limit_bytes: int | None = None,
+    overlay_limit_bytes: int | None = None,
+    histogram: bool | None = None,
+) -> None:
+    """Sets how Kiln works in this process; before its first use, and an Error after it. A second call replaces all of the first.
+
+    bases: tuned files, asked in order after the overlay and before those of installed packages (entry points of the group "kiln.bases").
+    overlay: the file that Kiln writes; "" keeps it in memory; left out, $KILN_CACHE, else the user's cache folder.
+    on_miss: what a launch without a record does: tune and wait; tune in the "background"; take what is "nearest"; or an "error".
+    search_trials, search_seconds: limits of one tune. The others are those of kiln/options.hpp by the same name.
+    """
+    if isinstance(bases, (str, _os.PathLike)) or isinstance(trusted_keys, (str, _os.PathLike)):
+        raise Error("kiln.configure: bases and trusted_keys are lists of files or folders, and one name is given; put it into a list")
+    settings = _kiln.Settings()
+    settings.bases = [_os.fspath(each) for each in bases]
+    settings.trusted_keys = [_os.fspath(each) for each in trusted_keys]
+    settings.overlay = None if overlay is None else _os.fspath(overlay)
+    settings.worker = None if worker is None else _os.fspath(worker)
+    settings.on_miss = _one_of("on_miss", on_miss, _ON_MISS)
+    settings.trust = _one_of("trust", trust, _TRUST)
+    settings.isolation = _one_of("isolation", isolation, _ISOLATION)
+    settings.require_bases = require_bases
+    settings.compile_workers = compile_workers
+    settings.search_trials = search_trials
+    settings.search_time_limit_ms = None if search_seconds is None else round(search_seconds * 1000)
+    settings.workspace_limit_bytes = workspace_limit_bytes
+    settings.overlay_limit_bytes = overlay_limit_bytes
+    settings.histogram = histogram
+    _kiln.configure(settings)
+
+
+def _begin() -> list[str]:
+    from ._first_use import begin
+
+    return begin(_kiln.end)
+
+
+def _log(level: int, line: str) -> None:
+    import logging
+
+    logging.getLogger("kiln").log(level, line)
+
+
+_kiln.install(Error, _begin, _log)

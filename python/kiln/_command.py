@@ -1,0 +1,11 @@
+"""The command `kiln`, which lies in this package with its worker beside it."""
+import os
+import sys
+
+
+def main() -> None:
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kiln")
+    try:
+        os.execv(program, [program, *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"the command of the package kiln-kernels at {program} could not be run: {error.strerror}; reinstall kiln-kernels")

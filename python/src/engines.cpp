@@ -1,0 +1,274 @@
+#include "engines.hpp"
+
+#include <dlfcn.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+namespace kiln_python {
+namespace {
+
+constexpr std::chrono::seconds patience_at_end{10};
+enum Level { info = 20, warning = 30 };  // of logging
+
+struct State {
+  Settings settings;
+  std::mutex list_mutex;  // held for moments alone
+  std::vector<Engine> engines;
+  std::map<std::tuple<std::string, std::string, int>, std::unique_ptr<Bound>> ops;
+  std::mutex making;  // taken without the GIL
+  std::vector<std::string> package_bases;
+  bool has_begun = false;
+  std::atomic<bool> is_ending{false}, is_forked{false};
+  std::atomic<int> calls{0};  // which run without the GIL
+
+  std::mutex lines_mutex;
+  std::deque<std::pair<int, std::string>> lines;
+  std::atomic<bool> has_lines{false};
+};
+
+/// Never destroyed: threads of Kiln's may still use it.
+State& state() noexcept {
+  static auto* const kept = new State;
+  return *kept;
+}
+
+void add_line(int level, std::string line) {
+  State& to = state();
+  const std::lock_guard lock(to.lines_mutex);
+  to.lines.emplace_back(level, std::move(line));
+  to.has_lines = true;
+}
+
+// Called on threads that tune. Of these only a Python thread inside of a call asks Python anything.
+int32_t stop_requested(void*) {
+  if (state().is_ending) return 1;
+  Released* const call = Released::current();
+  return call != nullptr && call->has_signal() ? 1 : 0;
+}
+
+void on_tune(const kiln_tune_event* event, void*) {
+  const std::string bucket = std::string(event->op) + " " + event->bucket;
+  if (event->kind == KILN_TUNE_WAITING) add_line(info, bucket + ": " + event->reason);
+  if (event->kind == KILN_TUNE_BEGUN) add_line(info, bucket + ": tuning");
+  if (event->kind != KILN_TUNE_FINISHED) return;
+  char text[96];
+  std::snprintf(text, sizeof text, ", %.2f us, after %lld candidates", event->cost_ns / 1e3,
+                static_cast<long long>(event->done));
+  add_line(info, bucket + ": " + event->implementation + " " + event->config + text);
+}
+
+std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<const char*> result;
+  for (const std::string& each : texts) result.push_back(each.c_str());
+  return result;
+}
+
+template <class To, class From>
+void set(To& to, const std::optional<From>& from) {
+  if (from) to = static_cast<To>(*from);
+}
+
+kiln_status create(int device, const std::string& folder, kiln_engine** engine) {
+  const State& from = state();
+  const Settings& settings = from.settings;
+  kiln_options options;
+  if (const kiln_status status = kiln_options_init(&options, sizeof options)) return status;
+  std::vector<const char*> bases = pointers(settings.bases), package_bases = pointers(from.package_bases),
+                           keys = pointers(settings.trusted_keys);
+  bases.insert(bases.end(), package_bases.begin(), package_bases.end());
+  const char* const folders[] = {folder.c_str()};
+  options.device = device;
+  options.bases = bases.data();
+  options.base_count = bases.size();
+  options.trusted_keys = keys.data();
+  options.trusted_key_count = keys.size();
+  options.template_paths = folders;
+  options.template_path_count = folder.empty() ? 0 : 1;
+  if (settings.overlay) options.overlay = settings.overlay->c_str();
+  if (settings.worker) options.worker = settings.worker->c_str();
+  set(options.on_miss, settings.on_miss);
+  set(options.trust, settings.trust);
+  set(options.isolation, settings.isolation);
+  set(options.compile_workers, settings.compile_workers);
+  set(options.require_bases, settings.require_bases);
+  set(options.histogram, settings.histogram);
+  set(options.workspace_limit_bytes, settings.workspace_limit_bytes);
+  set(options.overlay_limit_bytes, settings.overlay_limit_bytes);
+  set(options.search_trials, settings.search_trials);
+  set(options.search_time_limit_ms, settings.search_time_limit_ms);
+  options.stop_requested = stop_requested;
+  options.on_tune = on_tune;
+  return kiln_engine_create(&options, engine);
+}
+
+/// Takes the warnings of a new engine to the log.
+void add_warnings(kiln_engine* engine) {
+  char* text = nullptr;
+  if (kiln_engine_warnings(engine, &text) != KILN_OK) return;
+  const std::string all = taken(text);
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = std::min(all.find('\n', at), all.size());
+    if (end > at) add_line(warning, all.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+/// Without the GIL, and with `making` held.
+kiln_status make_op(const std::string& name, const std::string& folder, int device, Bound& bound) {
+  State& in = state();
+  for (const Engine& each : engines())
+    if (each.device == device && each.folder == folder) bound.engine = each.handle;
+  if (bound.engine == nullptr) {
+    if (const kiln_status status = create(device, folder, &bound.engine)) return status;
+    add_warnings(bound.engine);
+    const std::lock_guard lock(in.list_mutex);
+    in.engines.push_back({device, folder, bound.engine});
+  }
+  return kiln_engine_op(bound.engine, name.c_str(), &bound.op);
+}
+
+void add_name(Bound& bound, const char* text, Name::Kind kind, std::uint32_t id, bool output) {
+  PyObject* const name = PyUnicode_InternFromString(text);
+  if (name == nullptr) throw nb::python_error();
+  bound.names.push_back({nb::steal(name), kind, id, output});
+}
+
+void read_names(Bound& bound) {
+  kiln_op_info op = KILN_OP_INFO_INIT;
+  check(kiln_op_get_info(bound.op, &op));
+  for (std::uint32_t i = 0; i < op.tensors; ++i) {
+    kiln_tensor_info tensor = KILN_TENSOR_INFO_INIT;
+    check(kiln_op_tensor_info(bound.op, i, &tensor));
+    add_name(bound, tensor.name, Name::Kind::tensor, i, tensor.output != 0);
+  }
+  for (std::uint32_t i = 0; i < op.values; ++i) {
+    kiln_value_info value = KILN_VALUE_INFO_INIT;
+    check(kiln_op_value_info(bound.op, i, &value));
+    add_name(bound, value.name, Name::Kind::value, value.id, false);
+  }
+  for (std::uint32_t i = 0; i < op.selections; ++i) {
+    kiln_selection_info selection = KILN_SELECTION_INFO_INIT;
+    check(kiln_op_selection_info(bound.op, i, &selection));
+    add_name(bound, selection.name, Name::Kind::selection, i, false);
+  }
+  for (std::uint32_t i = 0; i < op.axes; ++i) {
+    kiln_axis_info axis = KILN_AXIS_INFO_INIT;
+    check(kiln_op_axis_info(bound.op, i, &axis));
+    add_name(bound, axis.name, Name::Kind::axis, i, false);
+  }
+}
+
+void begin() {
+  State& in = state();
+  if (in.has_begun) return;
+  auto files = nb::cast<std::vector<std::string>>(hooks().begin());
+  if (in.has_begun) return;  // another thread was faster
+  in.package_bases = std::move(files);
+  in.has_begun = true;
+  pthread_atfork(nullptr, nullptr, [] { state().is_forked = true; });
+}
+
+}  // namespace
+
+void configure(Settings settings) {
+  if (state().has_begun)
+    bad_input("kiln.configure was called after Kiln's first use; call it before the first op is launched or prepared");
+  state().settings = std::move(settings);
+}
+
+std::vector<Engine> engines() {
+  const std::lock_guard lock(state().list_mutex);
+  return state().engines;
+}
+
+Bound& bound_op(const std::string& name, const std::string& folder, int device) {
+  State& in = state();
+  refuse_if_over();
+  if (const auto found = in.ops.find({name, folder, device}); found != in.ops.end()) return *found->second;
+  begin();
+  auto bound = std::make_unique<Bound>();
+  bound->device = device;
+  Released::run([&] {
+    const std::lock_guard lock(in.making);
+    return make_op(name, folder, device, *bound);
+  });
+  read_names(*bound);
+  auto& kept = in.ops[{name, folder, device}];
+  if (kept == nullptr)
+    kept = std::move(bound);
+  else
+    kiln_op_destroy(bound->op);  // another thread was faster
+  return *kept;
+}
+
+int current_device() {
+  const char* const named = std::getenv("KILN_CUDA_LIBRARY");
+  const char* const file = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
+  void* const library = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return 0;
+  int device = 0;
+  const auto get = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuCtxGetDevice"));
+  if (get == nullptr || get(&device) != 0) device = 0;
+  dlclose(library);
+  return device;
+}
+
+void refuse_if_over() {
+  const State& in = state();
+  if (in.is_forked) [[unlikely]]
+    fail(kiln_status_name(KILN_DRIVER_FAILED),
+         "this process was forked from one that had used Kiln, and a CUDA context does not survive a fork; start "
+         "processes with the method 'spawn', or use Kiln first in the child");
+  if (in.is_ending) [[unlikely]]
+    fail(kiln_status_name(KILN_INTERRUPTED), "the interpreter is ending; launch before it does");
+}
+
+void enter_call() noexcept { state().calls.fetch_add(1, std::memory_order_acq_rel); }
+void leave_call() noexcept { state().calls.fetch_sub(1, std::memory_order_acq_rel); }
+
+void tell() {
+  State& in = state();
+  if (!in.has_lines.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  for (;;) {  // a handler that raises leaves the rest for the next call
+    std::pair<int, std::string> line;
+    {
+      const std::lock_guard lock(in.lines_mutex);
+      in.has_lines = !in.lines.empty();
+      if (in.lines.empty()) return;
+      line = std::move(in.lines.front());
+      in.lines.pop_front();
+    }
+    hooks().log(line.first, line.second);
+  }
+}
+
+void end() {
+  State& in = state();
+  if (in.is_forked || in.is_ending.exchange(true)) return;
+  {
+    const nb::gil_scoped_release released;
+    // A thread that is still within a launch keeps its handles.
+    const auto limit = std::chrono::steady_clock::now() + patience_at_end;
+    while (in.calls.load(std::memory_order_acquire) != 0) {
+      if (std::chrono::steady_clock::now() > limit) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    for (auto& [key, bound] : in.ops) kiln_op_destroy(std::exchange(bound->op, nullptr));
+    for (Engine& each : in.engines) kiln_engine_destroy(std::exchange(each.handle, nullptr));
+  }
+  tell();
+}
+
+}  // namespace kiln_python

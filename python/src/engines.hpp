@@ -1,0 +1,80 @@
+// The engines of this process: one a device, and one for each folder of the user's ops there. Made at first use.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "python.hpp"
+
+namespace kiln_python {
+
+/// What kiln.configure() sets. Nothing: the library's default.
+struct Settings {
+  std::optional<std::string> overlay, worker;
+  std::vector<std::string> bases, trusted_keys;
+  std::optional<int> on_miss, trust, isolation, compile_workers;
+  std::optional<bool> require_bases, histogram;
+  std::optional<std::int64_t> workspace_limit_bytes, overlay_limit_bytes, search_trials, search_time_limit_ms;
+};
+/// Throws kiln.Error once an engine is made.
+void configure(Settings settings);
+
+/// A name that a call may give.
+struct Name {
+  enum class Kind { tensor, axis, selection, value };
+  nb::object text;  // interned
+  Kind kind;
+  std::uint32_t id;
+  bool output;
+};
+
+/// The value of an axis, a selection or a run-time value in a call.
+struct Scalar {
+  std::uint32_t name = 0;  // of Bound::names
+  bool is_real = false;
+  std::int64_t integer = 0;
+  double real = 0;
+  PyObject* word = nullptr;  // a str, borrowed
+};
+
+/// An op of one engine. Handles live until the process ends.
+struct Bound {
+  kiln_engine* engine = nullptr;
+  kiln_op* op = nullptr;
+  int device = 0;
+  std::vector<Name> names;
+  /// What calls with these scalars begin with.
+  struct Ready {
+    std::vector<Scalar> scalars;
+    std::vector<nb::object> words;  // keeps those of `scalars`
+    kiln_binding binding;
+  };
+  std::vector<Ready> ready;  // the last few
+  std::size_t next = 0;      // to be replaced
+};
+
+/// The op of this name; `folder` is where the user's ops lie, or empty. Makes what is missing, for which it blocks.
+Bound& bound_op(const std::string& name, const std::string& folder, int device);
+/// The device of the calling thread's current context; 0 without one.
+int current_device();
+
+struct Engine {
+  int device;
+  std::string folder;
+  kiln_engine* handle;
+};
+std::vector<Engine> engines();
+
+/// Throws kiln.Error at the interpreter's end, and in a child that was forked from a process with engines.
+void refuse_if_over();
+void enter_call() noexcept;
+void leave_call() noexcept;
+/// Hands what tunes had to say to the log.
+void tell();
+/// At the interpreter's end: stops background work and writes counts.
+void end();
+
+}  // namespace kiln_python

@@ -1,0 +1,207 @@
+// The extension of the package kiln. What users see is in kiln/__init__.py.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+
+#include "engines.hpp"
+#include "op.hpp"
+#include "tensor.hpp"
+
+namespace kiln_python {
+namespace {
+
+constexpr std::size_t most_problems = 1'000'000;
+
+PyObject* call_op(PyObject* self, PyObject* positional, PyObject* keywords) {
+  try {
+    nb::inst_ptr<Op>(self)->call(positional, keywords);
+    tell();
+    Py_RETURN_NONE;
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+PyType_Slot op_slots[] = {{Py_tp_call, reinterpret_cast<void*>(call_op)}, {0, nullptr}};
+
+/// The problems of a base problem and of sizes for some axes, each with each.
+std::vector<kiln_problem> product(const Bound& bound, kiln_problem problem, const nb::dict& sizes) {
+  std::vector<kiln_problem> all{problem};
+  for (const auto& [key, value] : sizes) {
+    const auto list = nb::cast<std::vector<std::int64_t>>(value);
+    if (list.empty() || all.size() > most_problems / list.size())
+      bad_input("prepare: '" + text_of(key) + "' makes " + std::to_string(all.size() * list.size()) +
+                " problems, expected 1 to " + std::to_string(most_problems));
+    std::uint32_t axis = 0;
+    check(kiln_op_axis(bound.op, text_of(key).c_str(), &axis));
+    std::vector<kiln_problem> next;
+    next.reserve(all.size() * list.size());
+    for (const kiln_problem& each : all)
+      for (const std::int64_t size : list) {
+        next.push_back(each);
+        next.back().axes[axis] = size;
+      }
+    all = std::move(next);
+  }
+  return all;
+}
+
+nb::tuple prepare(Op& op, const nb::dict& settings, const nb::dict& sizes, nb::object stream, int device,
+                  bool only_looks) {
+  Bound& bound = op.on(device);
+  const Stream on = stream_of(stream);
+  const std::vector<kiln_problem> problems = product(bound, op.problem(bound, settings), sizes);
+  kiln_coverage found = KILN_COVERAGE_INIT;
+  char* json = nullptr;
+  refuse_if_over();
+  Released::run([&] {
+    const auto function = only_looks ? kiln_engine_coverage : kiln_engine_prepare;
+    return function(bound.engine, bound.op, problems.data(), problems.size(), on.handle, &found, &json);
+  });
+  const std::string text = taken(json);
+  tell();
+  return nb::make_tuple(found.total, found.hits, found.capturable != 0, text);
+}
+
+std::string explain(Op& op, const nb::dict& settings, int device) {
+  Bound& bound = op.on(device);
+  const kiln_problem problem = op.problem(bound, settings);
+  char* text = nullptr;
+  refuse_if_over();
+  Released::run([&] { return kiln_engine_explain(bound.engine, bound.op, &problem, 1, &text); });
+  return taken(text);
+}
+
+std::string describe(Op& op, const std::optional<nb::dict>& settings, int device) {
+  Bound& bound = op.on(device);
+  kiln_problem problem = KILN_PROBLEM_INIT;
+  if (settings) problem = op.problem(bound, *settings);
+  char* text = nullptr;
+  refuse_if_over();
+  check(kiln_op_describe(bound.op, settings ? &problem : nullptr, &text));
+  return taken(text);
+}
+
+nb::dict stats(int device) {
+  kiln_stats sum = KILN_STATS_INIT;
+  static constexpr std::pair<const char*, std::int64_t kiln_stats::*> fields[] = {
+      {"hot", &kiln_stats::hot},
+      {"overlay", &kiln_stats::overlay},
+      {"base", &kiln_stats::base},
+      {"nearest", &kiln_stats::nearest},
+      {"model", &kiln_stats::model},
+      {"default", &kiln_stats::default_},
+      {"tunes", &kiln_stats::tunes},
+      {"compiles", &kiln_stats::compiles},
+      {"stale", &kiln_stats::stale},
+      {"constraint_fallbacks", &kiln_stats::constraint_fallbacks},
+      {"quarantined", &kiln_stats::quarantined},
+      {"waiting", &kiln_stats::waiting},
+      {"uncounted", &kiln_stats::uncounted},
+      {"workspace_bytes", &kiln_stats::workspace_bytes},
+      {"miss_absent", &kiln_stats::miss_absent},
+      {"miss_unusable", &kiln_stats::miss_unusable},
+      {"miss_damaged", &kiln_stats::miss_damaged},
+      {"miss_unreadable", &kiln_stats::miss_unreadable},
+      {"miss_no_cubin", &kiln_stats::miss_no_cubin},
+      {"miss_refused_cubin", &kiln_stats::miss_refused_cubin}};
+  if (!engines().empty()) refuse_if_over();
+  for (const Engine& each : engines()) {
+    if (device >= 0 && each.device != device) continue;
+    kiln_stats found = KILN_STATS_INIT;
+    check(kiln_engine_stats(each.handle, &found));
+    for (const auto& [name, field] : fields) sum.*field += found.*field;
+    sum.tuning_ns += found.tuning_ns;
+  }
+  nb::dict result;
+  for (const auto& [name, field] : fields) result[name] = sum.*field;
+  result["tuning_s"] = sum.tuning_ns / 1e9;
+  return result;
+}
+
+std::vector<std::string> warnings() {
+  std::vector<std::string> all;
+  if (!engines().empty()) refuse_if_over();
+  for (const Engine& each : engines()) {
+    char* text = nullptr;
+    check(kiln_engine_warnings(each.handle, &text));
+    all.push_back(taken(text));
+  }
+  tell();
+  return all;
+}
+
+/// Waits for tunes in the background; false where the time passed before.
+bool wait_for_tunes(double seconds) {
+  bool all_ended = true;
+  for (const Engine& each : engines()) {
+    refuse_if_over();
+    std::int32_t ended = 0;
+    Released::run(
+        [&] { return kiln_engine_wait_for_tunes(each.handle, static_cast<std::int64_t>(seconds * 1e3), &ended); });
+    all_ended = all_ended && ended != 0;
+  }
+  tell();
+  return all_ended;
+}
+
+/// A length or an index in device memory that was out of its bounds; nothing where there is none.
+std::optional<std::string> fault_on(nb::object stream, int device) {
+  const Stream on = stream_of(stream);
+  for (const Engine& each : engines()) {
+    if (device >= 0 && each.device != device) continue;
+    char* fault = nullptr;
+    refuse_if_over();
+    Released::run([&] { return kiln_engine_check(each.handle, on.handle, &fault); });
+    if (fault != nullptr) return taken(fault);
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace kiln_python
+
+NB_MODULE(_kiln, module) {
+  using namespace kiln_python;
+  nb::set_leak_warnings(false);  // ops and names live until the process ends
+  nb::class_<Op>(module, "Op", nb::type_slots(op_slots))
+      .def(nb::init<std::string, std::string>())
+      .def_prop_ro("name", &Op::name)
+      .def_prop_ro("folder", &Op::folder);
+  nb::class_<Settings>(module, "Settings")
+      .def(nb::init<>())
+      .def_rw("overlay", &Settings::overlay)
+      .def_rw("worker", &Settings::worker)
+      .def_rw("bases", &Settings::bases)
+      .def_rw("trusted_keys", &Settings::trusted_keys)
+      .def_rw("on_miss", &Settings::on_miss)
+      .def_rw("trust", &Settings::trust)
+      .def_rw("isolation", &Settings::isolation)
+      .def_rw("compile_workers", &Settings::compile_workers)
+      .def_rw("require_bases", &Settings::require_bases)
+      .def_rw("histogram", &Settings::histogram)
+      .def_rw("workspace_limit_bytes", &Settings::workspace_limit_bytes)
+      .def_rw("overlay_limit_bytes", &Settings::overlay_limit_bytes)
+      .def_rw("search_trials", &Settings::search_trials)
+      .def_rw("search_time_limit_ms", &Settings::search_time_limit_ms);
+  module.def("install", [](nb::object error, nb::object begin, nb::object log) {
+    hooks() = {std::move(error), std::move(begin), std::move(log)};
+  });
+  module.def("configure", &configure);
+  module.def("prepare", &prepare, nb::arg("op"), nb::arg("settings"), nb::arg("sizes"), nb::arg("stream").none(),
+             nb::arg("device"), nb::arg("only_looks"));
+  module.def("explain", &explain);
+  module.def("describe", &describe, nb::arg("op"), nb::arg("settings").none(), nb::arg("device"));
+  module.def("stats", &stats);
+  module.def("warnings", &warnings);
+  module.def("wait_for_tunes", &wait_for_tunes);
+  module.def("fault_on", &fault_on, nb::arg("stream").none(), nb::arg("device"));
+  module.def("end", &end);
+  module.attr("version") = kiln_version();
+}

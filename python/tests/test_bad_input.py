@@ -1,0 +1,133 @@
+"""Each wrong input is refused in a sentence with its remedy; nothing crashes or is copied."""
+import pickle
+
+import pytest
+
+import kiln
+from fake_device import HOST, CudaArray, Dlpack, Exchanged, Tensor, control, stream
+
+
+def refused(norm, kind="bad_input", **given):
+    weight = given.pop("weight", None) or Exchanged([64], values=[1.0] * 64)
+    given = {"x": Exchanged([3, 64], values=[1.0] * 192), "y": Exchanged([3, 64]), "weight": weight, **given}
+    with pytest.raises(kiln.Error) as caught:
+        norm(**{name: value for name, value in given.items() if value != "left out"})
+    assert caught.value.kind == kind
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"x": lambda: Exchanged([3, 64], "f16")}, "tensor 'y' is f32, expected dtype = f16, as another tensor is"),
+        ({"x": lambda: Exchanged([3, 64], "c64")}, "tensor 'x' has elements of DLPack's type 5 with 64 bits, expected bf16"),
+        ({"x": lambda: Exchanged([192])}, "tensor 'x' has 1 dimension, expected 2: [rows, cols]"),
+        ({"x": lambda: Exchanged([1, 1, 1, 3, 64])}, "tensor 'x' has 5 dimensions, expected at most 4"),
+        ({"x": lambda: Exchanged([3, 64], strides=[64, 2])}, "tensor 'x' has stride 2 in dimension 1, expected 1"),
+        ({"x": lambda: Exchanged([3, 64], strides=[64, -1])}, "tensor 'x' has stride -1 in dimension 1"),
+        ({"y": lambda: Exchanged([4, 64])}, "tensor 'y' of shape [rows, cols] has 4 in dimension 0, expected rows = 3 as in 'x', not 4"),
+        ({"x": lambda: Exchanged([3, 64], device_type=HOST)}, "tensor 'x' lies in host memory, expected memory of a CUDA device; copy it there"),
+        ({"x": lambda: Dlpack([3, 64], device_type=HOST), "stream": stream}, "tensor 'x' lies in host memory"),
+        ({"x": lambda: Exchanged([3, 64], device_type=8)}, "tensor 'x' lies on a device of DLPack's type 8, expected a CUDA device"),
+        ({"y": lambda: Exchanged([3, 64], device=1)}, "tensor 'y' lies on device 1, expected memory of device 0"),
+        ({"x": lambda: Exchanged([3, 64], address=0)}, "tensor 'x' has the address null, expected device memory"),
+        ({"x": lambda: None}, "tensor 'x' is not given"),
+        ({"y": lambda: Dlpack([3, 64], read_only=True), "stream": stream}, "tensor 'y' is read-only, and the op writes it"),
+        ({"y": lambda: CudaArray([3, 64], read_only=True), "stream": stream}, "tensor 'y' is read-only, and the op writes it"),
+        ({"x": lambda: [[1.0] * 64] * 3}, "tensor 'x' is a list, expected an object with __dlpack_c_exchange_api__, __dlpack__ or"),
+        ({"x": lambda: 1.5}, "tensor 'x' is a float, expected an object with"),
+        ({"inputs": lambda: 1}, "'inputs' is no name of this op; it takes x, "),
+        ({"epsilon": lambda: "small"}, "run-time value 'epsilon' is a str, expected a number"),
+        ({"rows": lambda: 1.5}, "axis 'rows' is a float, expected an int"),
+        ({"rows": lambda: 1 << 70}, "axis 'rows' is past 64 bits"),
+        ({"rows": lambda: 4}, "expected rows = 4 as given"),
+        ({"dtype": lambda: 3}, "type or choice 'dtype' is a int, expected a str"),
+        ({"residual": lambda: "subtract"}, "subtract"),
+        ({"stream": lambda: -1}, "a stream is no address"),
+        ({"stream": lambda: "main"}, "stream is a str, expected an integer or an object"),
+    ],
+)
+def test_a_call_is_refused_in_a_sentence(norm, given, sentence):
+    assert sentence in refused(norm, **{name: make() for name, make in given.items()})
+
+
+def test_a_stream_must_be_given_where_no_tensor_tells_it(norm):
+    x, weight, y = Dlpack([3, 64]), Dlpack([64]), Dlpack([3, 64])
+    for kind in (Dlpack, CudaArray):
+        sentence = refused(norm, x=kind([3, 64]), weight=kind([64]), y=kind([3, 64]))
+        assert "stream is not given; pass stream=, an integer or a stream object, where 0 is the default stream" in sentence
+
+
+def test_outputs_that_share_memory_with_inputs_in_part_are_refused(norm):
+    memory = Exchanged([4, 64])
+    sentence = refused(norm, x=Exchanged([3, 64], address=memory.address), y=Exchanged([3, 64], address=memory.address + 256))
+    assert "share memory" in sentence
+
+
+def test_arguments_by_position_are_refused(norm):
+    with pytest.raises(kiln.Error, match="expected keywords alone"):
+        norm(Exchanged([3, 64]))
+
+
+def test_what_a_tensors_own_library_raises_arrives(norm):
+    class Broken(Dlpack):
+        def __dlpack__(self, **asked):
+            raise BufferError("is sparse")
+
+    with pytest.raises(BufferError, match="is sparse"):
+        norm(x=Broken([3, 64]), weight=Dlpack([64]), y=Dlpack([3, 64]), stream=stream())
+
+
+def test_a_refused_call_gives_its_tensors_back(norm):
+    x = Dlpack([3, 64])
+    refused(norm, x=x, y=Dlpack([5, 64]), weight=Dlpack([64]), stream=stream())
+    assert x.given_back == 1
+
+
+def test_an_unknown_op_is_told_at_first_use(kiln_on_fake):
+    nothing = kiln_on_fake.op("no_such_op")
+    with pytest.raises(kiln.Error, match="no_such_op"):
+        nothing(x=Exchanged([3, 64]))
+    with pytest.raises(kiln.Error, match="no_such_op"):
+        nothing.contract
+    assert "could not be read" in nothing.__doc__
+
+
+def test_problems_that_make_no_sense_are_refused(norm, kiln_on_fake):
+    for problem, sentence in [
+        ({"rows": range(0), "cols": 64}, "'rows' has no sizes"),
+        ({"rows": 1}, "cols"),
+        ({"rows": range(1, 2_000_000), "cols": 64}, "expected 1 to 1000000"),
+        ({"rows": 1, "cols": 64, "x": 3}, "'x' is none of them"),
+        ({"rows": 1, "cols": 64, "length": 3}, "'length' is no name of this op"),
+    ]:
+        with pytest.raises(kiln.Error, match=sentence):
+            kiln_on_fake.prepare(norm, **problem)
+
+
+def test_configure_is_refused_after_the_first_use(norm, kiln_on_fake):
+    norm.contract
+    with pytest.raises(kiln.Error, match="kiln.configure was called after Kiln's first use"):
+        kiln_on_fake.configure(on_miss="error")
+    with pytest.raises(kiln.Error, match="on_miss is 'never', expected one of: tune, background, nearest, error"):
+        kiln_on_fake.configure(on_miss="never")
+    with pytest.raises(kiln.Error, match="put it into a list"):
+        kiln_on_fake.configure(bases="llama.kiln")
+
+
+def test_a_driver_that_fails_is_told_by_kind(norm):
+    x = Exchanged([3, 64], values=[1.0] * 192)
+    given = {"x": x, "weight": Exchanged([64], values=[1.0] * 64), "y": Exchanged([3, 64])}
+    norm(**given)
+    control("fail cuLaunchKernel CUDA_ERROR_INVALID_VALUE at 1; fail cuLaunchKernelEx CUDA_ERROR_INVALID_VALUE at 1")
+    try:
+        with pytest.raises(kiln.Error) as caught:
+            norm(**given)
+    finally:
+        control("heal")
+    assert caught.value.kind == "driver_failed"
+
+
+def test_an_error_keeps_its_kind_when_it_is_pickled():
+    error = pickle.loads(pickle.dumps(kiln.Error("it is not so", "not_tuned")))
+    assert (str(error), error.kind) == ("it is not so", "not_tuned")

@@ -1,0 +1,162 @@
+"""Imports, forks, exits, and what the package finds around itself."""
+import os
+import subprocess
+import sys
+import time
+
+SETUP = """
+kiln.configure(overlay="", on_miss="nearest", isolation="in_process", compile_workers=1)
+make_current()
+norm = kiln.op("rms_norm")
+given = {"x": Exchanged([3, 64], values=[1.0] * 192), "weight": Exchanged([64], values=[1.0] * 64), "y": Exchanged([3, 64])}
+"""
+
+
+def test_an_import_opens_neither_cuda_nor_nvrtc_and_costs_little(run_program):
+    said = run_program(
+        """
+        norm, mine = kiln.op("rms_norm"), kiln.op("mine", folder="ops")
+        repr(norm), kiln.stats(), kiln.warnings()
+        maps = open("/proc/self/maps").read()
+        print("opened" if "libcuda" in maps or "nvrtc" in maps.lower() else "nothing")
+        print(sorted({"numpy", "torch", "logging", "json"} & set(sys.modules)))
+        """
+    )
+    assert said == "nothing\n[]\n"
+
+
+def test_without_a_driver_the_error_says_so(run_program):
+    said = run_program(
+        """
+        try:
+            kiln.op("rms_norm").contract
+        except kiln.Error as error:
+            print(error.kind)
+        """,
+        KILN_CUDA_LIBRARY="/nowhere/libcuda.so.1",
+    )
+    assert said == "no_driver\n"
+
+
+def test_a_forked_child_is_refused_and_its_parent_goes_on(run_program):
+    said = run_program(
+        SETUP
+        + """
+norm(**given)
+child = os.fork()
+if child == 0:
+    try:
+        norm(**given)
+    except kiln.Error as error:
+        os._exit(7 if "does not survive a fork" in str(error) and error.kind == "driver_failed" else 1)
+    os._exit(2)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+norm(**given)
+child = os.fork()
+if child == 0:
+    sys.exit(0)  # with all that Python does at its end
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print("done")
+"""
+    )
+    assert said == "done\n"
+
+
+def test_a_child_that_was_forked_before_the_first_use_works(run_program):
+    said = run_program(
+        """
+child = os.fork()
+if child == 0:
+"""
+        + "".join(f"    {line}\n" for line in SETUP.splitlines())
+        + """
+    norm(**given)
+    os._exit(0 if given["y"].values[0] > 0.9 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    )
+    assert said == "0\n"
+
+
+def test_the_end_comes_while_threads_launch(run_program):
+    said = run_program(
+        SETUP
+        + """
+import threading
+def work():
+    make_current()
+    while True:
+        norm(**given)
+norm(**given)
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+import time
+time.sleep(0.2)
+print("end")
+"""
+    )
+    assert said.startswith("end\n")
+
+
+def test_a_tune_is_ended_by_ctrl_c_and_told_to_the_log(run_program):
+    said = run_program(
+        """
+import logging, signal, threading
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(name)s %(message)s")
+kiln.configure(overlay="", on_miss="tune", isolation="in_process", compile_workers=1)
+make_current()
+scale = kiln.op("scale", folder=OPS)
+given = {"x": Exchanged([4, 64], values=[1.0] * 256), "y": Exchanged([4, 64]), "factor": 2.0}
+control("kernel interrupt scale_tiled; pause 3000")  # so that the tune takes longer than signals wait
+try:
+    scale(**given)
+    print("served")
+except KeyboardInterrupt:
+    print("interrupted", kiln.stats()["tunes"])
+control("heal; pause 0")
+scale(**given)
+print(given["y"].values[0], kiln.stats()["tunes"])
+""")
+    assert "interrupted 0\n" in said and "2.0 1\n" in said, said
+    assert "kiln scale rows=4 cols=64 dtype=f32: tuning\n" in said and "dtype=f32: tiled threads=" in said, said
+
+
+def test_counts_are_written_at_exit(run_program, tmp_path):
+    overlay = tmp_path / "overlay.kiln"
+    run_program(SETUP.replace('overlay=""', f"overlay={str(overlay)!r}, histogram=True") + "for _ in range(64): norm(**given)\n")
+    command = os.path.join(os.path.dirname(sys.executable), "kiln")
+    shown = subprocess.run([command, "cache", "stats", str(overlay)], capture_output=True, text=True, check=True).stdout
+    assert "rms_norm" in shown, shown
+
+
+def test_the_command_and_the_worker_are_found(run_program):
+    command = os.path.join(os.path.dirname(sys.executable), "kiln")
+    assert subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([command, "doctor"], capture_output=True, text=True).stdout
+    folder = run_program("print(os.path.dirname(kiln.__file__))").strip()
+    assert os.path.join(folder, "kiln-worker") in said, said
+
+
+def test_a_tune_runs_in_the_packages_own_worker(run_program):
+    said = run_program(
+        """
+kiln.configure(overlay="", on_miss="tune", isolation="worker", compile_workers=1, search_trials=1)
+make_current()
+scale = kiln.op("scale", folder=OPS)
+y = Exchanged([4, 64])
+scale(x=Exchanged([4, 64], values=[1.0] * 256), y=y, factor=2.0)
+print(y.values[0], kiln.stats()["tunes"], kiln.warnings())
+""")
+    assert said == "2.0 1 []\n"
+
+
+def test_bases_of_installed_packages_are_asked(run_program, tmp_path):
+    package = tmp_path / "records-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: records\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[kiln.bases]\nours = records:files\nworse = no_such_module:files\n")
+    (tmp_path / "records.py").write_text("def files():\n    return ['/nowhere/ours.kiln']\n")
+    said = run_program(
+        f"sys.path.insert(0, {str(tmp_path)!r})\n" + SETUP + "norm.contract\nprint([line for line in kiln.warnings() if 'ours.kiln' in line] != [])\n"
+    )
+    assert "True" in said and "no_such_module" in said, said
