@@ -204,7 +204,7 @@ class HotCall {
     for (const kiln::TensorDescription& each : op.describe(problem).tensors) {
       const void* const address = arguments.tensors[each.id.index];
       if (address == nullptr) continue;
-      kiln::TensorView view;
+      kiln::Tensor view;
       view.address = address;
       view.type = *each.element;
       view.rank = static_cast<std::uint8_t>(each.sizes.size());

@@ -12,7 +12,7 @@ namespace kiln {
 /// One tensor of a call.
 struct Operand {
   TensorId tensor;
-  TensorView view;
+  Tensor view;
 };
 
 /// What a launch is given. Made by Op::binding, filled by Op::bind as often as tensors change. A value like Problem.

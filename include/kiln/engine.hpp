@@ -208,6 +208,11 @@ class KILN_API Op {
   /// - until a graph's last launch has ended, keep the Engine, or an Op or Plan of it, which owns the machine code.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
+  /// Launches as launch() does where nothing has to be looked up, loaded, tuned, allocated or waited for. Else nothing
+  /// is launched, counted or begun, and nothing is returned: call launch(), plan() or Engine::prepare where waiting is
+  /// harmless, such as without an interpreter's lock. On a capturing stream it is launch().
+  std::optional<Origin> try_launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
+
   /// Makes the problem's bucket ready without launching: looks it up, loads it, or tunes it as Options::on_miss says.
   /// Allocates its workspace for `stream`; the per-thread default stream is the calling thread's. A capture on any
   /// stream then finds everything in place but its workspace. This includes the config that serves where the record is

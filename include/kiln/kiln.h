@@ -71,6 +71,7 @@ enum {
   KILN_WRONG_RESULT = 17,   // verification failed
   KILN_INTERRUPTED = 18,    // stop_requested said so
   KILN_TEAM_FAILED = 19,    // a rank of the team ended, failed, came late or not at all
+  KILN_NOT_READY = 20,      // kiln_try_launch() would have to wait; no failure
   KILN_INTERNAL = 100       // an exception of no known kind
 };
 
@@ -115,9 +116,12 @@ typedef struct kiln_arguments {
   const int32_t* lengths[KILN_MAX_AXES];  // device addresses of lengths
   uint32_t runtime_set;
   uint32_t lengths_set;
+  uint32_t reserved[2];
 } kiln_arguments;
-#define KILN_ARGUMENTS_INIT \
-  { sizeof(kiln_arguments), {0}, {0}, {0}, 0, 0 }
+#define KILN_ARGUMENTS_INIT                            \
+  {                                                    \
+    sizeof(kiln_arguments), {0}, {0}, {0}, 0, 0, { 0 } \
+  }
 
 typedef int32_t kiln_dtype;
 enum {
@@ -222,6 +226,23 @@ typedef struct kiln_tune_event {
   double cost_ns, best_ns, baseline_ns;
 } kiln_tune_event;
 
+enum { KILN_COMPILE_WHEN_NEEDED = 0, KILN_COMPILE_NEVER = 1 };
+enum { KILN_LOG_INFO = 0, KILN_LOG_WARNING = 1 };
+enum {
+  KILN_LOG_OF_WARNING = 0,   // what kiln_engine_warnings() has, too
+  KILN_LOG_OF_TUNE = 1,      // a bucket's tune begins, ends, or waits for another process's
+  KILN_LOG_OF_COMPILE = 2,   // a specialisation was compiled, or failed to
+  KILN_LOG_OF_FALLBACK = 3,  // a fallback serves a bucket from now on
+  KILN_LOG_OF_SWAP = 4       // the record of a tune in the background serves in a fallback's place
+};
+// What an engine tells while it works. Its texts are valid during the call, and never null.
+typedef struct kiln_log_event {
+  size_t size;
+  int32_t level, kind;
+  const char *op, *bucket;  // empty where it is of none
+  const char* text;         // one sentence
+} kiln_log_event;
+
 // How an engine is set up. Fill it with kiln_options_init(), then change what differs. kiln/options.hpp and
 // docs/embedding.md say more of each.
 typedef struct kiln_options {
@@ -255,7 +276,18 @@ typedef struct kiln_options {
   // Neither may throw, end its thread, or ask this engine for a tune. They are called until the engine's resources end.
   int32_t (*stop_requested)(void* user);
   void (*on_tune)(const kiln_tune_event* event, void* user);
+  // Called on the thread on which it happens, by several threads at once; null: none. It must not call the engine.
+  void (*on_log)(const kiln_log_event* event, void* user);
+  // Device memory for workspaces in place of the driver's; both or neither. One at a time, on any thread; neither may call
+  // the engine, nor wait for a thread that does. allocate: aligned to 256 bytes, for work on `stream`; null: none are
+  // left. `captured` not 0: a graph keeps them until free. free: work that was enqueued on `stream` before may still use
+  // them. kiln/options.hpp says more.
+  void* (*allocate)(size_t bytes, kiln_stream stream, int32_t captured, void* user);
+  void (*free)(void* address, size_t bytes, kiln_stream stream, void* user);
   void* user;
+  int32_t compile;  // KILN_COMPILE_NEVER: NVRTC is not opened
+  int32_t reserved;
+  const char* nvrtc;  // libnvrtc.so; null: $KILN_NVRTC_LIBRARY, else looked for
 } kiln_options;
 
 // Writes the defaults. `size` is sizeof(kiln_options).
@@ -364,6 +396,12 @@ KILN_API kiln_status kiln_set_length(kiln_arguments* arguments, uint32_t axis, c
 // minutes. kiln_engine_prepare() before leaves nothing to miss.
 KILN_API kiln_status kiln_launch(const kiln_op* op, const kiln_problem* problem, const kiln_arguments* arguments,
                                  kiln_stream stream, int32_t* origin);
+
+// Launches as kiln_launch() does where nothing has to be looked up, loaded, tuned, allocated or waited for. Else nothing
+// is begun, and KILN_NOT_READY is returned: call kiln_launch() or kiln_engine_prepare() where waiting is harmless. On a
+// capturing stream it is kiln_launch().
+KILN_API kiln_status kiln_try_launch(const kiln_op* op, const kiln_problem* problem, const kiln_arguments* arguments,
+                                     kiln_stream stream, int32_t* origin);
 
 // What the op takes, as JSON: axes, types, choices, run-time values, tensors, and its contract in words. With a problem,
 // also sizes, strides, defaults, bounds and alignments there; null: without. The caller's to free.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "kiln/export.h"
+
+struct CUstream_st;
 
 namespace kiln {
 
@@ -98,12 +101,41 @@ enum class Loading : std::uint8_t {
   eager,
 };
 
-struct Options {
-  int device = 0;  // ordinal
-  /// The ranks that compute ops with a team axis together, on this engine's device, which is Team::device(). Nothing:
-  /// launches of these ops throw Error(bad_input). A plan of such an op is made by all ranks at once, in the same order
-  /// on each (see docs/teams.md). Its candidates run in this process.
-  std::shared_ptr<Team> team;
+/// Whether engines compile.
+enum class Compile : std::uint8_t {
+  when_needed,
+  never,  // NVRTC is not opened. What no file has is Error(no_nvrtc), or a default's turn, as where there is no NVRTC
+};
+
+/// Device memory for workspaces, such as a framework's own pool. Both or neither. Called on any thread, one at a time.
+/// Neither may call the engine, nor wait for a thread that does.
+struct WorkspaceAllocator {
+  /// Returns so many bytes, aligned to 256, for work on `stream`; null: none are left. Work that was enqueued on the
+  /// stream before may still use them. `captured`: the stream captures, and its graph uses them until `free`, which
+  /// comes after the driver has destroyed the graph; no other work may use them. An exception fails the launch.
+  std::function<void*(std::size_t bytes, CUstream_st* stream, bool captured)> allocate;
+  /// Called when no further launch uses them. Work that was enqueued on `stream` before may still: reuse them in order
+  /// with it, or wait. The stream may be gone. Must not throw.
+  std::function<void(void* address, std::size_t bytes, CUstream_st* stream)> free;
+};
+
+/// What an engine tells while it works. Its texts are valid during the call of Options::on_log.
+struct LogEvent {
+  enum class Level : std::uint8_t { info, warning } level = Level::info;
+  enum class Kind : std::uint8_t {
+    warning,   // what Engine::warnings() has, too
+    tune,      // a bucket's tune begins, ends, or waits for another process's
+    compile,   // a specialisation was compiled, or failed to
+    fallback,  // a fallback serves a bucket from now on
+    swap,      // the record of a tune in the background serves in a fallback's place
+  } kind = Kind::warning;
+  std::string_view op;      // empty where it is of none
+  std::string_view bucket;  // likewise
+  std::string_view text;    // one sentence
+};
+
+/// Where records, machine code and ops come from.
+struct FileOptions {
   /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache
   /// folder. An empty path, here or in $KILN_CACHE, keeps records in memory. A read-only file of the user is asked as
   /// the first base, and records are kept in memory.
@@ -123,20 +155,29 @@ struct Options {
   std::vector<std::filesystem::path> trusted_keys;
   /// The largest size of the overlay; 0: no limit.
   std::int64_t overlay_limit_bytes = std::int64_t{1} << 30;
+};
+
+/// What launches do and hold.
+struct LaunchOptions {
+  MissPolicy on_miss = MissPolicy::tune;
+  Loading loading = Loading::lazy;
   /// Device memory that workspaces of streams may take. Past it those of streams that have not launched for long are
   /// freed, which waits for the device. A launch that needs more gets it all the same. Graphs' workspaces do not count.
   /// 0: an eighth of the device's memory.
   std::int64_t workspace_limit_bytes = 0;
-  MissPolicy on_miss = MissPolicy::tune;
-  Loading loading = Loading::lazy;
-  /// MissPolicy::background: the share of the GPU's time that tuning may take, over 0 and up to 1. A worker that tunes
-  /// holds a context and one bucket's tensors in device memory.
-  double background_share = 0.05;
+  /// Device memory for workspaces from the caller. Neither: the driver's.
+  WorkspaceAllocator workspace_allocator;
   /// Whether one launch in 16 is counted by its real problem. A thread writes the counts to the overlay each minute,
   /// for `kiln prewarm --from-histogram` and `kiln coverage`.
   bool histogram = true;
-  Regime regime = Regime::cold_l2;
-  SearchSettings search;
+};
+
+/// How machine code is made that no file has, and the processes that make and try it.
+struct CompileOptions {
+  Compile compile = Compile::when_needed;
+  /// The path of libnvrtc.so. Empty: $KILN_NVRTC_LIBRARY, else looked for (docs/environment.md). A process opens one
+  /// NVRTC: where another is open already, Engine::warnings() says so, and that one serves.
+  std::filesystem::path nvrtc;
   /// The most compiles at a time; 0: one for each core that the process may use: by its affinity, and by its control
   /// group's limit.
   int compile_workers = 0;
@@ -150,6 +191,15 @@ struct Options {
   /// A compile in a worker that takes longer, or more memory, is stopped and fails alone. 0 bytes: no limit.
   std::chrono::milliseconds compile_limit{120'000};
   std::int64_t compile_memory_bytes = std::int64_t{4} << 30;
+};
+
+/// How buckets are tuned.
+struct TuneOptions {
+  Regime regime = Regime::cold_l2;
+  SearchSettings search;
+  /// MissPolicy::background: the share of the GPU's time that tuning may take, over 0 and up to 1. A worker that tunes
+  /// holds a context and one bucket's tensors in device memory.
+  double background_share = 0.05;
   /// A candidate in a worker that takes longer is stopped and rejected.
   std::chrono::milliseconds candidate_limit{60'000};
   /// Called between candidates and while another process tunes the bucket, on the thread that tunes. True ends the tune
@@ -159,6 +209,18 @@ struct Options {
   /// Called on the thread that tunes. An exception ends the tune; that of a tune in the background becomes a warning.
   /// Neither callback may end its thread, by pthread_exit or cancellation.
   std::function<void(const TuneEvent&)> on_tune;
+};
+
+/// How an Engine is set up. Each group may be filled on its own: `static_cast<kiln::FileOptions&>(options) = files`.
+struct Options : FileOptions, LaunchOptions, CompileOptions, TuneOptions {
+  int device = 0;  // ordinal
+  /// The ranks that compute ops with a team axis together, on this engine's device, which is Team::device(). Nothing:
+  /// launches of these ops throw Error(bad_input). A plan of such an op is made by all ranks at once, in the same order
+  /// on each (see docs/teams.md). Its candidates run in this process.
+  std::shared_ptr<Team> team;
+  /// Called for each LogEvent, on the thread on which it happens, by several threads at once. What it throws is
+  /// dropped. It must not call the engine. Nothing: Engine::warnings() keeps the warnings, as it does with a callback.
+  std::function<void(const LogEvent&)> on_log;
 };
 
 }  // namespace kiln

@@ -12,6 +12,7 @@ inline constexpr int max_axes = 12;
 inline constexpr int max_selections = 16;  // types and choices
 inline constexpr int max_runtime = 32;
 inline constexpr int max_tensors = 24;
+inline constexpr int max_rank = 4;  // of a tensor
 
 /// Index of an axis of one op, from Op::axis.
 struct AxisId {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kiln/export.h"
+#include "kiln/problem.hpp"
 
 namespace kiln {
 
@@ -17,10 +18,8 @@ KILN_API std::string_view to_string(DType type) noexcept;  // "bf16"
 KILN_API std::optional<DType> parse_dtype(std::string_view name) noexcept;
 KILN_API std::int64_t size_of(DType type) noexcept;  // bytes
 
-inline constexpr int max_rank = 4;
-
 /// Memory of one tensor, which the caller owns. `device` is the ordinal of the GPU that has it.
-struct TensorView {
+struct Tensor {
   static constexpr int host = -2;     // memory that no GPU has
   static constexpr int unknown = -1;  // not checked
 
@@ -31,9 +30,9 @@ struct TensorView {
   std::array<std::int64_t, max_rank> sizes{};    // outermost first
   std::array<std::int64_t, max_rank> strides{};  // elements between neighbours, 0 or more
 
-  TensorView() = default;
+  Tensor() = default;
   /// A dense row-major tensor. Precondition: max_rank sizes at most.
-  TensorView(const void* at, DType of, std::initializer_list<std::int64_t> shape, int on = unknown) noexcept
+  Tensor(const void* at, DType of, std::initializer_list<std::int64_t> shape, int on = unknown) noexcept
       : address(at), type(of), device(static_cast<std::int16_t>(on)) {
     for (const std::int64_t size : shape) sizes[rank++] = size;
     std::int64_t stride = 1;
@@ -41,8 +40,8 @@ struct TensorView {
       strides[static_cast<std::size_t>(i)] = stride;
   }
   /// Precondition: max_rank sizes at most, and as many strides.
-  TensorView(const void* at, DType of, std::initializer_list<std::int64_t> shape,
-             std::initializer_list<std::int64_t> steps, int on = unknown) noexcept
+  Tensor(const void* at, DType of, std::initializer_list<std::int64_t> shape, std::initializer_list<std::int64_t> steps,
+         int on = unknown) noexcept
       : address(at), type(of), device(static_cast<std::int16_t>(on)) {
     for (const std::int64_t size : shape) sizes[rank++] = size;
     std::size_t at_dimension = 0;

@@ -44,6 +44,10 @@ std::optional<std::size_t> untrusted_layer_with(const store::Layers& layers,
 
 std::string Cubins::compiler_for(const jit::Specialisation& specialisation) {
   try {
+    if (!pool_.may_compile())
+      throw Error(
+          ErrorKind::no_nvrtc,
+          "a compile is needed, and Options::compile is never; add the file that holds the code, or bring it there by Tuner::compile");
     return jit::compiler_identity();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::no_nvrtc) throw;
@@ -54,7 +58,8 @@ std::string Cubins::compiler_for(const jit::Specialisation& specialisation) {
 
 const std::string& Cubins::own_compiler() {
   static const std::string none;
-  if (cuda::Nvrtc::find() == nullptr) return none;  // for now: what could not be opened may be later
+  if (!pool_.may_compile() || cuda::Nvrtc::find() == nullptr)
+    return none;  // for now: what could not be opened may be later
   std::call_once(once_, [this] { compiler_ = jit::compiler_identity(); });
   return compiler_;
 }

@@ -52,9 +52,9 @@ class Cubins {
   KeyedCubin get_serving_and_keep(const jit::Specialisation& specialisation);
   /// Compiles without a look-up, and stores the cubin in the overlay. Throws as get() does.
   KeyedCubin compile_and_keep(const jit::Specialisation& specialisation);
-  /// Whether this machine has NVRTC.
+  /// Whether this machine has NVRTC, and the pool may use it.
   [[nodiscard]] bool can_compile() { return !own_compiler().empty(); }
-  /// Returns jit::compiler_identity(), or an empty string without NVRTC.
+  /// Returns jit::compiler_identity(), or an empty string where can_compile() is false.
   [[nodiscard]] const std::string& own_compiler();
   /// Compiles anew a cubin that the driver refused, and replaces it in the overlay. Throws as get() does.
   KeyedCubin replace(const jit::Specialisation& specialisation);

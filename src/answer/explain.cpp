@@ -136,16 +136,16 @@ std::string what_else(store::File& file, const manifest::Bucket& bucket) {
   return fmt::format("no record of {}", op.name);
 }
 
-LayerAnswer answer_of(const store::Layer& layer, const Resolution& resolution) {
+LayerAnswer answer_of(const store::Layer& layer, const manifest::Bucket& bucket, const std::string& key) {
   LayerAnswer answer;
   answer.layer = name_of(layer);
   answer.trust = layer.trust;
   answer.opened = layer.refused.empty();
-  const auto record = layer.file ? layer.file->find_record(resolution.key) : std::nullopt;
+  const auto record = layer.file ? layer.file->find_record(key) : std::nullopt;
   if (record)
     answer.found = text_of(*record);
   else
-    answer.found = answer.opened ? what_else(*layer.file, resolution.bucket) : "not opened: " + layer.refused;
+    answer.found = answer.opened ? what_else(*layer.file, bucket) : "not opened: " + layer.refused;
   return answer;
 }
 
@@ -178,6 +178,15 @@ Explanation explain_nothing(const manifest::Op& op, const Problem& problem) {
   return explanation;
 }
 
+std::string text_of_files(const manifest::Bucket& bucket, const store::Layers& layers) {
+  std::string text;
+  for (const store::Layer& layer : layers.layers()) {
+    const LayerAnswer answer = answer_of(layer, bucket, bucket.key());
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", answer.layer, answer.found);
+  }
+  return text;
+}
+
 Explanation explain(const manifest::Site& site, const Problem& problem, const std::string& arch, store::Layers& layers,
                     Cubins& cubins) {
   if (const std::string refused = jit::why_defaults_refused(site, problem); !refused.empty())
@@ -190,7 +199,8 @@ Explanation explain(const manifest::Site& site, const Problem& problem, const st
   explanation.problem = manifest::display_text(*site.op, problem);
   explanation.bucket = manifest::display_text(*site.op, resolution.bucket.edge);
   explanation.key = resolution.key;
-  for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, resolution));
+  for (const store::Layer& layer : layers.layers())
+    explanation.layers.push_back(answer_of(layer, resolution.bucket, resolution.key));
   explanation.why = why_of(resolution, first, problem);
   explanation.miss = resolution.miss ? to_string(*resolution.miss) : std::string_view();
   if (answer == nullptr) return explanation;

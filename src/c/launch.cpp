@@ -61,6 +61,19 @@ kiln_status kiln_launch(const kiln_op* op, const kiln_problem* problem, const ki
   });
 }
 
+kiln_status kiln_try_launch(const kiln_op* op, const kiln_problem* problem, const kiln_arguments* arguments,
+                            kiln_stream stream, int32_t* origin) {
+  kiln_status ready = KILN_NOT_READY;
+  const kiln_status status = guarded([&] {
+    const auto from = given(op, "op").op.try_launch(read(sized(problem, "kiln_problem")),
+                                                    read(sized(arguments, "kiln_arguments")), stream);
+    if (!from) return;
+    ready = KILN_OK;
+    if (origin != nullptr) *origin = static_cast<std::int32_t>(*from);
+  });
+  return status == KILN_OK ? ready : status;
+}
+
 kiln_status kiln_plan_launch(const kiln_plan* plan, const kiln_problem* problem, const kiln_arguments* arguments,
                              kiln_stream stream, int32_t* origin) {
   return guarded([&] {

@@ -43,6 +43,30 @@ void call(void (*function)(const kiln_tune_event*, void*), void* user, const Tun
   function(&passed, user);
 }
 
+void tell(void (*function)(const kiln_log_event*, void*), void* user, const LogEvent& event) {
+  const std::string op(event.op), bucket(event.bucket), text(event.text);
+  const kiln_log_event passed{sizeof(kiln_log_event),
+                              static_cast<std::int32_t>(event.level),
+                              static_cast<std::int32_t>(event.kind),
+                              op.c_str(),
+                              bucket.c_str(),
+                              text.c_str()};
+  function(&passed, user);
+}
+
+/// Both go on as they are given, so that the engine says which one is missing.
+void read_allocator(const kiln_options& given, WorkspaceAllocator& allocator) {
+  if (given.allocate != nullptr)
+    allocator.allocate = [function = given.allocate, user = given.user](std::size_t bytes, CUstream_st* stream,
+                                                                        bool captured) {
+      return function(bytes, stream, captured ? 1 : 0, user);
+    };
+  if (given.free != nullptr)
+    allocator.free = [function = given.free, user = given.user](void* address, std::size_t bytes, CUstream_st* stream) {
+      function(address, bytes, stream, user);
+    };
+}
+
 void read_files(const kiln_options& given, Options& options) {
   if (given.overlay != nullptr) options.overlay = given.overlay;
   options.bases = paths_of(given.bases, given.base_count, "kiln_options.bases");
@@ -84,6 +108,13 @@ Options options_of(const kiln_options& given) {
   options.regime = one_of<Regime>(given.regime, 2, "regime");
   options.workspace_limit_bytes = given.workspace_limit_bytes;
   options.histogram = given.histogram != 0;
+  options.compile = one_of<Compile>(given.compile, 2, "compile");
+  if (given.nvrtc != nullptr) options.nvrtc = given.nvrtc;
+  read_allocator(given, options.workspace_allocator);
+  if (given.on_log != nullptr)
+    options.on_log = [function = given.on_log, user = given.user](const LogEvent& event) {
+      tell(function, user, event);
+    };
   read_files(given, options);
   read_tuning(given, options);
   return options;

@@ -105,6 +105,7 @@ char* text_of(std::string_view text) {
 
 const char* kiln_status_name(kiln_status status) {
   if (status == KILN_INTERNAL) return "internal";
+  if (status == KILN_NOT_READY) return "not_ready";
   const auto& names = kiln::c::status_names;
   return status >= 0 && static_cast<std::size_t>(status) < names.size() ? names[static_cast<std::size_t>(status)]
                                                                         : "unknown";

@@ -15,7 +15,7 @@ static_assert(sizeof(kiln_problem) == behind_size + sizeof(Problem) && alignof(k
               offsetof(kiln_problem, axes) == behind_size + offsetof(Problem, axes) &&
               offsetof(kiln_problem, selections) == behind_size + offsetof(Problem, selections) &&
               offsetof(kiln_problem, op) == behind_size + offsetof(Problem, op));
-static_assert(sizeof(kiln_arguments) == behind_size + sizeof(Arguments) &&
+static_assert(sizeof(kiln_arguments) >= behind_size + sizeof(Arguments) &&
               alignof(kiln_arguments) >= alignof(Arguments) &&
               offsetof(kiln_arguments, tensors) == behind_size + offsetof(Arguments, tensors) &&
               offsetof(kiln_arguments, runtime) == behind_size + offsetof(Arguments, runtime) &&

@@ -10,6 +10,7 @@
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
 #include "manifest/describe.hpp"
+#include "manifest/variant.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,6 +122,9 @@ class Buffer {
   Buffer() = default;
   /// Throws Error(out_of_memory) naming the bytes asked for and free, or Error(bad_input) for a negative size.
   explicit Buffer(std::int64_t bytes);
+  /// Memory that another allocator gave, and that `release` gives back.
+  Buffer(CUdeviceptr pointer, std::int64_t bytes, std::function<void()> release)
+      : pointer_(pointer), bytes_(bytes), release_(std::move(release)) {}
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -136,6 +140,7 @@ class Buffer {
  private:
   CUdeviceptr pointer_ = 0;
   std::int64_t bytes_ = 0;
+  std::function<void()> release_;  // none: cuMemFree
 };
 
 /// Sets this thread's capture mode to relaxed while it lives. Other threads may capture in the driver's default, global

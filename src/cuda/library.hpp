@@ -82,10 +82,14 @@ class OpenedOnce {
       return nullptr;
     }
   }
-  /// Takes precedence over the variable. Precondition: nothing was opened so far.
-  void choose(std::string path) {
+  /// Takes precedence over the variable, and over what could not be opened so far. Returns false, and changes nothing,
+  /// where a table is open.
+  bool choose(std::string path) {
     const std::lock_guard lock(mutex_);
+    if (made_) return false;
     chosen_ = std::move(path);
+    failure_ = nullptr;
+    return true;
   }
 
  private:

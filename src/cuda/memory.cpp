@@ -34,15 +34,22 @@ Buffer::Buffer(std::int64_t bytes) : bytes_(bytes) {
 }
 
 Buffer::~Buffer() {
-  if (pointer_ != 0) Driver::find()->cuMemFree_v2(pointer_);
+  if (pointer_ == 0) return;
+  if (release_)
+    release_();
+  else
+    Driver::find()->cuMemFree_v2(pointer_);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : pointer_(std::exchange(other.pointer_, 0)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : pointer_(std::exchange(other.pointer_, 0)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      release_(std::exchange(other.release_, nullptr)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(pointer_, other.pointer_);
   std::swap(bytes_, other.bytes_);
+  std::swap(release_, other.release_);
   return *this;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -71,7 +72,11 @@ Nvrtc Nvrtc::open(const std::string& library_path) {
 constexpr const char* nvrtc_variable = "KILN_NVRTC_LIBRARY";
 const Nvrtc& Nvrtc::get() { return opened<Nvrtc>(nvrtc_variable).get(); }
 const Nvrtc* Nvrtc::find() noexcept { return opened<Nvrtc>(nvrtc_variable).find(); }
-void Nvrtc::choose(const std::string& library) { opened<Nvrtc>(nvrtc_variable).choose(library); }
+bool Nvrtc::choose(const std::string& library) {
+  if (opened<Nvrtc>(nvrtc_variable).choose(library)) return true;
+  std::error_code ignored;
+  return std::filesystem::equivalent(get().path, library, ignored);
+}
 
 std::string why_newer_than_driver(const Nvrtc& nvrtc) {
   const int driver = driver_version();

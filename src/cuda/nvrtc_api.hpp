@@ -51,8 +51,8 @@ struct Nvrtc {
   static const Nvrtc& get();
   /// Returns get(), or null where get() throws.
   static const Nvrtc* find() noexcept;
-  /// Makes get() open `library` in place of $KILN_NVRTC_LIBRARY. Precondition: get() and find() were not called.
-  static void choose(const std::string& library);
+  /// Makes get() open `library` in place of $KILN_NVRTC_LIBRARY. Returns false where it has opened another one before.
+  static bool choose(const std::string& library);
   /// Opens `library`, as get() opens the value of $KILN_NVRTC_LIBRARY, on each call. Throws Error(no_nvrtc).
   static Nvrtc open(const std::string& library);
 };

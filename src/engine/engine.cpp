@@ -73,6 +73,9 @@ Options checked(Options options) {
     refuse("candidate_limit, in milliseconds,", options.candidate_limit.count(), "more than 0");
   if (!(options.background_share > 0 && options.background_share <= 1))
     refuse("background_share", options.background_share, "a share of the GPU's time, over 0 and up to 1");
+  const WorkspaceAllocator& allocator = options.workspace_allocator;
+  if (static_cast<bool>(allocator.allocate) != static_cast<bool>(allocator.free))
+    refuse("workspace_allocator", allocator.allocate ? "without `free`" : "without `allocate`", "both or neither");
   if (options.team != nullptr && options.team->device() != options.device)
     throw Error(
         ErrorKind::bad_input,
@@ -90,6 +93,18 @@ jit::CompileSettings compile_settings(const Options& options) {
   if (options.isolation != Isolation::in_process) settings.program = process::find_worker(options.worker);
   settings.limit = options.compile_limit;
   settings.memory_bytes = options.compile_memory_bytes;
+  settings.never = options.compile == Compile::never;
+  if (options.on_log)
+    settings.on_end = [on_log = options.on_log](const jit::CompileEnd& end) {
+      const std::string text = end.failure == nullptr
+                                   ? fmt::format("{} was compiled in {} ms", end.specialisation.label, end.took.count())
+                                   : fmt::format("{} was not compiled: {}", end.specialisation.label, end.failure);
+      plan::tell(on_log, {end.failure == nullptr ? LogEvent::Level::info : LogEvent::Level::warning,
+                          LogEvent::Kind::compile,
+                          end.specialisation.op,
+                          {},
+                          text});
+    };
   return settings;
 }
 
@@ -125,6 +140,10 @@ EngineState::EngineState(const Options& chosen)
       worker(worker_for(options, context.info())),
       holder(store::unique_holder()),
       op_states_(ops.size()) {
+  for (const std::string& each : layers.warnings()) tell(LogEvent::Kind::warning, {}, {}, each);
+  if (!options.nvrtc.empty() && options.compile != Compile::never && !cuda::Nvrtc::choose(options.nvrtc.string()))
+    warn(fmt::format("Options::nvrtc {} is not used: this process has opened {} before", options.nvrtc.string(),
+                     cuda::Nvrtc::get().path));
   if (options.isolation != Isolation::in_process)
     for (const std::string& each : process::look_for_worker(options.worker).refused) warn(each);
   for (const manifest::RefusedOp& each : ops.refused())

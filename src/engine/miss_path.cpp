@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "answer/explain.hpp"
 #include "answer/machine_code.hpp"
 #include "cuda/stream_owner.hpp"
 #include "engine/state.hpp"
@@ -61,8 +62,7 @@ std::unique_ptr<plan::BucketPlans> tuned_plans(plan::OpState& op_state, const an
   return op_state.plans.load(std::move(fallback));
 }
 
-std::unique_ptr<plan::BucketPlans> build(plan::OpState& op_state, const Problem& problem) {
-  if (op_state.op.is_of_team()) return build_with_team(op_state, problem);
+std::unique_ptr<plan::BucketPlans> build_alone(plan::OpState& op_state, const Problem& problem) {
   answer::Resolution resolution = op_state.resolve(problem, op_state.takes_fallbacks());
   if (resolution.miss) op_state.owner.counters.count(*resolution.miss);
   if (resolution.is_hit()) return op_state.plans.load(std::move(resolution));
@@ -80,6 +80,26 @@ std::unique_ptr<plan::BucketPlans> build(plan::OpState& op_state, const Problem&
           "no record for {}{}; tune it (kiln tune {} ...), add the base file that holds it, or choose another miss policy",
           resolution.key, resolution.unusable.empty() ? "" : " that can serve: " + resolution.unusable,
           op_state.op.name));
+}
+
+std::unique_ptr<plan::BucketPlans> build(plan::OpState& op_state, const Problem& problem) {
+  if (op_state.op.is_of_team()) return build_with_team(op_state, problem);
+  try {
+    return build_alone(op_state, problem);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::no_nvrtc) throw;
+    const manifest::Bucket bucket = op_state.site().bucket_of(problem);
+    throw Error(ErrorKind::no_nvrtc, fmt::format("{} needs a compile. Of its record: {}. {}", bucket.text(),
+                                                 answer::text_of_files(bucket, op_state.owner.layers), error.what()));
+  }
+}
+
+void tell_fallback(const plan::OpState& op_state, const plan::BucketPlans& made, const Problem& problem) {
+  const answer::Answer* const serves = made.first(problem).serves;
+  if (serves == nullptr || !is_fallback(serves->origin)) return;
+  op_state.owner.tell(LogEvent::Kind::fallback, op_state.op.name,
+                      manifest::to_string(op_state.op, made.resolution.bucket.edge),
+                      fmt::format("{} serves, from {}: {}", serves->name(), to_string(serves->origin), serves->why));
 }
 
 }  // namespace
@@ -110,6 +130,7 @@ const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem,
     return op_state.plans.make_once(bucket, [&] {
       auto made = build(op_state, problem);
       begin_serving(op_state);
+      if (op_state.owner.options.on_log) tell_fallback(op_state, *made, problem);
       return made;
     });
   };
@@ -142,7 +163,11 @@ void adopt(plan::OpState& op_state, answer::Resolution resolution) {
   begin_serving(op_state);  // so far only captures may have asked for the op
   // Captures with lengths on the device must find the new plans as ready as the old.
   if (op_state.on_device != 0) op_state.plans.make_without_library(of, plan::PlanStore::Code::any);
+  const std::string text =
+      fmt::format("{} serves from now on", of.edge == nullptr ? "its record" : of.edge->answer.name());
+  const std::string bucket = manifest::to_string(op_state.op, of.resolution.bucket.edge);
   op_state.plans.publish(std::move(adopted));
+  op_state.owner.tell(LogEvent::Kind::swap, op_state.op.name, bucket, text);
 }
 
 void load_all(plan::OpState& op_state) {

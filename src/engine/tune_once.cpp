@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <set>
@@ -52,8 +53,19 @@ void tell_who_is_waited_for(const EngineState& engine, const manifest::Op& op, c
   event.op = op.name;
   event.bucket = text;
   event.reason = reason;
+  engine.tell(LogEvent::Kind::tune, op.name, text, reason);
   if (engine.options.on_tune) engine.options.on_tune(event);
   if (asked.on_event) asked.on_event(event);
+}
+
+void tell_tuned(const EngineState& engine, const answer::Resolution& tuned,
+                std::chrono::steady_clock::time_point begun) {
+  if (!engine.options.on_log || !tuned.record) return;
+  const store::Choice& choice = tuned.record->value.at_edge();
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
+  engine.tell(LogEvent::Kind::tune, tuned.bucket.op->name, manifest::to_string(*tuned.bucket.op, tuned.bucket.edge),
+              fmt::format("tuned in {} ms: {} {}, {:.2f} us", took.count(), choice.implementation, choice.config,
+                          choice.cost_ns / 1000));
 }
 
 }  // namespace
@@ -152,6 +164,7 @@ TuneOutcome tune_once(EngineState& engine, const manifest::Op& op, const Problem
   if (!engine.worker && asked.team == nullptr) engine.worker = worker_for(engine.options, engine.context.info());
   if (!engine.worker && asked.only_in_worker && asked.team == nullptr)
     throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
+  engine.tell(LogEvent::Kind::tune, op.name, manifest::to_string(op, edge), "its tune begins");
   tune::TuneRequest request = request_of(engine, op, edge, asked);
   request.stop_requested = [&lease, asks = request.stop_requested] {
     lease.renew_if_due();
@@ -167,6 +180,7 @@ TuneOutcome tune_once(EngineState& engine, const manifest::Op& op, const Problem
     for (const std::string& each : wrong_throughout(engine.layers.candidates_of(*outcome.resolution.record)))
       engine.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, edge), each));
   if (asked.adopt && outcome.resolution.is_hit()) asked.adopt(outcome.resolution);
+  tell_tuned(engine, outcome.resolution, begun);
   engine.counters.count_tune();
   return outcome;
 }

@@ -32,7 +32,9 @@ int compiles_at_once(int workers) noexcept { return workers > 0 ? workers : proc
 
 struct CompilePool::State {
   const std::size_t most;
+  const bool may_compile;
   const std::chrono::milliseconds idle_limit;
+  const std::function<void(const CompileEnd&)> on_end;
   std::optional<CompileWorkers> processes;
   mutable std::mutex mutex;
   std::condition_variable_any work;
@@ -44,7 +46,10 @@ struct CompilePool::State {
   std::vector<std::jthread> threads;  // last member: threads use the others until they are joined
 
   explicit State(const CompileSettings& settings)
-      : most(static_cast<std::size_t>(compiles_at_once(settings.workers))), idle_limit(settings.idle) {
+      : most(static_cast<std::size_t>(compiles_at_once(settings.workers))),
+        may_compile(!settings.never),
+        idle_limit(settings.idle),
+        on_end(settings.on_end) {
     if (!settings.program.empty()) processes.emplace(settings);
   }
 
@@ -143,20 +148,25 @@ struct CompilePool::State {
 
   /// Counts before the future is ready, so that a caller that waited for every future reads the full count.
   void run(Task& task) {
-    const auto count = [this] {
+    const auto begun = std::chrono::steady_clock::now();
+    const auto count = [&](const char* failure) {
+      if (on_end)
+        on_end({task.specialisation,
+                std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun),
+                failure});
       const std::lock_guard lock(mutex);
       ++compiled;
     };
     try {
       Cubin cubin = make(task);
-      count();
+      count(nullptr);
       task.promise.set_value(std::move(cubin));
     } catch (const Error& error) {
-      count();
+      count(error.what());
       if (error.kind() != ErrorKind::compile_failed) forget(task.key);
       task.promise.set_exception(std::current_exception());
     } catch (...) {
-      count();
+      count("an exception of no known kind");
       forget(task.key);
       task.promise.set_exception(std::current_exception());
     }
@@ -210,6 +220,8 @@ void CompilePool::interrupt() {
 }
 
 std::size_t CompilePool::at_once() const noexcept { return state_->most; }
+
+bool CompilePool::may_compile() const noexcept { return state_->may_compile; }
 
 std::int64_t CompilePool::compiled() const noexcept {
   const std::lock_guard lock(state_->mutex);

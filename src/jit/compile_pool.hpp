@@ -4,12 +4,20 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 
 #include "jit/specialisation.hpp"
 
 namespace kiln::jit {
+
+/// A compile that has ended.
+struct CompileEnd {
+  const Specialisation& specialisation;
+  std::chrono::milliseconds took;
+  const char* failure;  // null: it succeeded
+};
 
 struct CompileSettings {
   int workers = 0;                // parallel compiles; 0: one for each core that this process may use
@@ -19,6 +27,9 @@ struct CompileSettings {
   std::int64_t memory_bytes = std::int64_t{4} << 30;  // for one process, beyond its memory at start; 0: no limit
   bool low_priority = false;                          // nice 19
   std::chrono::milliseconds idle{30'000};             // an idle process ends after this time
+  // Called on the thread that compiled, after each compile. Must not throw.
+  std::function<void(const CompileEnd&)> on_end{};
+  bool never = false;  // nobody compiles: answer::Cubins asks for nothing
 };
 enum class Urgency {
   now,
@@ -48,6 +59,7 @@ class CompilePool {
   /// cancel(), and stops compiles in worker processes for good: present and later ones throw Error(interrupted).
   void interrupt();
   [[nodiscard]] std::size_t at_once() const noexcept;
+  [[nodiscard]] bool may_compile() const noexcept;       // whatever NVRTC there is
   [[nodiscard]] std::int64_t compiled() const noexcept;  // compiles that ended, failed ones included
 
  private:

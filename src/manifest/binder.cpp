@@ -48,14 +48,14 @@ class Reading {
     binding_.arguments.tensors = {};
     bool has_empty = false;
     for (const Operand& each : operands_) {
-      const TensorView& view = each.view;
+      const kiln::Tensor& view = each.view;
       bool is_empty = false;
       for (std::size_t at = 0; at < view.rank; ++at) is_empty = is_empty || view.sizes[at] == 0;
       has_empty = has_empty || is_empty;
       const auto address = reinterpret_cast<std::uint64_t>(view.address);
       const bool is_missing = address == 0 && !is_empty && form_.tensors[each.tensor.index].required;
       const bool is_misaligned = (address & static_cast<std::uint64_t>(size_of(view.type) - 1)) != 0;
-      const bool is_elsewhere = view.device != device && view.device != TensorView::unknown;
+      const bool is_elsewhere = view.device != device && view.device != kiln::Tensor::unknown;
       if (is_missing || is_misaligned || is_elsewhere) [[unlikely]]
         refuse_place(each, is_missing, is_misaligned, device);
       binding_.arguments.tensors[each.tensor.index] = view.address;
@@ -260,7 +260,7 @@ class Reading {
                        fmt::ptr(operand.view.address), size_of(operand.view.type)));
     fail(fmt::format(
         "tensor '{}' lies {}, expected memory of device {}", name,
-        operand.view.device == TensorView::host ? "in host memory" : fmt::format("on device {}", operand.view.device),
+        operand.view.device == kiln::Tensor::host ? "in host memory" : fmt::format("on device {}", operand.view.device),
         device));
   }
 

@@ -6,10 +6,10 @@
 namespace kiln::manifest {
 
 /// Whether two elements of one view share memory. Views without elements share none.
-bool overlaps_itself(const TensorView& view) noexcept;
+bool overlaps_itself(const kiln::Tensor& view) noexcept;
 /// Whether an element of one shares memory with one of the other.
-bool overlap(const TensorView& left, const TensorView& right) noexcept;
+bool overlap(const kiln::Tensor& left, const kiln::Tensor& right) noexcept;
 /// overlap(), but not of views that begin at one address with elements of one size, as where an op works in place.
-bool overlap_in_part(const TensorView& left, const TensorView& right) noexcept;
+bool overlap_in_part(const kiln::Tensor& left, const kiln::Tensor& right) noexcept;
 
 }  // namespace kiln::manifest

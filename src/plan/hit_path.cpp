@@ -8,6 +8,7 @@
 
 #include "cuda/stream_owner.hpp"
 #include "kiln/error.hpp"
+#include "plan/capture_launch.hpp"
 #include "plan/owner.hpp"
 #include "plan/refused_launch.hpp"
 
@@ -208,6 +209,20 @@ Origin launch(OpState& op_state, const Problem& problem, const Arguments& argume
   return launch_plan(op_state, *plan, problem, arguments, stream);
 }
 
+std::optional<Origin> try_launch(OpState& op_state, const Problem& problem, const Arguments& arguments,
+                                 CUstream stream) {
+  manifest::BucketWords bucket;
+  if (!op_state.bucketing.find(problem, bucket)) return launch_nothing(op_state, problem);
+  const Call call{problem, arguments, stream};
+  const cuda::Context::Scope scope(op_state.owner.context);  // by which streams are told apart
+  if (const PlanState* const edge = op_state.plans.hot.find(bucket))
+    return launch_loaded(op_state, edge->at(problem), call);
+  manifest::check_own(op_state.op, problem);
+  manifest::check_allowed(op_state.op, problem);
+  if (op_state.op.is_of_team() || !captures(op_state, stream)) return std::nullopt;
+  return op_state.owner.launch_cold(op_state, call);  // nothing waits in a capture
+}
+
 /// Flattened, so that a hit's code is contiguous: the driver evicts it from the nearest caches at each launch.
 [[gnu::hot, gnu::flatten]] Origin launch_plan(OpState& op_state, const PlanState& edge, const Problem& problem,
                                               const Arguments& arguments, CUstream stream) {
@@ -254,6 +269,10 @@ namespace kiln {
   if (!op_->bucketing.is_in(problem, bucket_)) [[unlikely]]
     return plan::launch_other(*op_, state_, problem);
   return plan::launch_plan(*op_, *state_, problem, arguments, stream);
+}
+
+std::optional<Origin> Op::try_launch(const Problem& problem, const Arguments& arguments, Stream stream) const {
+  return plan::try_launch(*state_, problem, arguments, stream);
 }
 
 }  // namespace kiln

@@ -8,6 +8,8 @@
 //       launch_next   where the plan refuses: the bucket's next answers (refused_launch.hpp)
 #pragma once
 
+#include <optional>
+
 #include "plan/op_state.hpp"
 
 namespace kiln::plan {
@@ -15,6 +17,9 @@ namespace kiln::plan {
 /// Op::launch. Uses no lock, allocation, string, file or clock where the bucket is hot, its plan serves the call, and
 /// the stream has a workspace.
 Origin launch(OpState& op_state, const Problem& problem, const Arguments& arguments, CUstream stream);
+/// Op::try_launch.
+std::optional<Origin> try_launch(OpState& op_state, const Problem& problem, const Arguments& arguments,
+                                 CUstream stream);
 /// Launches nothing for a problem with a size of 0, and counts nothing. Throws Error(bad_input) for a problem that has
 /// none or is wrong otherwise, and as require_team() and require_sound_team() do.
 Origin launch_nothing(const OpState& op_state, const Problem& problem);

@@ -19,15 +19,16 @@ Owner::Owner(Options checked, manifest::TeamLink link, const store::LayerSetting
       pool(compiling(options)),
       cubins(layers, pool),
       length_reports(context, ops.size()),
-      workspaces(std::make_unique<Workspaces>(options.workspace_limit_bytes > 0 ? options.workspace_limit_bytes
-                                                                                : context.info().memory_bytes / 8)),
+      workspaces(std::make_unique<Workspaces>(
+          options.workspace_limit_bytes > 0 ? options.workspace_limit_bytes : context.info().memory_bytes / 8,
+          options.workspace_allocator)),
       team(of_team) {
   if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops.read_so_far(), layers.overlay());
 }
 
 const std::string& Owner::arch() const {
   const std::int64_t sm = context.info().facts.sm();
-  if (cuda::Nvrtc::find() == nullptr) {  // which may be opened later
+  if (!pool.may_compile() || cuda::Nvrtc::find() == nullptr) {  // which may be opened later
     std::call_once(target_once_, [&] { target_ = jit::target_arch(sm); });
     return target_;
   }
@@ -35,9 +36,27 @@ const std::string& Owner::arch() const {
   return arch_;
 }
 
+void tell(const std::function<void(const LogEvent&)>& on_log, const LogEvent& event) noexcept {
+  if (!on_log) return;
+  try {
+    on_log(event);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the work goes on, whatever the program makes of the news
+  }
+}
+
+void Owner::tell(LogEvent::Kind kind, std::string_view op, std::string_view bucket,
+                 std::string_view text) const noexcept {
+  const bool is_warning = kind == LogEvent::Kind::warning;
+  plan::tell(options.on_log, {is_warning ? LogEvent::Level::warning : LogEvent::Level::info, kind, op, bucket, text});
+}
+
 void Owner::warn(const std::string& warning) {
-  const std::lock_guard lock(warnings_mutex_);
-  if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) warnings_.push_back(warning);
+  {
+    const std::lock_guard lock(warnings_mutex_);
+    if (std::find(warnings_.begin(), warnings_.end(), warning) != warnings_.end()) return;
+    warnings_.push_back(warning);
+  }
+  tell(LogEvent::Kind::warning, {}, {}, warning);
 }
 
 std::vector<std::string> Owner::warnings() const {

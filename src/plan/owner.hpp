@@ -2,9 +2,11 @@
 // engine::EngineState is the whole.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "answer/cubins.hpp"
@@ -23,6 +25,9 @@
 namespace kiln::plan {
 
 struct OpState;
+
+/// Calls it, where there is one. What it throws is dropped.
+void tell(const std::function<void(const LogEvent&)>& on_log, const LogEvent& event) noexcept;
 
 /// A launch, as its caller asks for it.
 struct Call {
@@ -50,6 +55,8 @@ struct Owner {
   [[nodiscard]] const std::string& arch() const;
   /// Adds to Engine::warnings, each warning once.
   void warn(const std::string& warning);
+  /// Calls Options::on_log. Level::warning for warnings, else info.
+  void tell(LogEvent::Kind kind, std::string_view op, std::string_view bucket, std::string_view text) const noexcept;
   [[nodiscard]] std::vector<std::string> warnings() const;
 
   Options options;

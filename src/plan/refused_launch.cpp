@@ -105,6 +105,35 @@ Origin launch_next(OpState& op_state, const PlanState& refused, const Call& call
                                                 manifest::display_text(op_state.op, problem), reasons));
 }
 
+std::optional<Origin> launch_loaded(OpState& op_state, const PlanState& first, const Call& call) {
+  const auto& [problem, arguments, stream] = call;
+  const bool is_capturing = captures(op_state, stream);
+  const auto by = [&](const PlanState& plan) -> std::optional<Attempt> {
+    if (!is_capturing && !op_state.owner.workspaces->serves(stream, plan.needs)) return std::nullopt;
+    return attempt(op_state, plan, problem, arguments, stream);
+  };
+  if (arguments.lengths_set != 0) check_lengths(op_state, arguments);
+  const bool takes_library = arguments.lengths_set == 0;
+  if (takes_library || !first.executable.is_library()) {
+    const auto made = by(first);
+    if (!made) return std::nullopt;
+    if (made->run == Run::launched) return made->origin;
+  }
+  require_tensors(op_state, problem, arguments);
+  if (op_state.op.is_of_team()) require_team(op_state, problem);
+  for (PlanSlot* slot : first.of.slots_for(problem, &first)) {
+    if (!takes_library && slot->answer->implementation->is_library()) continue;
+    if (!slot->settled.load(std::memory_order_acquire)) return std::nullopt;
+    if (slot->plan == nullptr) continue;
+    const auto made = by(*slot->plan);
+    if (!made) return std::nullopt;
+    if (made->run != Run::launched) continue;
+    if (slot->answer->origin == Origin::default_) op_state.owner.counters.count_constraint_fallback();
+    return made->origin;
+  }
+  return launch_next(op_state, first, call);  // throws, with the reasons
+}
+
 void refuse(const OpState& op_state, const PlanState& plan, CUresult result, CUstream stream) {
   const std::string what = fmt::format("launching {} {}{}{}: {}", op_state.op.name, plan.answer.implementation->name,
                                        plan.config.empty() ? "" : " ", plan.config, cuda::describe(result));

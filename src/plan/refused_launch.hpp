@@ -2,6 +2,8 @@
 // bucket's next answers, in the resolver's order.
 #pragma once
 
+#include <optional>
+
 #include "plan/op_state.hpp"
 #include "plan/owner.hpp"
 
@@ -10,6 +12,9 @@ namespace kiln::plan {
 /// Launches what `refused` declined, by the bucket's later answers. On a capturing stream where one is not ready, uses
 /// launch_in_capture(). Throws Error(bad_input) with each answer's reason where none serves.
 Origin launch_next(OpState& op_state, const PlanState& refused, const Call& call);
+/// Launches by a plan of the bucket that is loaded, as launch_next() would; `first` is the plan by size. Nothing: an
+/// answer before one that serves is not loaded. Throws as launch_next() does.
+std::optional<Origin> launch_loaded(OpState& op_state, const PlanState& first, const Call& call);
 /// Returns the plan for a launch with lengths on the device, which no library takes. Throws as check_lengths() does.
 [[nodiscard]] const PlanState& plan_with_lengths(OpState& op_state, const PlanState& plan, const Call& call);
 

@@ -1,5 +1,7 @@
 #include "plan/workspaces.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cassert>
@@ -177,8 +179,11 @@ class Workspaces::Owner {
   Workspaces* owned_;
 };
 
-Workspaces::Workspaces(std::int64_t limit)
-    : limit_(limit), current_(std::make_unique<Table>(0)), owner_(std::make_shared<Owner>(*this)) {
+Workspaces::Workspaces(std::int64_t limit, WorkspaceAllocator allocator)
+    : limit_(limit),
+      allocator_(std::move(allocator)),
+      current_(std::make_unique<Table>(0)),
+      owner_(std::make_shared<Owner>(*this)) {
   table_.store(current_.get(), std::memory_order_release);
 }
 
@@ -220,7 +225,7 @@ void Workspaces::make(CUstream stream, const WorkspaceNeeds& needs) {
   const Block none;
   const auto block_of = [&](Block Entry::*member, std::int64_t bytes, bool zeroed) {
     const Block& present = before != nullptr ? before->*member : none;
-    (*entry).*member = bytes > bytes_of(present) ? allocate(bytes, zeroed, identity) : present;
+    (*entry).*member = bytes > bytes_of(present) ? allocate(bytes, zeroed, stream, identity) : present;
   };
   block_of(&Entry::scratch, needs.scratch, false);
   block_of(&Entry::zeroed, needs.zeroed, true);
@@ -340,15 +345,28 @@ std::int64_t Workspaces::retire_streams(const cuda::StreamIdentity& but, std::in
 }
 
 /// Zeroes on a stream of its own and waits, because a graph may run on another stream than the one captured.
-Workspaces::Block Workspaces::allocate(std::int64_t bytes, bool zeroed, const cuda::StreamIdentity& stream) {
-  const bool may_free = !stream.is_of_capture();  // cuMemFree waits for the device
+cuda::Buffer Workspaces::new_buffer(std::int64_t bytes, CUstream stream, bool captured) const {
+  if (!allocator_.allocate) return cuda::Buffer(bytes);
+  void* const address = allocator_.allocate(static_cast<std::size_t>(bytes), stream, captured);
+  if (address == nullptr)
+    throw Error(ErrorKind::out_of_memory,
+                fmt::format("Options::workspace_allocator has not the {} bytes of a workspace", bytes));
+  return {reinterpret_cast<CUdeviceptr>(address), bytes,
+          [free = allocator_.free, address, bytes, stream] { free(address, static_cast<std::size_t>(bytes), stream); }};
+}
+
+Workspaces::Block Workspaces::allocate(std::int64_t bytes, bool zeroed, CUstream stream,
+                                       const cuda::StreamIdentity& identity) {
+  const bool may_free = !identity.is_of_capture();  // cuMemFree waits for the device
   if (const std::int64_t over = held_ + retired_bytes_ + bytes - limit_; over > 0 && may_free) {
-    retire_streams(stream, over - retired_bytes_);
+    retire_streams(identity, over - retired_bytes_);
     free_retired(take_retired());
   }
   const auto allocate_now = [&] {
-    auto block = std::make_shared<cuda::Buffer>(bytes);
-    if (zeroed) {
+    auto block = std::make_shared<cuda::Buffer>(new_buffer(bytes, stream, identity.is_of_capture()));
+    if (zeroed && allocator_.allocate && may_free) {
+      block->fill_bytes(0, stream);  // in order with the work of the stream that used this memory before
+    } else if (zeroed) {
       const cuda::Stream filling;
       block->fill_bytes(0, filling.handle());
       filling.synchronize();
@@ -359,7 +377,7 @@ Workspaces::Block Workspaces::allocate(std::int64_t bytes, bool zeroed, const cu
     return allocate_now();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory || !may_free) throw;
-    retire_streams(stream, held_);
+    retire_streams(identity, held_);
     if (free_retired(take_retired()) == 0) throw;
   }
   return allocate_now();

@@ -13,6 +13,7 @@
 #include "cuda/device.hpp"
 #include "cuda/stream_owner.hpp"
 #include "jit/launch_form.hpp"
+#include "kiln/options.hpp"
 #include "plan/launches_in_flight.hpp"
 
 namespace kiln::plan {
@@ -38,12 +39,13 @@ struct WorkspaceNeeds {
 /// - past the limit, those first that have not launched for the longest time.
 /// Those of a capture leave it after the driver has destroyed all graphs that were made from it.
 ///
-/// Blocks are freed after they have left the table and no launch may use them. cuMemFree waits for the device.
+/// Blocks are freed after they have left the table and no launch may use them. cuMemFree waits for the device; a
+/// caller's allocator orders what it does with the memory after the stream's work.
 class Workspaces {
  public:
   /// `limit`: bytes past which blocks of other streams are freed. A block that a launch needs is allocated all the
-  /// same.
-  explicit Workspaces(std::int64_t limit);
+  /// same. `allocator`: that of the options.
+  explicit Workspaces(std::int64_t limit, WorkspaceAllocator allocator = {});
   /// The context must be current, and no launch in flight.
   ~Workspaces();
   Workspaces(const Workspaces&) = delete;
@@ -94,11 +96,13 @@ class Workspaces {
   void retire_idle(const cuda::StreamIdentity& stream);
   [[nodiscard]] std::int64_t& held_by(const Entry& entry) noexcept;
   [[nodiscard]] Retired take_retired();
-  Block allocate(std::int64_t bytes, bool zeroed, const cuda::StreamIdentity& stream);
+  Block allocate(std::int64_t bytes, bool zeroed, CUstream stream, const cuda::StreamIdentity& identity);
+  [[nodiscard]] cuda::Buffer new_buffer(std::int64_t bytes, CUstream stream, bool captured) const;
   /// Also without mutex_.
   std::int64_t free_retired(Retired retired);
 
   const std::int64_t limit_;
+  const WorkspaceAllocator allocator_;
   mutable LaunchesInFlight launches_;
   std::atomic<const Table*> table_{nullptr};
   std::atomic<std::uint64_t> makes_{0};  // the clock by which entries are old

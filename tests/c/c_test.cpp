@@ -112,6 +112,22 @@ TEST_CASE("a launch from C runs the kernel and tells its origin" * doctest::skip
   CHECK(stats.default_ == 3);
 }
 
+TEST_CASE("a launch from C that would wait says so" * doctest::skip(no_machine())) {
+  const Machine machine;
+  const kiln_problem problem = machine.problem(3, 64);
+  kiln_arguments arguments = KILN_ARGUMENTS_INIT;
+  const kiln_argument values[] = {KILN_ADDRESS("x", machine.memory(768)), KILN_ADDRESS("y", machine.memory(768)),
+                                  KILN_REAL("factor", 2.0)};
+  REQUIRE(kiln_op_arguments(machine.scale, values, 3, &arguments) == KILN_OK);
+  CHECK(kiln_try_launch(machine.scale, &problem, &arguments, machine.fake.stream, nullptr) == KILN_NOT_READY);
+  REQUIRE(kiln_engine_prepare(machine.engine, machine.scale, &problem, 1, machine.fake.stream, nullptr, nullptr) ==
+          KILN_OK);
+  int32_t origin = -1;
+  CHECK(kiln_try_launch(machine.scale, &problem, &arguments, machine.fake.stream, &origin) == KILN_OK);
+  CHECK(origin == KILN_ORIGIN_DEFAULT);
+  CHECK(kiln_try_launch(nullptr, &problem, &arguments, nullptr, nullptr) == KILN_BAD_INPUT);
+}
+
 TEST_CASE("tensors are bound from C" * doctest::skip(no_machine())) {
   const Machine machine;
   kiln_binding binding = KILN_BINDING_INIT;
@@ -255,6 +271,9 @@ TEST_CASE("a tuner takes demands from C and reports, and a callback hears of it"
   options.on_tune = [](const kiln_tune_event* event, void* user) {
     if (event->kind == KILN_TUNE_FINISHED) static_cast<std::vector<std::string>*>(user)->emplace_back(event->bucket);
   };
+  options.on_log = [](const kiln_log_event* event, void* user) {
+    if (event->kind == KILN_LOG_OF_TUNE) static_cast<std::vector<std::string>*>(user)->emplace_back(event->text);
+  };
   options.user = &heard;
   kiln_engine* engine = nullptr;
   REQUIRE(kiln_engine_create(&options, &engine) == KILN_OK);
@@ -274,7 +293,7 @@ TEST_CASE("a tuner takes demands from C and reports, and a callback hears of it"
   const Json told = Json::parse(taken(report));
   CHECK(told["wanted"] == 2);  // a bucket twice is one
   CHECK(told["buckets"][0]["outcome"] == "tuned");
-  CHECK(heard.size() == 2);
+  CHECK(heard.size() == 6);  // of each bucket: the log's begin and end, and the event's end
   CHECK(kiln_tuner_tune(tuner, 3, nullptr) == KILN_BAD_INPUT);
   kiln_tuner_destroy(tuner);
   kiln_engine_destroy(engine);

@@ -169,6 +169,18 @@ TEST_CASE("an op with a wrong manifest is refused by name, is noted by other com
   CHECK(doctor.output.find("2 ops left out, and the other ops serve") != std::string::npos);
 }
 
+TEST_CASE("ops prints an op's contract, and in JSON what a program needs to call it") {
+  const Command command;
+  const std::string asked =
+      "ops attention_forward queries=128 keys=128 heads=8 key_heads=2 head_dim=128 value_dim=128 batch=2";
+  CHECK(command.run(asked).output.find("\n\nout = softmax(scale * q k^T) v, head by head, and its lse.") !=
+        std::string::npos);
+  const std::string json = command.run("--json " + asked).output;
+  for (const char* part : {R"("contract":"out = softmax()", R"("sizes":[2,128,8,128])", R"("best_alignment":16)",
+                           R"("element":"bf16")", R"("default_strides":[131072,1024,128,1])"})
+    CHECK_MESSAGE(json.find(part) != std::string::npos, part << " in " << json);
+}
+
 TEST_CASE("ops tells what is not legal from what is not worth a trial") {
   const Command command;
   std::filesystem::create_directories(command.path("twice"));

@@ -29,8 +29,8 @@ struct Scale {
   DeviceFacts facts = testing::h200();
   Binder binder{op, facts};
   static constexpr TensorId x{0}, y{1};
-  static TensorView plain_x() { return {at(low), DType::f32, {5, 64}}; }
-  static TensorView plain_y() { return {at(high), DType::f32, {5, 64}}; }
+  static kiln::Tensor plain_x() { return {at(low), DType::f32, {5, 64}}; }
+  static kiln::Tensor plain_y() { return {at(high), DType::f32, {5, 64}}; }
 
   [[nodiscard]] Binding bind(const std::vector<Operand>& operands, const std::vector<Setting>& settings = {}) const {
     const PartOfProblem part = make_part(op, settings);
@@ -93,12 +93,12 @@ TEST_CASE("tensors without elements may be null") {
 
 TEST_CASE("what tensors get wrong is refused by name") {
   const Scale scale;
-  const TensorView x = scale.plain_x(), y = scale.plain_y();
-  const auto with = [](TensorView view, auto change) {
+  const kiln::Tensor x = scale.plain_x(), y = scale.plain_y();
+  const auto with = [](kiln::Tensor view, auto change) {
     change(view);
     return view;
   };
-  const auto both = [&](const TensorView& first, const TensorView& second) {
+  const auto both = [&](const kiln::Tensor& first, const kiln::Tensor& second) {
     return scale.refusal({{scale.x, first}, {scale.y, second}});
   };
   const std::pair<std::string, const char*> cases[] = {
@@ -122,17 +122,17 @@ TEST_CASE("what tensors get wrong is refused by name") {
        "scale: tensor 'x' has stride 32 in dimension 0, expected 64 or more"},
       {both(x, {at(high), DType::f32, {5, 64}, {96, 1}}),
        "scale: tensor 'y' has stride 96 in dimension 0, expected (cols)"},
-      {both(with(x, [](TensorView& view) { view.address = nullptr; }), y),
+      {both(with(x, [](kiln::Tensor& view) { view.address = nullptr; }), y),
        "scale: tensor 'x' has the address null, expected device memory"},
-      {both(with(x, [](TensorView& view) { view.address = at(low + 2); }), y),
+      {both(with(x, [](kiln::Tensor& view) { view.address = at(low + 2); }), y),
        "scale: tensor 'x' lies at 0x10000002, expected a multiple of its element's 4 bytes"},
-      {both(with(x, [](TensorView& view) { view.device = 1; }), y),
+      {both(with(x, [](kiln::Tensor& view) { view.device = 1; }), y),
        "scale: tensor 'x' lies on device 1, expected memory of device 0"},
-      {both(with(x, [](TensorView& view) { view.device = TensorView::host; }), y),
+      {both(with(x, [](kiln::Tensor& view) { view.device = kiln::Tensor::host; }), y),
        "scale: tensor 'x' lies in host memory, expected memory of device 0"},
-      {both(x, with(y, [](TensorView& view) { view.address = at(low + 64 * 4); })),
+      {both(x, with(y, [](kiln::Tensor& view) { view.address = at(low + 64 * 4); })),
        "scale: output 'y' and input 'x' share memory, and are not the same elements"},
-      {both(x, with(y, [](TensorView& view) { view.device = 0, view.address = at(low); })), "accepted"},
+      {both(x, with(y, [](kiln::Tensor& view) { view.device = 0, view.address = at(low); })), "accepted"},
   };
   for (const auto& [said, expected] : cases) CHECK(said == expected);
 }
@@ -147,14 +147,14 @@ TEST_CASE("a binding and a tensor's problem of another op are refused") {
 }
 
 TEST_CASE("views share memory where two elements do, as far as strides tell") {
-  const TensorView rows{at(low), DType::f32, {4, 8}};
+  const kiln::Tensor rows{at(low), DType::f32, {4, 8}};
   CHECK_FALSE(overlaps_itself(rows));
   CHECK_FALSE(overlaps_itself({at(low), DType::f32, {4, 8}, {1, 4}}));
   CHECK_FALSE(overlaps_itself({at(low), DType::f32, {1, 8}, {0, 1}}));
   CHECK(overlaps_itself({at(low), DType::f32, {4, 8}, {0, 1}}));
   CHECK(overlaps_itself({at(low), DType::f32, {4, 8}, {7, 1}}));
   CHECK(overlaps_itself({at(low), DType::f32, {4, 8}, {1, 1}}));
-  const auto shifted = [](std::uint64_t bytes) { return TensorView{at(low + bytes), DType::f32, {4, 8}}; };
+  const auto shifted = [](std::uint64_t bytes) { return kiln::Tensor{at(low + bytes), DType::f32, {4, 8}}; };
   CHECK(overlap(rows, shifted(0)));
   CHECK(overlap(rows, shifted(124)));
   CHECK_FALSE(overlap(rows, shifted(128)));
@@ -163,7 +163,7 @@ TEST_CASE("views share memory where two elements do, as far as strides tell") {
   CHECK(overlap_in_part(rows, shifted(4)));
   CHECK(overlap_in_part(rows, {at(low), DType::bf16, {4, 8}}));
   // Columns of one buffer lie between each other.
-  const TensorView left{at(low), DType::f32, {4, 8}, {16, 1}}, right{at(low + 32), DType::f32, {4, 8}, {16, 1}};
+  const kiln::Tensor left{at(low), DType::f32, {4, 8}, {16, 1}}, right{at(low + 32), DType::f32, {4, 8}, {16, 1}};
   CHECK_FALSE(overlap(left, right));
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("the tensors that each built-in op describes at a problem give this pr
       std::uint32_t shown = 0;
       for (const TensorDescription& tensor : described.tensors) {
         if (!tensor.present) continue;
-        TensorView view;
+        kiln::Tensor view;
         view.address = at(address);
         address += static_cast<std::uint64_t>(tensor.bytes + 511) / 512 * 512;
         view.type = *tensor.element;

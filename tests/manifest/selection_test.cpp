@@ -100,7 +100,7 @@ TEST_CASE("an output is read where types and choices say so, and under a toleran
   };
   CHECK(Op::is_initialised(op.tensors[1], frame({{"sum", "yes"}})));
   CHECK_FALSE(Op::is_initialised(op.tensors[1], frame({{"sum", "no"}})));
-  Tensor output;
+  manifest::Tensor output;
   output.dtype = DType::f32;
   CHECK(op.tolerance_of(output, frame({{"dtype", "e4m3"}})).relative == 0.1);
   CHECK(op.tolerance_of(output, frame({{"dtype", "f32"}})).relative == 1e-5);

@@ -1,0 +1,189 @@
+// What an engine's options make it do: its log, its compiles, its workspaces' memory, launches that must not wait.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/nvrtc_api.hpp"
+#include "engine/scale_engine.hpp"
+
+using namespace kiln;
+using namespace kiln::engine::testing;
+
+namespace {
+
+/// Events of an engine's log, as text: "fallback scale rows=4 ...: tiled ...".
+struct Log {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+
+  void add(const LogEvent& event) {
+    static constexpr const char* kinds[] = {"warning", "tune", "compile", "fallback", "swap"};
+    const std::lock_guard lock(mutex);
+    lines.push_back(
+        fmt::format("{} {} {}: {}", kinds[static_cast<std::size_t>(event.kind)], event.op, event.bucket, event.text));
+  }
+  [[nodiscard]] std::int64_t count(const std::string& beginning) {
+    const std::lock_guard lock(mutex);
+    return std::count_if(lines.begin(), lines.end(),
+                         [&](const std::string& line) { return line.starts_with(beginning); });
+  }
+};
+
+Options small_engine(MissPolicy on_miss) {
+  Options chosen;
+  chosen.overlay = "";
+  chosen.on_miss = on_miss;
+  chosen.template_paths = {std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops"};
+  chosen.isolation = Isolation::in_process;
+  chosen.compile_workers = 1;
+  chosen.search.trials = 1;
+  return chosen;
+}
+
+struct OpenEngine {
+  fake_cuda_tests::Fixture machine;
+  Engine engine;
+  Op scale = engine.op("scale");
+  Problem problem = scale.problem({{"rows", 3}, {"cols", 64}, {"dtype", "f32"}});
+  Arguments arguments = scale.arguments({{"factor", 2.0}});
+
+  explicit OpenEngine(const Options& options) : engine(options) {
+    for (const char* name : {"x", "y"})
+      arguments.set(scale.tensor(name), reinterpret_cast<const void*>(machine.allocate(768)));
+  }
+  Origin launch() const { return scale.launch(problem, arguments, machine.stream); }
+};
+
+}  // namespace
+
+TEST_CASE("a launch that must not wait is made once the bucket is ready, and begins nothing before" *
+          doctest::skip(no_plans())) {
+  const OpenEngine with(small_engine(MissPolicy::nearest));
+  const auto attempt = [&] { return with.scale.try_launch(with.problem, with.arguments, with.machine.stream); };
+  CHECK_FALSE(attempt());
+  CHECK(with.engine.stats().compiles == 0);
+  CHECK(with.engine.stats().launches() == 0);
+  (void)with.scale.plan(with.problem, with.machine.stream);
+  CHECK(attempt() == Origin::default_);
+  CHECK(with.engine.stats().launches() == 1);
+  Problem none = with.problem;
+  none[with.scale.axis("rows")] = 0;
+  CHECK(with.scale.try_launch(none, with.arguments, with.machine.stream) == Origin::hot);
+  Arguments missing = with.arguments;
+  missing.set(with.scale.tensor("x"), nullptr);
+  CHECK(error_of([&] { (void)with.scale.try_launch(with.problem, missing, with.machine.stream); }).kind() ==
+        ErrorKind::bad_input);
+}
+
+TEST_CASE("a launch that must not wait is not made by an answer that is not loaded, nor without its workspace" *
+          doctest::skip(no_plans())) {
+  ScaleEngine engine;
+  const Problem bucket = sized(64, 128);
+  engine.put(bucket, {plain()});
+  const cuda::Stream other;
+  const auto attempt = [&](CUstream stream) { return plan::try_launch(engine.op, bucket, engine.arguments(), stream); };
+  make_ready(engine.op, bucket, engine.machine.stream);
+  CHECK(attempt(engine.machine.stream).has_value());
+  CHECK_FALSE(attempt(other.handle()));
+  engine.launch(bucket);
+  const Problem tiled_bucket = sized(32, 128);
+  engine.put(tiled_bucket, {tiled("threads=64 vector=4")});
+  make_ready(engine.op, tiled_bucket, engine.machine.stream);
+  // Its vectors are of 16 bytes, so that the default's turn comes.
+  CHECK_FALSE(plan::try_launch(engine.op, tiled_bucket, engine.arguments(sizeof(float)), engine.machine.stream));
+  plan::launch(engine.op, tiled_bucket, engine.arguments(sizeof(float)), engine.machine.stream);
+  CHECK(plan::try_launch(engine.op, tiled_bucket, engine.arguments(sizeof(float)), engine.machine.stream).has_value());
+}
+
+TEST_CASE("the log tells of fallbacks, compiles and warnings" * doctest::skip(no_plans())) {
+  Log log;
+  Options options = small_engine(MissPolicy::nearest);
+  options.bases = {"/nowhere/shipped.kiln"};
+  options.on_log = [&](const LogEvent& event) { log.add(event); };
+  const OpenEngine with(options);
+  CHECK(log.count("warning  : a base file is left out: ") == 1);
+  with.launch();
+  with.launch();
+  CHECK(log.count("fallback scale rows=4 cols=64 dtype=f32: tiled threads=64 vector=1 serves, from default: ") == 1);
+  CHECK(log.count("compile scale ") >= 1);
+  CHECK(with.engine.warnings().size() >= 1);
+}
+
+TEST_CASE("the log tells of tunes, and what it throws is dropped" * doctest::skip(no_plans())) {
+  Log log;
+  Options options = small_engine(MissPolicy::tune);
+  options.on_log = [&](const LogEvent& event) {
+    log.add(event);
+    throw 7;
+  };
+  const OpenEngine with(options);
+  CHECK(with.launch() == Origin::overlay);
+  CHECK(log.count("tune scale rows=4 cols=64 dtype=f32: its tune begins") == 1);
+  CHECK(log.count("tune scale rows=4 cols=64 dtype=f32: tuned in ") == 1);
+}
+
+TEST_CASE("an engine that never compiles says what the files lack" * doctest::skip(no_plans())) {
+  for (const MissPolicy policy : {MissPolicy::nearest, MissPolicy::tune}) {
+    Options options = small_engine(policy);
+    options.compile = Compile::never;
+    const OpenEngine with(options);
+    const Error error = error_of([&] { with.launch(); });
+    CHECK(error.kind() == ErrorKind::no_nvrtc);
+    const std::string said = error.what();
+    CHECK_MESSAGE(said.find("scale rows=4 cols=64 dtype=f32 needs a compile") != std::string::npos, said);
+    CHECK_MESSAGE(said.find("no record of scale") != std::string::npos, said);
+    CHECK_MESSAGE(said.find("Options::compile is never") != std::string::npos, said);
+    CHECK(with.engine.stats().compiles == 0);
+  }
+}
+
+TEST_CASE("an NVRTC that is named after another was opened is passed over with a warning" * doctest::skip(no_plans())) {
+  Options options = small_engine(MissPolicy::nearest);
+  options.nvrtc = cuda::Nvrtc::get().path;
+  CHECK(OpenEngine(options).engine.warnings().empty());
+  options.nvrtc = "/nowhere/libnvrtc.so";
+  const std::vector<std::string> warnings = OpenEngine(options).engine.warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].starts_with("Options::nvrtc /nowhere/libnvrtc.so is not used: this process has opened "));
+}
+
+TEST_CASE("workspaces come from the caller's allocator, and go back to it" * doctest::skip(no_plans())) {
+  const fake_cuda_tests::Fixture machine;
+  struct Lent {
+    std::size_t bytes;
+    CUstream stream;
+  };
+  std::vector<Lent> lent;
+  std::size_t returned = 0;
+  bool has_memory = true;
+  {
+    plan::Workspaces workspaces(std::int64_t{1} << 30,
+                                {[&](std::size_t bytes, CUstream stream, bool captured) -> void* {
+                                   CHECK_FALSE(captured);
+                                   if (!has_memory) return nullptr;
+                                   lent.push_back({bytes, stream});
+                                   return reinterpret_cast<void*>(machine.allocate(bytes));
+                                 },
+                                 [&](void*, std::size_t bytes, CUstream stream) {
+                                   CHECK(stream == machine.stream);
+                                   returned += bytes;
+                                 }});
+    workspaces.make(machine.stream, {1024, 256});
+    REQUIRE(lent.size() == 2);
+    CHECK((lent[0].bytes == 1024 && lent[1].bytes == 256 && lent[0].stream == machine.stream));
+    CHECK(workspaces.bytes() == 1280);
+    CHECK(workspaces.trim() == 1280);
+    CHECK(returned == 1280);
+    workspaces.make(machine.stream, {512, 0});
+    has_memory = false;
+    const cuda::Stream other;
+    CHECK(error_of([&] { workspaces.make(other.handle(), {2048, 0}); }).kind() == ErrorKind::out_of_memory);
+  }
+  CHECK(returned == 1280 + 512);
+  Options half = small_engine(MissPolicy::nearest);
+  half.workspace_allocator.free = [](void*, std::size_t, CUstream) {};
+  CHECK(error_of([&] { (void)Engine(half); }).kind() == ErrorKind::bad_input);
+}
