@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(
   }
   const int consumer = of_block - 1;
   const Scores<Form::soft_cap> to_scores(scale, 1.0f);
-  const Results<typename Form::T> results = {out,  lse,   rows * out_row_stride, out_row_stride, Form::value_dim,
-                                             rows, tokens};
+  const Results<typename Form::T> results = {{out, rows * out_row_stride, out_row_stride, Form::value_dim},
+                                             {lse, rows, tokens}};
   SegmentRows<Tiles, World> multiplied(shared, memory, consumer, to_scores);
   RingPosition<Layout::works> at;
   if (consumer == Tiles::consumers - 1) Turns<Tiles>::pass(consumer);

@@ -17,21 +17,17 @@ __device__ double reference_logit(const typename Form::T* query, const typename 
 
 }  // namespace kiln::attention
 
-/// grid (rows of q in all planes, heads), block (256). out and lse are float; lse may be null. Scales are read of
-/// e4m3 alone, else null. Strides in elements, as op.toml names them. It computes each step-th row, and the lse of all that see no key,
-/// since that is not finite.
+/// grid (rows of q in all planes, heads), block (256). out is float. Scales are read of e4m3 alone, else null. It computes each
+/// step-th row, and the lse of all that see no key, since that is not finite.
 template <typename Form>
 __global__ __launch_bounds__(256) void attention_forward_reference(
-    const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, float* out, float* lse,
-    const float* q_scale, const float* k_scale, const float* v_scale, const float* sinks, const int* query_offsets,
-    const int* key_offsets, long long batch, long long queries, long long keys, long long heads, long long key_heads,
-    long long q_batch_stride, long long q_row_stride, long long q_head_stride, long long k_batch_stride,
-    long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
-    long long v_head_stride, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
-    long long lse_batch_stride, long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
-    long long window_right, long long step, const float* slopes, const typename Form::T* bias,
-    long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed,
-    float dropout_p) {
+    kiln::attention::HeadRows<const typename Form::T> q, kiln::attention::HeadRows<const typename Form::T> k,
+    kiln::attention::HeadRows<const typename Form::T> v, kiln::attention::HeadRows<float> out,
+    kiln::attention::LogSums lse, const float* q_scale, const float* k_scale, const float* v_scale, const float* sinks,
+    const int* query_offsets, const int* key_offsets, long long batch, long long queries, long long keys,
+    long long heads, long long key_heads, float scale, float cap, int from_end, long long window_left,
+    long long window_right, long long step, const float* slopes, kiln::attention::BiasRows<typename Form::T> bias,
+    const long long* dropout_seed, float dropout_p) {
   using namespace kiln::attention;
   __shared__ double scratch[2][8];
   __shared__ double weights[256];
@@ -47,14 +43,13 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
   const bool is_sampled = (blockIdx.y * static_cast<long long>(gridDim.x) + blockIdx.x) % step == 0;
   if (begin < end && !is_sampled) return;
   const long long key_head = head / (heads / key_heads), position = of.first_query + row;
-  const auto* const query = q + of.plane * q_batch_stride + position * q_row_stride + head * q_head_stride;
-  const ScoreInputs<typename Form::T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
-                                                bias_row_stride, dropout_seed, dropout_p};
+  const auto* const query = q.at + of.plane * q.batch_stride + position * q.row_stride + head * q.head_stride;
+  const ScoreInputs<typename Form::T> inputs = {slopes, bias, dropout_seed, dropout_p};
   const double logit_scale =
       q_scale == nullptr ? scale : static_cast<double>(scale) * q_scale[head] * k_scale[key_head];
   const auto logit = [&](int key) {
     const auto* const at =
-        k + of.plane * k_batch_stride + (of.first_key + key) * k_row_stride + key_head * k_head_stride;
+        k.at + of.plane * k.batch_stride + (of.first_key + key) * k.row_stride + key_head * k.head_stride;
     return reference_logit<Form>(query, at, logit_scale, cap) +
            reference_terms<Form>(inputs, visible, of, head, row, key);
   };
@@ -77,17 +72,18 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
     __syncthreads();
     if (thread >= Form::value_dim) continue;
     for (int i = 0; i < here; ++i)
-      result += weights[i] * kiln::to_double(v[of.plane * v_batch_stride + (of.first_key + first + i) * v_row_stride +
-                                               key_head * v_head_stride + thread]);
+      result +=
+          weights[i] * kiln::to_double(v.at[of.plane * v.batch_stride + (of.first_key + first + i) * v.row_stride +
+                                            key_head * v.head_stride + thread]);
   }
   sum = kiln::block_reduce<8>(kiln::warp_reduce(sum, kiln::add{}), 0.0, kiln::add{}, scratch[1]);
   if (Form::sinks == Sinks::head && largest != lowest) sum += exp(sinks[head] - largest);
   if (v_scale != nullptr) result *= v_scale[key_head];
 
   if (is_sampled && thread < Form::value_dim)
-    out[of.plane * out_batch_stride + position * out_row_stride + head * out_head_stride + thread] =
+    out.at[of.plane * out.batch_stride + position * out.row_stride + head * out.head_stride + thread] =
         sum == 0 ? 0.0f : static_cast<float>(result / sum);
-  if (lse != nullptr && thread == 0)
-    lse[of.plane * lse_batch_stride + head * lse_head_stride + position] =
+  if (lse.at != nullptr && thread == 0)
+    lse.at[of.plane * lse.batch_stride + head * lse.head_stride + position] =
         static_cast<float>(sum == 0 ? lowest : largest + log(sum));
 }

@@ -105,6 +105,22 @@ class Attention {
                ? bias.stride() * problem.lengths[0].first * (problem.bias_of_heads ? problem.heads : 1)
                : 0;
   }
+  [[nodiscard]] kiln::attention::HeadRows<const T> q_rows() {
+    return {q.data(), batch_stride(q, true), q.stride(), Form::head_dim};
+  }
+  [[nodiscard]] kiln::attention::HeadRows<const T> k_rows() {
+    return {k.data(), batch_stride(k, false), k.stride(), Form::head_dim};
+  }
+  [[nodiscard]] kiln::attention::HeadRows<const T> v_rows() {
+    return {v.data(), batch_stride(v, false), v.stride(), Form::value_dim};
+  }
+  [[nodiscard]] kiln::attention::HeadRows<Out> out_rows() {
+    return {out.data(), batch_stride(out, true), out.stride(), Form::value_dim};
+  }
+  [[nodiscard]] kiln::attention::LogSums lse_sums() { return {lse.data(), lse_batch_stride(), lse.stride()}; }
+  [[nodiscard]] kiln::attention::BiasRows<T> bias_rows() {
+    return {bias.data(), bias_batch_stride(), bias_head_stride(), bias.stride()};
+  }
   [[nodiscard]] int longest() const { return std::max_element(problem.lengths.begin(), problem.lengths.end())->first; }
 
   /// The largest distance of out, over its values' scale, and of lse from what is right. Infinite if anything else was written, or nothing.

@@ -24,15 +24,11 @@ void launch_mma(Attention<Form>& of, std::uint32_t seed, int longest) {
                     .seed = seed},
                    [&] {
                      attention_mma<Form, tile_n, warps, typename Attention<Form>::Out>(
-                         of.q.data(), of.k.data(), of.v.data(), of.out.data(), of.lse.data(), of.sinks.data(),
+                         of.q_rows(), of.k_rows(), of.v_rows(), of.out_rows(), of.lse_sums(), of.sinks.data(),
                          of.told_query_offsets.data(), of.told_key_offsets.data(), &of.reports[0], &of.reports[1],
                          of.count(), of.rows(true), of.rows(false), longest, problem.heads, problem.key_heads,
-                         of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, of.batch_stride(of.k, false),
-                         of.k.stride(), Form::head_dim, of.batch_stride(of.v, false), of.v.stride(), Form::value_dim,
-                         of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(),
-                         of.lse.stride(), problem.scale, problem.cap, problem.from_end, problem.left, problem.right,
-                         of.slopes.data(), of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(),
-                         of.bias.stride(), of.dropout_seed.data(), problem.p, of.q_scales.data(), of.k_scales.data(),
+                         problem.scale, problem.cap, problem.from_end, problem.left, problem.right, of.slopes.data(),
+                         of.bias_rows(), of.dropout_seed.data(), problem.p, of.q_scales.data(), of.k_scales.data(),
                          of.v_scales.data());
                    });
 }

@@ -70,8 +70,8 @@ TEST_CASE(
   const std::vector<int> offsets = {0, 0, 50, 50, keys};
   std::vector<float> v(static_cast<std::size_t>(keys * stride), NAN);
   emulator::launch({.grid = {keys}, .block = {128}, .seed = 1}, [&] {
-    attention_values<float, kiln::attention::Layout::packed>(v.data(), offsets.data(), 4, keys, heads, columns, 0,
-                                                             stride, head_stride, 7);
+    attention_values<float, kiln::attention::Layout::packed>({v.data(), 0, stride, head_stride}, offsets.data(), 4,
+                                                             keys, heads, columns, 7);
   });
   for (int key = 0; key < keys; ++key) {
     const double size = std::sqrt(1.0 + (key < 50 ? key : key - 50));

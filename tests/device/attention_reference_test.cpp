@@ -15,23 +15,19 @@ template <typename Form>
 double reference_error(const AttentionProblem& problem) {
   Attention<Form, float> of(problem);
   const bool scaled = of.scaled;
-  emulator::launch(
-      {.grid = {static_cast<unsigned>(of.rows(true) * (of.packed ? 1 : of.count())),
-                static_cast<unsigned>(problem.heads)},
-       .block = {256},
-       .seed = 1},
-      [&] {
-        attention_forward_reference<Form>(
-            of.q.data(), of.k.data(), of.v.data(), of.out.data(), of.lse.data(), scaled ? of.q_scales.data() : nullptr,
-            scaled ? of.k_scales.data() : nullptr, scaled ? of.v_scales.data() : nullptr, of.sinks.data(),
-            of.query_offsets.data(), of.key_offsets.data(), of.count(), of.rows(true), of.rows(false), problem.heads,
-            problem.key_heads, of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, of.batch_stride(of.k, false),
-            of.k.stride(), Form::head_dim, of.batch_stride(of.v, false), of.v.stride(), Form::value_dim,
-            of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(),
-            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1, of.slopes.data(),
-            of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
-            problem.p);
-      });
+  emulator::launch({.grid = {static_cast<unsigned>(of.rows(true) * (of.packed ? 1 : of.count())),
+                             static_cast<unsigned>(problem.heads)},
+                    .block = {256},
+                    .seed = 1},
+                   [&] {
+                     attention_forward_reference<Form>(
+                         of.q_rows(), of.k_rows(), of.v_rows(), of.out_rows(), of.lse_sums(),
+                         scaled ? of.q_scales.data() : nullptr, scaled ? of.k_scales.data() : nullptr,
+                         scaled ? of.v_scales.data() : nullptr, of.sinks.data(), of.query_offsets.data(),
+                         of.key_offsets.data(), of.count(), of.rows(true), of.rows(false), problem.heads,
+                         problem.key_heads, problem.scale, problem.cap, problem.from_end, problem.left, problem.right,
+                         1, of.slopes.data(), of.bias_rows(), of.dropout_seed.data(), problem.p);
+                   });
   return of.error();
 }
 

@@ -11,20 +11,17 @@
 
 /// grid (blocks of 16 * warps of `longest` queries * heads * batch), block (32 * warps); dynamic shared memory as attention_forward/mma.toml says.
 /// `queries` and `keys` are those of a sequence (dense), or of all (packed). q, k, v, out and their rows begin at multiples of
-/// 8 elements. What is no length or pointer of these is the softmax's; lse may be null. `scales`: those of q's, k's and v's heads, of which
+/// 8 elements. What is no length or pointer of these is the softmax's. `scales`: those of q's, k's and v's heads, of which
 /// 8-bit ones alone are read; these are multiplied as f16, exactly.
 template <typename Form, int tile_n, int warps, typename Out = typename Form::T, typename... Scales>
 __global__ void __launch_bounds__(warps * 32)
-    attention_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, Out* out, float* lse,
-                  const float* sinks, const int* query_offsets, const int* key_offsets,
+    attention_mma(kiln::attention::HeadRows<const typename Form::T> q,
+                  kiln::attention::HeadRows<const typename Form::T> k,
+                  kiln::attention::HeadRows<const typename Form::T> v, kiln::attention::HeadRows<Out> out,
+                  kiln::attention::LogSums lse, const float* sinks, const int* query_offsets, const int* key_offsets,
                   unsigned long long* query_report, unsigned long long* key_report, int batch, int queries, int keys,
-                  int longest, int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
-                  long long q_head_stride, long long k_batch_stride, long long k_row_stride, long long k_head_stride,
-                  long long v_batch_stride, long long v_row_stride, long long v_head_stride, long long out_batch_stride,
-                  long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
-                  long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
-                  long long window_right, const float* slopes, const typename Form::T* bias,
-                  long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride,
+                  int longest, int heads, int key_heads, float scale, float cap, int from_end, long long window_left,
+                  long long window_right, const float* slopes, kiln::attention::BiasRows<typename Form::T> bias,
                   const long long* dropout_seed, float dropout_p, Scales... scales) {
   using namespace kiln;
   using namespace kiln::attention;
@@ -52,26 +49,25 @@ __global__ void __launch_bounds__(warps * 32)
 
   const unsigned tile_q = shared_address(dynamic_shared()), stages = tile_q + QueryTile::bytes;
   const int key_head = head / (heads / key_heads);
-  const T* const from_k = k + of.plane * k_batch_stride + of.first_key * k_row_stride + key_head * k_head_stride;
-  const T* const from_v = v + of.plane * v_batch_stride + of.first_key * v_row_stride + key_head * v_head_stride;
+  const T* const from_k = k.at + of.plane * k.batch_stride + of.first_key * k.row_stride + key_head * k.head_stride;
+  const T* const from_v = v.at + of.plane * v.batch_stride + of.first_key * v.row_stride + key_head * v.head_stride;
   const long long position = static_cast<long long>(of.first_query) + first;
   QueryTile::template copy<threads>(tile_q,
-                                    q + of.plane * q_batch_stride + position * q_row_stride + head * q_head_stride,
-                                    q_row_stride, of.queries - first);
+                                    q.at + of.plane * q.batch_stride + position * q.row_stride + head * q.head_stride,
+                                    q.row_stride, of.queries - first);
   const auto copy_block = [&](int block) {
     const long long key = static_cast<long long>(block) * tile_n;
     const int exist = of.keys - block * tile_n;
     const unsigned to = stages + block % 2 * stage_bytes;
-    KeyTile::template copy<threads>(to, from_k + key * k_row_stride, k_row_stride, exist);
-    ValueTile::template copy<threads>(to + KeyTile::bytes, from_v + key * v_row_stride, v_row_stride, exist);
+    KeyTile::template copy<threads>(to, from_k + key * k.row_stride, k.row_stride, exist);
+    ValueTile::template copy<threads>(to + KeyTile::bytes, from_v + key * v.row_stride, v.row_stride, exist);
   };
   if (blocks.end > blocks.begin) copy_block(blocks.end - 1);
   cp_async_commit();
 
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, row = first + warp_row + threadIdx.x % 32 / 4;
   const RowLimits limits(visible, row);
-  const ScoreInputs<T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
-                                 bias_row_stride, dropout_seed, dropout_p};
+  const ScoreInputs<T> inputs = {slopes, bias, dropout_seed, dropout_p};
   float logits = scale, value_scale = kept_scale<Form>(inputs);
   if constexpr (sizeof(T) == 1) {
     const HeadScales of_heads[] = {scales...};
@@ -123,16 +119,16 @@ __global__ void __launch_bounds__(warps * 32)
   }
 
   const float sink = Form::sinks == Sinks::head ? sinks[head] : 0.0f;
-  Out* const to = out + of.plane * out_batch_stride + of.first_query * out_row_stride + head * out_head_stride;
+  Out* const to = out.at + of.plane * out.batch_stride + of.first_query * out.row_stride + head * out.head_stride;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int query = row + 8 * half;
     const bool exists = query < of.queries;
     const RowEnd end = rows.finish<Form::sinks>(half, to_scores.rate, sink);
-    store_row<Out, Form::value_dim / 2>(to + query * out_row_stride,
+    store_row<Out, Form::value_dim / 2>(to + query * out.row_stride,
                                         reinterpret_cast<const float(&)[Form::value_dim / 2]>(sums), half,
                                         end.factor * value_scale, exists);
-    if (lse != nullptr && exists && threadIdx.x % 4 == 0)
-      lse[of.plane * lse_batch_stride + head * lse_head_stride + of.first_query + query] = end.lse;
+    if (lse.at != nullptr && exists && threadIdx.x % 4 == 0)
+      lse.at[of.plane * lse.batch_stride + head * lse.head_stride + of.first_query + query] = end.lse;
   }
 }

@@ -13,12 +13,11 @@
 
 namespace kiln::attention {
 
-/// Results as they lie. Strides in elements; out and its rows begin as the manifest of the implementation asks; lse may be null.
+/// Results as they lie. Rows of out begin as the manifest of the implementation asks.
 template <typename T>
 struct Results {
-  T* out;
-  float* lse;
-  long long out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride;
+  HeadRows<T> out;
+  LogSums lse;
 
   /// The thread's rows of a tile, from `row` of the sequence on, times `value_scale`.
   template <typename Tiles, int count>
@@ -26,19 +25,19 @@ struct Results {
                                         float rate, float value_scale, const float* sink) const {
     constexpr Sinks sinks = Tiles::Form::sinks;
     T* const to =
-        out + work.of.plane * out_batch_stride + work.of.first_query * out_row_stride + work.head * out_head_stride;
+        out.at + work.of.plane * out.batch_stride + work.of.first_query * out.row_stride + work.head * out.head_stride;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = row + 8 * half;
       const bool exists = query < work.of.queries;
       const RowEnd end = rows.finish<sinks, Tiles::raised>(half, rate, sinks == Sinks::head ? sink[work.head] : 0.0f);
       if constexpr (Tiles::transposes) {
-        store_row_by_fours<T>(to + query * out_row_stride, sums, half, end.factor * value_scale, exists);
+        store_row_by_fours<T>(to + query * out.row_stride, sums, half, end.factor * value_scale, exists);
       } else {
-        store_row<T>(to + query * out_row_stride, sums, half, end.factor * value_scale, exists);
+        store_row<T>(to + query * out.row_stride, sums, half, end.factor * value_scale, exists);
       }
-      if (lse != nullptr && exists && threadIdx.x % 4 == 0)
-        lse[work.of.plane * lse_batch_stride + work.head * lse_head_stride + work.of.first_query + query] = end.lse;
+      if (lse.at != nullptr && exists && threadIdx.x % 4 == 0)
+        lse.at[work.of.plane * lse.batch_stride + work.head * lse.head_stride + work.of.first_query + query] = end.lse;
     }
   }
 };
@@ -51,14 +50,14 @@ __device__ __forceinline__ void meet_cluster() {
 
 /// A block of attention_wgmma.
 template <typename Tiles, typename Out, typename... Scales>
-__device__ __forceinline__ void attention_block(
-    const TensorMaps& maps, Out* out, float* lse, const float* sinks, const int* query_offsets, const int* key_offsets,
-    unsigned long long* query_report, unsigned long long* key_report, int longest, unsigned* counters, int batch,
-    int queries, int keys, int heads, int key_heads, long long out_batch_stride, long long out_row_stride,
-    long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale, float cap,
-    int from_end, long long window_left, long long window_right, int section, int drawn, const float* slopes,
-    const typename Tiles::Form::T* bias, long long bias_batch_stride, long long bias_head_stride,
-    long long bias_row_stride, const long long* dropout_seed, float dropout_p, Scales... scales) {
+__device__ __forceinline__ void attention_block(const TensorMaps& maps, const HeadRows<Out>& out, const LogSums& lse,
+                                                const float* sinks, const int* query_offsets, const int* key_offsets,
+                                                unsigned long long* query_report, unsigned long long* key_report,
+                                                int longest, unsigned* counters, int batch, int queries, int keys,
+                                                int heads, int key_heads, float scale, float cap, int from_end,
+                                                long long window_left, long long window_right, int section, int drawn,
+                                                const float* slopes, const BiasRows<typename Tiles::Form::T>& bias,
+                                                const long long* dropout_seed, float dropout_p, Scales... scales) {
   using Form = typename Tiles::Form;
   constexpr int tile_m = Tiles::tile_m, tile_n = Tiles::tile_n;
   using Layout = SharedLayout<Tiles>;
@@ -99,10 +98,8 @@ __device__ __forceinline__ void attention_block(
   }
   const int consumer = of_block - 1;
   Scores<Form::soft_cap> to_scores(scale, cap);
-  const Results<Out> results = {
-      out, lse, out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride};
-  const ScoreInputs<typename Form::T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
-                                                bias_row_stride, dropout_seed, dropout_p};
+  const Results<Out> results = {out, lse};
+  const ScoreInputs<typename Form::T> inputs = {slopes, bias, dropout_seed, dropout_p};
   float value_scale = kept_scale<Form>(inputs);
   WarpgroupRows<Tiles> rows(shared, memory, consumer, to_scores);
   RingPosition<Layout::works> at;
@@ -147,20 +144,17 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
                                                                promoted, holds_queries, late>::threads,
                                   1)
     attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
-                    const __grid_constant__ kiln::tensor_map v_map, Out* out, float* lse, const float* sinks,
-                    const int* query_offsets, const int* key_offsets, unsigned long long* query_report,
-                    unsigned long long* key_report, int longest, unsigned* counters, int batch, int queries, int keys,
-                    int heads, int key_heads, long long out_batch_stride, long long out_row_stride,
-                    long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
-                    float cap, int from_end, long long window_left, long long window_right, int section, int drawn,
-                    const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
-                    long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed,
-                    float dropout_p, Scales... scales) {
+                    const __grid_constant__ kiln::tensor_map v_map, kiln::attention::HeadRows<Out> out,
+                    kiln::attention::LogSums lse, const float* sinks, const int* query_offsets, const int* key_offsets,
+                    unsigned long long* query_report, unsigned long long* key_report, int longest, unsigned* counters,
+                    int batch, int queries, int keys, int heads, int key_heads, float scale, float cap, int from_end,
+                    long long window_left, long long window_right, int section, int drawn, const float* slopes,
+                    kiln::attention::BiasRows<typename Form::T> bias, const long long* dropout_seed, float dropout_p,
+                    Scales... scales) {
   using Tiles = kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted,
                                              holds_queries, late>;
-  kiln::attention::attention_block<Tiles>(
-      {&q_map, &k_map, &v_map}, out, lse, sinks, query_offsets, key_offsets, query_report, key_report, longest,
-      counters, batch, queries, keys, heads, key_heads, out_batch_stride, out_row_stride, out_head_stride,
-      lse_batch_stride, lse_head_stride, scale, cap, from_end, window_left, window_right, section, drawn, slopes, bias,
-      bias_batch_stride, bias_head_stride, bias_row_stride, dropout_seed, dropout_p, scales...);
+  kiln::attention::attention_block<Tiles>({&q_map, &k_map, &v_map}, out, lse, sinks, query_offsets, key_offsets,
+                                          query_report, key_report, longest, counters, batch, queries, keys, heads,
+                                          key_heads, scale, cap, from_end, window_left, window_right, section, drawn,
+                                          slopes, bias, dropout_seed, dropout_p, scales...);
 }

@@ -43,10 +43,9 @@ __global__ __launch_bounds__(256) void attention_offsets(int* query_offsets, int
 /// grid (keys in all planes), block (128): values of key j of a sequence, in [-1, 1) times sqrt(1 + j). A mean of n such values is as
 /// large as a single one, so that the results of queries that see few keys and many are alike in size, and one tolerance fits all.
 template <typename T, kiln::attention::Layout layout>
-__global__ __launch_bounds__(128) void attention_values(T* v, const int* key_offsets, long long batch, long long keys,
-                                                        long long key_heads, long long value_dim,
-                                                        long long v_batch_stride, long long v_row_stride,
-                                                        long long v_head_stride, unsigned long long seed) {
+__global__ __launch_bounds__(128) void attention_values(kiln::attention::HeadRows<T> v, const int* key_offsets,
+                                                        long long batch, long long keys, long long key_heads,
+                                                        long long value_dim, unsigned long long seed) {
   using kiln::attention::Layout;
   const long long plane = layout == Layout::dense ? blockIdx.x / keys : 0;
   const long long key = layout == Layout::dense ? blockIdx.x % keys : blockIdx.x;
@@ -57,7 +56,7 @@ __global__ __launch_bounds__(128) void attention_values(T* v, const int* key_off
   for (long long i = threadIdx.x; i < key_heads * value_dim; i += 128) {
     const float value = kiln::attention::drawn_value(seed, blockIdx.x * key_heads * value_dim + i) * size;
     const long long head = i / value_dim, column = i % value_dim;
-    v[plane * v_batch_stride + key * v_row_stride + head * v_head_stride + column] = kiln::from_float<T>(value);
+    v.at[plane * v.batch_stride + key * v.row_stride + head * v.head_stride + column] = kiln::from_float<T>(value);
   }
 }
 

@@ -37,12 +37,27 @@ struct Form {
   static constexpr bool has_terms = alibi != Alibi::none || bias != Bias::none;  // added to scores
 };
 
+// Views of tensors, as op.toml declares them. Strides in elements.
+template <typename T>
+struct HeadRows {  // q, k, v and out: rows of heads
+  T* at;
+  long long batch_stride, row_stride, head_stride;
+};
+struct LogSums {  // lse: one of each query, head by head; null where the launch has none
+  float* at;
+  long long batch_stride, head_stride;
+};
+template <typename T>
+struct BiasRows {  // a stride of 0: batches or heads share it
+  const T* at;
+  long long batch_stride, head_stride, row_stride;
+};
+
 /// What a launch gives of the terms that are added to scores, and of dropout. A pointer is null where the form has none.
 template <typename T>
 struct ScoreInputs {
   const float* slopes;  // ALiBi's, a head
-  const T* bias;        // strides in elements; 0 where batches or heads share it
-  long long bias_batch_stride, bias_head_stride, bias_row_stride;
+  BiasRows<T> bias;
   const long long* dropout_seed;  // and offset
   float dropout_p;
 };

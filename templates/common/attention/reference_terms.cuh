@@ -31,8 +31,8 @@ __device__ double reference_terms(const ScoreInputs<typename Form::T>& inputs, c
   double sum = 0;
   if constexpr (Form::alibi == Alibi::head) sum -= double{inputs.slopes[head]} * abs(query + visible.diagonal - key);
   if constexpr (Form::bias == Bias::tensor) {
-    const double bias = to_double(inputs.bias[of.plane * inputs.bias_batch_stride + head * inputs.bias_head_stride +
-                                              query * inputs.bias_row_stride + key]);
+    const double bias = to_double(inputs.bias.at[of.plane * inputs.bias.batch_stride + head * inputs.bias.head_stride +
+                                                 query * inputs.bias.row_stride + key]);
     sum += bias < hiding_bias ? -infinity() : bias;
   }
   return sum;

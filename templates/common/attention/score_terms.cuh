@@ -42,8 +42,8 @@ struct HeadBias {
   int queries, keys;  // that exist
 
   __device__ __forceinline__ HeadBias(const ScoreInputs<T>& inputs, const Sequence& of, int head)
-      : of_head(inputs.bias + of.plane * inputs.bias_batch_stride + head * inputs.bias_head_stride),
-        row_stride(inputs.bias_row_stride),
+      : of_head(inputs.bias.at + of.plane * inputs.bias.batch_stride + head * inputs.bias.head_stride),
+        row_stride(inputs.bias.row_stride),
         queries(of.queries),
         keys(of.keys) {}
 };
