@@ -193,11 +193,31 @@ class CubinCheck {
       add(Severity::error, index, "shared", "static_shared",
           fmt::format("{} bytes of static and {} of dynamic shared memory", needs.static_shared_bytes, dynamic.number),
           fmt::format("expected at most {} together: bound it by a constraint", most));
+    if (pass.cooperative) check_residency(index, threads, dynamic.number + needs.static_shared_bytes, needs.registers);
     if (needs.spill_bytes > 0 && job_.is_default)
       add(Severity::warning, index, "kernel", "local",
           fmt::format("the default keeps {} bytes of each thread in local memory, with {} registers", needs.spill_bytes,
                       needs.registers),
           "index arrays by constants, or choose a default that needs fewer registers");
+  }
+
+  /// All blocks of a cooperative launch are on the device at once.
+  void check_residency(std::size_t index, std::int64_t threads, std::int64_t shared, std::int64_t registers) {
+    const manifest::DeviceFacts& facts = job_.of->target.facts;
+    if (threads < 1) return;
+    std::int64_t blocks = 1;
+    for (const manifest::Expression& each : job_.passes[index].grid)
+      if (__builtin_mul_overflow(blocks, each.evaluate(job_.frame).number, &blocks)) return;
+    const std::int64_t of_warp = (std::max<std::int64_t>(registers, 1) * 32 + 255) / 256 * 256;
+    const std::int64_t warps = (threads + 31) / 32;
+    const std::int64_t at_once =
+        std::min({facts.threads_per_sm() / (warps * 32), facts.registers_per_sm() / (of_warp * warps),
+                  facts.shared_per_sm() / (shared + 1024)}) *
+        facts.sm_count();
+    if (blocks > at_once)
+      add(Severity::error, index, "grid", "cooperative",
+          fmt::format("a cooperative launch of {} blocks, where the device holds {} at once", blocks, at_once),
+          "bound the grid by sm_count, and let blocks go on to further work");
   }
 
   const manifest::Op& op_;

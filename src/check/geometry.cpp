@@ -52,36 +52,52 @@ void check_place(const Place& place, const std::string& file, const At& at, Find
         "expected " + place.remedy);
 }
 
-void check_pass(const Subject& subject, const Pass& pass, const manifest::TomlValue* table, const At& at,
-                Findings& findings) {
-  if (pass.when && !pass.when->evaluate(at.frame).truth()) return;
-  const auto line = [&](std::string_view key) {
-    const auto* const value = table == nullptr ? nullptr : table->find(key);
-    return value == nullptr ? pass.line : value->line;
-  };
-  const auto add = [&](std::string_view key, std::string kind, std::string what, std::string remedy) {
-    findings.add({Severity::error, std::move(kind), subject.implementation.file, line(key), std::move(what),
-                  std::move(remedy), at.text});
-  };
-  const std::int64_t threads = threads_of(pass, at.frame);
-  if (threads > most_threads)
-    add("block", "block", fmt::format("the block has {} threads", threads),
-        fmt::format("expected at most {}: remove the parameter's value, or add a constraint", most_threads));
-  const std::int64_t shared = number_of(pass.shared, at.frame), most = subject.target.facts.shared_per_block();
-  if (shared > most)
-    add("shared", "shared", fmt::format("'shared', '{}', is {} bytes", pass.shared.text(), shared),
-        fmt::format("expected at most {}: add the constraint '{} <= shared_per_block'", most, pass.shared.text()));
+/// A manifest's passes with their tables, for the lines.
+struct Passes {
+  std::string file;
+  std::span<const Pass> passes;
+  const manifest::TomlValue* tables;
+  const Target& target;
+};
+
+void check_cluster(const Pass& pass, const Target& target, const At& at, const auto& add) {
+  std::int64_t blocks = 1;
   for (std::size_t i = 0; i < 3; ++i) {
     const std::int64_t cluster = number_of(pass.cluster[i], at.frame), grid = number_of(pass.grid[i], at.frame);
     if (cluster <= 1) continue;
-    if (subject.target.facts.sm() < first_cluster_sm)
-      add("cluster", "cluster_device", fmt::format("a cluster of {} blocks on {}", cluster, subject.target.arch),
+    blocks *= std::min(cluster, most_cluster + 1);
+    if (target.facts.sm() < first_cluster_sm)
+      add("cluster", "cluster_device", fmt::format("a cluster of {} blocks on {}", cluster, target.arch),
           "expected none before sm_90: add requires = \"sm >= 90\", or a constraint");
     else if (grid > 0 && grid % cluster != 0)
       add("grid", fmt::format("cluster_grid_{}", i),
           fmt::format("the grid has {} blocks where a cluster has {}", grid, cluster),
           "expected a multiple: round the grid up with round_up");
   }
+  if (blocks > most_cluster)
+    add("cluster", "cluster", fmt::format("the cluster has {} blocks or more", blocks),
+        fmt::format("expected at most {}: remove the parameter's value, or add a constraint", most_cluster));
+}
+
+void check_pass(const Passes& of, std::size_t index, const At& at, Findings& findings) {
+  const Pass& pass = of.passes[index];
+  if (pass.when && !pass.when->evaluate(at.frame).truth()) return;
+  const auto add = [&](std::string_view key, std::string kind, std::string what, std::string remedy) {
+    const auto* const table =
+        of.tables != nullptr && index < of.tables->items.size() ? &of.tables->items[index] : nullptr;
+    const auto* const value = table == nullptr ? nullptr : table->find(key);
+    findings.add({Severity::error, std::move(kind), of.file, value == nullptr ? pass.line : value->line,
+                  std::move(what), std::move(remedy), at.text});
+  };
+  const std::int64_t threads = threads_of(pass, at.frame);
+  if (threads > most_threads)
+    add("block", "block", fmt::format("the block has {} threads", threads),
+        fmt::format("expected at most {}: remove the parameter's value, or add a constraint", most_threads));
+  const std::int64_t shared = number_of(pass.shared, at.frame), most = of.target.facts.shared_per_block();
+  if (shared > most)
+    add("shared", "shared", fmt::format("'shared', '{}', is {} bytes", pass.shared.text(), shared),
+        fmt::format("expected at most {}: add the constraint '{} <= shared_per_block'", most, pass.shared.text()));
+  check_cluster(pass, of.target, at, add);
 }
 
 void check_alignments(const Subject& subject, const At& at, Findings& findings) {
@@ -119,10 +135,11 @@ std::int64_t threads_of(const Pass& pass, Frame frame) {
 
 void check_geometry(const Subject& subject, Findings& findings) {
   const manifest::Implementation& implementation = subject.implementation;
-  const manifest::TomlValue* const passes = subject.lines.of(implementation).find("pass");
+  const Passes passes{implementation.file, implementation.passes, subject.lines.of(implementation).find("pass"),
+                      subject.target};
   const Places places = places_of(subject.op, implementation, subject.lines);
-  const auto table_of = [&](std::size_t i) {
-    return passes != nullptr && i < passes->items.size() ? &passes->items[i] : nullptr;
+  const auto check_passes = [&](const At& at) {
+    for (std::size_t i = 0; i < implementation.passes.size(); ++i) check_pass(passes, i, at, findings);
   };
   for (const auto* const list : {&subject.trials.usual, &subject.trials.edges})
     for (const Trial& trial : *list)
@@ -131,23 +148,25 @@ void check_geometry(const Subject& subject, Findings& findings) {
         if (!at) continue;  // check_op_expressions names the default without a value
         at->is_edge = list == &subject.trials.edges;
         for (const Place& place : places.places) check_place(place, places.file, *at, findings);
-        for (std::size_t i = 0; i < implementation.passes.size(); ++i)
-          check_pass(subject, implementation.passes[i], table_of(i), *at, findings);
+        check_passes(*at);
         check_alignments(subject, *at, findings);
       }
   // What depends on a config alone is checked with every legal one.
   if (subject.trials.usual.empty()) return;
   const Problem& usual = subject.trials.usual.front().problem;
-  for (const manifest::Config& config : subject.trials.legal) {
-    const auto at = frame_at(subject, usual, config);
-    if (!at) return;
-    for (std::size_t i = 0; i < implementation.passes.size(); ++i)
-      check_pass(subject, implementation.passes[i], table_of(i), *at, findings);
-  }
+  for (const manifest::Config& config : subject.trials.legal)
+    if (const auto at = frame_at(subject, usual, config)) check_passes(*at);
 }
 
 bool check_op_expressions(const manifest::Op& op, const Lines& lines, const Target& target, Findings& findings) {
-  const Places places = places_of(op, lines);
+  const Places places = places_of(op, lines), preparing = places_of_prepare(op, lines);
+  const auto table = [&](std::string_view section) { return value_at(lines.op(), {section, "pass"}); };
+  const Passes reference{places.file, op.reference, table("reference"), target};
+  const Passes prepare{places.file, op.prepare ? std::span<const Pass>(op.prepare->passes) : std::span<const Pass>(),
+                       table("prepare"), target};
+  const auto check_all = [&](const Passes& of, const At& at) {
+    for (std::size_t i = 0; i < of.passes.size(); ++i) check_pass(of, i, at, findings);
+  };
   const std::vector<Problem> selections = allowed_selections(op);
   std::vector<Problem> problems;
   for (const Problem& each : std::span(selections).first(std::min<std::size_t>(selections.size(), 64)))
@@ -157,8 +176,16 @@ bool check_op_expressions(const manifest::Op& op, const Lines& lines, const Targ
   for (const Problem& problem : problems) {
     const manifest::Site site(op, target.facts);
     try {
-      const At at{launch_frame(site, {}, problem), text_of(op, problem, {}, target)};
+      At at{launch_frame(site, {}, problem), text_of(op, problem, {}, target)};
       for (const Place& place : places.places) check_place(place, places.file, at, findings);
+      check_all(reference, at);
+      for (std::size_t each = 0; op.prepare && each < op.prepare->cases.size(); ++each) {
+        at.frame.resize(static_cast<std::size_t>(op.first_parameter()));
+        at.frame.push_back(0);  // the seed
+        at.frame.push_back(static_cast<std::int64_t>(each));
+        for (const Place& place : preparing.places) check_place(place, preparing.file, at, findings);
+        check_all(prepare, at);
+      }
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::bad_expression) throw;
       const auto is_named = [&](const manifest::Runtime& each) {

@@ -22,6 +22,7 @@ struct Identifiers {
   std::set<std::string, std::less<>> all;
   std::vector<std::string> kernels;  // those after __global__
   bool are_pasted = false;           // ## makes others
+  bool waits = false;                // for the launch before, by griddepcontrol
 };
 
 std::vector<Token> tokens_of(std::string_view text) {
@@ -61,6 +62,7 @@ Identifiers identifiers_of(const manifest::Op& op, const std::string& source, bo
     const std::vector<Token> tokens = tokens_of(file.text);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (tokens[i].text == "##") found.are_pasted = true;
+      if (tokens[i].text.find("griddepcontrol.wait") != std::string::npos) found.waits = true;
       if (tokens[i].kind != TokenKind::identifier) continue;
       found.all.insert(tokens[i].text);
       if (tokens[i].text != "__global__") continue;
@@ -105,16 +107,27 @@ Finding of_closure(std::string_view text, const Source& source) {
 
 void check_source(const manifest::Op& op, const Source& source, Findings& findings) try {
   const Identifiers known = identifiers_of(op, source.name, source.toolkit_headers);
-  for (std::size_t i = 0; i < source.passes.size(); ++i) {
-    const std::string name = base_name(source.passes[i].kernel);
-    if (known.are_pasted || name.find('{') != std::string::npos || known.all.contains(name)) continue;
+  const auto line = [&](std::size_t i, std::string_view key) {
     const bool is_there = source.tables != nullptr && i < source.tables->items.size();
-    const int line = is_there ? line_at(source.tables->items[i], {"kernel"}) : source.passes[i].line;
+    return is_there ? line_at(source.tables->items[i], {key}) : source.passes[i].line;
+  };
+  for (std::size_t i = 0; i < source.passes.size(); ++i) {
+    const manifest::Pass& pass = source.passes[i];
+    if (pass.programmatic.constant_value() != 0 && !known.waits)
+      findings.add({Severity::error,
+                    "programmatic",
+                    source.file,
+                    line(i, "programmatic"),
+                    fmt::format("'programmatic', and {} waits for no launch before", manifest::quote(source.name)),
+                    "call wait_for_predecessor() of common/dependent_launch.cuh first, or leave the key out",
+                    {}});
+    const std::string name = base_name(pass.kernel);
+    if (known.are_pasted || name.find('{') != std::string::npos || known.all.contains(name)) continue;
     findings.add(
         {Severity::error,
          "kernel",
          source.file,
-         line,
+         line(i, "kernel"),
          fmt::format("no kernel {} in {}{}", manifest::quote(name), manifest::quote(source.name),
                      manifest::did_you_mean(name, known.kernels)),
          known.kernels.empty() ? "expected a __global__ function there" : "expected " + manifest::one_of(known.kernels),

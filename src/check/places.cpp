@@ -19,7 +19,6 @@ using manifest::TomlValue;
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
 constexpr std::array<std::string_view, 3> dimensions = {"x", "y", "z"};
 constexpr std::int64_t most_block_z = 64;
-constexpr std::int64_t most_cluster = 8;  // blocks that every device with clusters takes
 
 /// The expressions of one pass. `key` and `index` tell apart findings of one line.
 class PassPlaces {
@@ -201,6 +200,13 @@ Places places_of(const manifest::Op& op, const Lines& lines) {
                              {0, any_number},
                              "0 or more"});
   add_passes(op.symbols, op.reference, value_at(document, {"reference", "pass"}), result.places);
+  return result;
+}
+
+Places places_of_prepare(const manifest::Op& op, const Lines& lines) {
+  Places result{manifest::shown_file(op, manifest::op_file), {}};
+  if (op.prepare)
+    add_passes(op.prepare->symbols, op.prepare->passes, value_at(lines.op(), {"prepare", "pass"}), result.places);
   return result;
 }
 

@@ -21,6 +21,8 @@ struct Place {
   bool may_exceed = false;  // at the ends of sizes, where a launch is refused and another answer serves
 };
 
+inline constexpr std::int64_t most_cluster = 8;  // blocks that every device with clusters takes
+
 struct Places {
   std::string file;  // as messages show it
   std::vector<Place> places;
@@ -30,5 +32,7 @@ struct Places {
 Places places_of(const manifest::Op& op, const manifest::Implementation& implementation, const Lines& lines);
 /// Expressions of op.toml: tensors, run-time values, cost, the reference.
 Places places_of(const manifest::Op& op, const Lines& lines);
+/// Expressions of [prepare], over its own frame.
+Places places_of_prepare(const manifest::Op& op, const Lines& lines);
 
 }  // namespace kiln::check

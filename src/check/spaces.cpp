@@ -92,10 +92,13 @@ void check_search(const Subject& subject, Space& space, Findings& findings) try 
   space.searched = searched(subject.trials.usual.front());
   for (const auto* const list : {&subject.trials.usual, &subject.trials.edges})
     if (space.searched > 0 || std::any_of(list->begin(), list->end(), searched)) return;
-  findings.add({Severity::warning, "search", implementation.file,
-                line_at(subject.lines.of(implementation), {"search", "all"}),
-                "[search] leaves no config at any sizes that were tried, so a tune times the default alone",
-                "loosen a condition of [search]", subject.target.arch});
+  constexpr int many = 1000;  // a [search] may be for few sizes
+  for (const Problem& each : guessed_sizes(site, subject.trials.usual.front().problem, many))
+    if (!manifest::search_space(site, implementation, each).empty()) return;
+  findings.add(
+      {Severity::warning, "search", implementation.file, line_at(subject.lines.of(implementation), {"search", "all"}),
+       "[search] leaves no config at any sizes that were tried, so a tune times the default alone",
+       "loosen a condition of [search], or name sizes that it is for: kiln check OP axis=SIZE", subject.target.arch});
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::bad_manifest) throw;
   findings.add({Severity::error, "search_steps", subject.implementation.file,

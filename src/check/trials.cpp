@@ -82,13 +82,8 @@ std::optional<Problem> served_sizes(const Site& site, const Implementation& impl
   }
   for (const std::int64_t size : usual_sizes)
     if (const Problem problem = at_size(op, selections, size); may_be_launched(problem)) return problem;
-  std::mt19937 generator(1);  // the same guesses in each run
-  for (int guess = 0; guess < most_guesses; ++guess) {
-    Problem problem = selections;
-    for (std::size_t i = 0; i < op.axes.size(); ++i)
-      problem.axes[i] = size_near(op.axes[i], usual_sizes[generator() % usual_sizes.size()]);
-    if (may_be_launched(problem)) return problem;
-  }
+  for (const Problem& each : guessed_sizes(site, selections, most_guesses))
+    if (may_be_launched(each)) return each;
   return std::nullopt;
 }
 
@@ -194,6 +189,19 @@ std::vector<Problem> allowed_selections(const Op& op) {
   };
   for (std::size_t count = 0; count <= std::min<std::size_t>(3, op.selections.size()); ++count) give(give, 0, count);
   return all;
+}
+
+std::vector<Problem> guessed_sizes(const Site& site, const Problem& selections, int count) {
+  const Op& op = *site.op;
+  std::mt19937 generator(1);  // the same guesses in each run
+  std::vector<Problem> guesses;
+  for (int guess = 0; guess < count; ++guess) {
+    Problem problem = selections;
+    for (std::size_t i = 0; i < op.axes.size(); ++i)
+      problem.axes[i] = size_near(op.axes[i], usual_sizes[generator() % usual_sizes.size()]);
+    if (fits_a_device(site, problem)) guesses.push_back(problem);
+  }
+  return guesses;
 }
 
 Problem at_size(const Op& op, Problem selections, std::int64_t size) {

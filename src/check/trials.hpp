@@ -37,6 +37,9 @@ std::vector<Problem> allowed_selections(const manifest::Op& op);
 /// Sets each axis to `size`, or to the nearest legal size. The axis of a team has 2 or its nearest.
 Problem at_size(const manifest::Op& op, Problem selections, std::int64_t size);
 
+/// Returns problems of sizes that differ between axes, of `count` those that fit a device. Each run guesses the same.
+std::vector<Problem> guessed_sizes(const manifest::Site& site, const Problem& selections, int count);
+
 /// Chooses trials of an implementation with kernels. Tries `asked` before usual sizes.
 Trials trials_of(const manifest::Site& site, const manifest::Implementation& implementation,
                  std::span<const Problem> selections, std::span<const Problem> asked);

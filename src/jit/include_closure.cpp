@@ -225,6 +225,7 @@ std::shared_ptr<const KnownClosure> known_closure(const Specialisation& speciali
 
 std::string shown_name(const Specialisation& specialisation, const std::string& file) {
   if (specialisation.folder.empty() || find_in(specialisation.files, file) == nullptr) return file;
+  if (specialisation.folder == "built-in") return "templates/" + specialisation.op + "/" + file;
   return specialisation.folder + "/" + file;
 }
 

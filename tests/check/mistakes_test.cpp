@@ -1,6 +1,7 @@
 // Deliberate mistakes in an op: each is named with its file, its line and a remedy.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <rapidcheck.h>
 
 #include "checked_op.hpp"
 #include "cuda/nvrtc_api.hpp"
@@ -125,6 +126,11 @@ const Slip in_implementations[] = {
     {"plain.toml", "\"y\", \"sum\"", "\"y\", \"y\"", "[[pass]]", "no pass takes the output 'sum'", "name it in 'args'"},
     {"plain.toml", "[parameters]", "requires = 'sm == 75'\n[parameters]", "requires", "holds for no types and choices",
      "--arch", warning},
+    {"split.toml", "block  = [\"256\"]", "programmatic = true\nblock  = [\"256\"]", "programmatic",
+     "waits for no launch before", "wait_for_predecessor()"},
+    {"split.toml", "ceil_div(rows, 256)\"]", "round_up(ceil_div(rows, 256), 16)\", \"4\"]\ncluster = [4, 4]", "cluster",
+     "the cluster has 16 blocks", "at most 8", Severity::error, "[parameters]", "requires = 'sm >= 90'\n[parameters]"},
+    {"op.toml", "block  = [\"256\"]", "block  = [\"2048\"]", "2048", "the block has 2048 threads", "at most 1024"},
     {"split.cuh", "#include \"rows.cuh\"", "#include \"row.cuh\"", "row.cuh", "includes \"row.cuh\"", "add the file"},
 };
 
@@ -165,6 +171,8 @@ TEST_CASE("what a kernel takes and needs is compared with its manifest, by its m
        "the block has 256 threads, and the kernel takes at most 128", "__launch_bounds__"},
       {"plain.toml", "block  = [\"threads\"]", "block  = [\"threads\"]\nshared = \"232000\"", "232000",
        "1024 bytes of static and 232000 of dynamic shared memory", "at most 232448 together"},
+      {"split.toml", "\"ceil_div(rows, 256)\"]\nblock", "\"rows\"]\ncooperative = true\nblock", "grid   = [\"rows\"]",
+       "a cooperative launch of 4096 blocks, where the device holds 1056 at once", "bound the grid by sm_count"},
       {"rows.cuh", "  float sum = 0;\n  for (long long i = begin",
        "  float sum = 0, kept[64];\n  for (int i = 0; i < 64; ++i) kept[i] = y == nullptr ? 1.0f : factor * i;\n"
        "  factor = kept[begin % 64];\n  for (long long i = begin",
@@ -187,4 +195,21 @@ TEST_CASE("what a kernel takes and needs is compared with its manifest, by its m
   for (const Slip& slip : refused) replace(folder, slip.file, slip.from, slip.to);
   const Findings said = findings_in(folder, 1);
   for (const Slip& slip : refused) check_named(slip, folder, said, false);
+}
+
+TEST_CASE("an op with a piece missing or repeated is checked to its end") {
+  CHECK(rc::check([] {
+    Folder folder = row_sums();
+    std::string& text = folder.files[*rc::gen::inRange<std::size_t>(0, folder.files.size())].second;
+    const auto at = *rc::gen::inRange<std::size_t>(0, text.size());
+    const auto length = *rc::gen::inRange<std::size_t>(1, 20);
+    const std::string piece = text.substr(at, length);
+    *rc::gen::arbitrary<bool>() ? text.erase(at, length) : text.insert(at, piece);
+    for (const Finding& each : findings_in(folder).sorted()) {
+      RC_ASSERT(each.file.starts_with("ops/row_sums/"));
+      RC_ASSERT(each.line >= 1);
+      RC_ASSERT(!each.what.empty());
+      RC_ASSERT(!each.remedy.empty());
+    }
+  }));
 }
