@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -21,6 +22,7 @@ struct TensorId {
   std::uint8_t index;
   std::uint8_t strides = 0;                     // how many
   std::array<std::uint8_t, max_rank> stride{};  // run-time values, outermost first
+  std::uint32_t op = 0;                         // Problem::op; 0: not checked
 };
 /// A tensor of a launch: its device address, and the strides that op.toml names for it, in elements, outermost first.
 /// Strides that op.toml fixes, as the innermost 1, are not among them. Refers to the strides that it is made of.
@@ -37,6 +39,7 @@ struct StridedAddress {
 struct RuntimeId {
   std::uint8_t index;
   enum class Kind : std::uint8_t { integer, real32, real64 } kind;
+  std::uint32_t op = 0;  // Problem::op; 0: not checked
 };
 
 /// A value like Problem: made once by Op::arguments, changed between calls, read by Op::launch. A run-time value that
@@ -52,14 +55,17 @@ struct Arguments {
   std::array<const std::int32_t*, max_axes> lengths{};  // device addresses
   std::uint32_t runtime_set = 0;                        // bit i: run-time value i was given
   std::uint32_t lengths_set = 0;                        // bit i: the length of axis i is on the device
+  std::uint32_t op = 0;                                 // Problem::op; 0: not checked
 
   Arguments& set(TensorId tensor, const void* address) noexcept {
+    assert(is_own(tensor.op) && "a tensor of another op");
     tensors[tensor.index] = address;
     return *this;
   }
   /// Sets the address, and each stride as set(RuntimeId) of its name does. Throws Error(bad_input), and sets nothing,
   /// for another number of strides than op.toml names for the tensor.
   Arguments& set(TensorId tensor, const StridedAddress& given) {
+    assert(is_own(tensor.op) && "a tensor of another op");
     if (given.count != tensor.strides) [[unlikely]]
       refuse(tensor, given.count);
     tensors[tensor.index] = given.address;
@@ -72,6 +78,7 @@ struct Arguments {
   /// Takes the axis's length from the int32 at this device address, 4-byte aligned, which each launch reads when it
   /// runs.
   Arguments& set(AxisId axis, const std::int32_t* length) noexcept {
+    assert(is_own(axis.op) && "an axis of another op");
     lengths[axis.index] = length;
     lengths_set |= 1U << axis.index;
     return *this;
@@ -107,7 +114,9 @@ struct Arguments {
     if (number >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
     return number > -0x1p63 ? static_cast<std::int64_t>(number) : std::numeric_limits<std::int64_t>::min();
   }
+  [[nodiscard]] bool is_own(std::uint32_t id_op) const noexcept { return id_op == op || id_op == 0 || op == 0; }
   Arguments& set_bits(RuntimeId value, std::int64_t bits) noexcept {
+    assert(is_own(value.op) && "a run-time value of another op");
     runtime[value.index] = bits;
     runtime_set |= 1U << value.index;
     return *this;

@@ -116,12 +116,11 @@ typedef struct kiln_arguments {
   const int32_t* lengths[KILN_MAX_AXES];  // device addresses of lengths
   uint32_t runtime_set;
   uint32_t lengths_set;
-  uint32_t reserved[2];
+  uint32_t op;  // as in kiln_problem
+  uint32_t reserved;
 } kiln_arguments;
-#define KILN_ARGUMENTS_INIT                            \
-  {                                                    \
-    sizeof(kiln_arguments), {0}, {0}, {0}, 0, 0, { 0 } \
-  }
+#define KILN_ARGUMENTS_INIT \
+  { sizeof(kiln_arguments), {0}, {0}, {0}, 0, 0, 0, 0 }
 
 typedef int32_t kiln_dtype;
 enum {
@@ -199,6 +198,7 @@ typedef struct kiln_engine kiln_engine;
 typedef struct kiln_op kiln_op;
 typedef struct kiln_plan kiln_plan;
 typedef struct kiln_tuner kiln_tuner;
+typedef struct kiln_team kiln_team;
 
 // What a launch does when no record can serve its bucket.
 enum {
@@ -285,6 +285,7 @@ typedef struct kiln_options {
   void* (*allocate)(size_t bytes, kiln_stream stream, int32_t captured, void* user);
   void (*free)(void* address, size_t bytes, kiln_stream stream, void* user);
   void* user;
+  kiln_team* team;  // the ranks that compute ops with a team axis; null: none. Its device must be `device`
   int32_t compile;  // KILN_COMPILE_NEVER: NVRTC is not opened
   int32_t reserved;
   const char* nvrtc;  // libnvrtc.so; null: $KILN_NVRTC_LIBRARY, else looked for
@@ -510,6 +511,44 @@ KILN_API kiln_status kiln_tuner_compile(kiln_tuner* tuner, char** report);
 // Writes a file to ship (kiln_options.bases) that serves these buckets without NVRTC. `replace` not 0: over any file.
 // Blocks: minutes.
 KILN_API kiln_status kiln_tuner_deploy(kiln_tuner* tuner, const char* path, int32_t replace, char** report);
+
+// Teams: the ranks that compute one op together, a process each. docs/teams.md says what they share.
+
+// How a rank takes part. Negative, 0 and null are the defaults of kiln/team.hpp.
+typedef struct kiln_team_options {
+  size_t size;
+  int32_t device;  // ordinal of the rank's GPU; negative: the launcher's local rank, else the only one
+  int32_t reserved;
+  int64_t bytes;  // of symmetric memory on each rank
+  int64_t timeout_ms, launch_timeout_ms;
+  const char* address;  // "HOST:PORT" for ranks on several hosts; null: one host
+} kiln_team_options;
+#define KILN_TEAM_OPTIONS_INIT \
+  { sizeof(kiln_team_options), -1, 0, 0, 0, 0, 0 }
+
+typedef struct kiln_team_info {
+  size_t size;
+  const char* name;  // belongs to the team
+  int32_t rank, world, device, reserved;
+  int64_t bytes;
+} kiln_team_info;
+#define KILN_TEAM_INFO_INIT \
+  { sizeof(kiln_team_info), 0, 0, 0, 0, 0, 0 }
+
+// A name that no other team has, for one rank to make and hand to the other ranks; the caller's to free.
+KILN_API kiln_status kiln_team_name(char** name);
+// Meets the other ranks, which were given the same name and world; null options are the defaults. The team is the
+// caller's until kiln_team_destroy(); engines that were made with it keep it alive. Blocks until every rank has come.
+KILN_API kiln_status kiln_team_create(int32_t rank, int32_t world, const char* name, const kiln_team_options* options,
+                                      kiln_team** team);
+// The same with rank, world and name from the variables of torchrun, Open MPI's mpirun or Slurm's srun. Blocks.
+KILN_API kiln_status kiln_team_from_launcher(const kiln_team_options* options, kiln_team** team);
+KILN_API void kiln_team_destroy(kiln_team* team);
+KILN_API kiln_status kiln_team_get_info(const kiln_team* team, kiln_team_info* info);
+// Collective: serves again after KILN_TEAM_FAILED where no rank has ended. One thread at a time. Blocks.
+KILN_API kiln_status kiln_team_reset(kiln_team* team);
+// Collective: frees what the ranks share. No kernel of this process may use it any more. One thread at a time. Blocks.
+KILN_API kiln_status kiln_team_close(kiln_team* team);
 
 #ifdef __cplusplus
 }

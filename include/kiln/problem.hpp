@@ -23,8 +23,8 @@ struct AxisId {
 /// Made by Op::problem. A value: copy it, keep it, change an axis between calls. Two are equal where their sizes and
 /// selections are.
 ///
-/// A problem of one op given to another throws Error(bad_input), but in a launch of a hot bucket, which does not look
-/// at it. Builds without NDEBUG look there too, and assert that an id is of the problem's op.
+/// A problem or arguments of one op given to another throw Error(bad_input), but in a launch of a hot bucket, which
+/// does not look. Builds without NDEBUG look there too, and assert that an id is of the op whose values it changes.
 struct Problem {
   std::array<std::int64_t, max_axes> axes{};              // sizes in elements, in the manifest's order; of 0: no launch
   std::array<std::uint8_t, max_selections> selections{};  // index into the manifest's list of values

@@ -8,6 +8,7 @@
 
 #include "kiln/engine.hpp"
 #include "kiln/kiln.h"
+#include "kiln/team.hpp"
 #include "kiln/tuner.hpp"
 
 struct kiln_engine {
@@ -34,6 +35,10 @@ struct kiln_plan {
       : plan(std::move(of)), implementation(plan.implementation()), config(plan.config()) {}
   kiln::Plan plan;
   const std::string implementation, config;
+};
+
+struct kiln_team {
+  std::shared_ptr<kiln::Team> team;
 };
 
 struct kiln_tuner {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "c/handles.hpp"
 #include "c/status.hpp"
 
 namespace kiln::c {
@@ -111,6 +112,7 @@ Options options_of(const kiln_options& given) {
   options.compile = one_of<Compile>(given.compile, 2, "compile");
   if (given.nvrtc != nullptr) options.nvrtc = given.nvrtc;
   read_allocator(given, options.workspace_allocator);
+  if (given.team != nullptr) options.team = given.team->team;
   if (given.on_log != nullptr)
     options.on_log = [function = given.on_log, user = given.user](const LogEvent& event) {
       tell(function, user, event);

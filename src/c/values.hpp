@@ -15,13 +15,14 @@ static_assert(sizeof(kiln_problem) == behind_size + sizeof(Problem) && alignof(k
               offsetof(kiln_problem, axes) == behind_size + offsetof(Problem, axes) &&
               offsetof(kiln_problem, selections) == behind_size + offsetof(Problem, selections) &&
               offsetof(kiln_problem, op) == behind_size + offsetof(Problem, op));
-static_assert(sizeof(kiln_arguments) >= behind_size + sizeof(Arguments) &&
+static_assert(sizeof(kiln_arguments) == behind_size + sizeof(Arguments) &&
               alignof(kiln_arguments) >= alignof(Arguments) &&
               offsetof(kiln_arguments, tensors) == behind_size + offsetof(Arguments, tensors) &&
               offsetof(kiln_arguments, runtime) == behind_size + offsetof(Arguments, runtime) &&
               offsetof(kiln_arguments, lengths) == behind_size + offsetof(Arguments, lengths) &&
               offsetof(kiln_arguments, runtime_set) == behind_size + offsetof(Arguments, runtime_set) &&
-              offsetof(kiln_arguments, lengths_set) == behind_size + offsetof(Arguments, lengths_set));
+              offsetof(kiln_arguments, lengths_set) == behind_size + offsetof(Arguments, lengths_set) &&
+              offsetof(kiln_arguments, op) == behind_size + offsetof(Arguments, op));
 
 // Sources of this module read and write what is behind a size as the C++ struct alone; C's are other translation units.
 inline const Problem& read(const kiln_problem& problem) noexcept {

@@ -106,6 +106,7 @@ void tell_fallback(const plan::OpState& op_state, const plan::BucketPlans& made,
 
 Origin EngineState::launch_cold(plan::OpState& op_state, const plan::Call& call) {
   manifest::check_own(op_state.op, call.problem);
+  manifest::check_own(op_state.op, call.arguments);
   manifest::check_allowed(op_state.op, call.problem);
   if (!plan::captures(op_state, call.stream) || op_state.op.is_of_team())
     return plan::launch_plan(op_state, *make_hot(op_state, call.problem, call.stream), call.problem, call.arguments,

@@ -69,11 +69,7 @@ AxisId Op::axis(std::string_view name) const {
 }
 
 TensorId Op::tensor(std::string_view name) const {
-  const manifest::Op& op = state_->op;
-  TensorId id{static_cast<std::uint8_t>(index_of(op, op.tensors, name, "tensor"))};
-  for (const manifest::Expression& stride : op.tensors[id.index].strides)
-    if (const auto value = op.runtime_of(stride)) id.stride[id.strides++] = static_cast<std::uint8_t>(*value);
-  return id;
+  return manifest::tensor_id(state_->op, index_of(state_->op, state_->op.tensors, name, "tensor"));
 }
 
 RuntimeId Op::runtime(std::string_view name) const {
@@ -101,6 +97,7 @@ Problem Op::problem(std::span<const Setting> settings) const {
 Arguments Op::arguments(std::span<const Argument> arguments) const {
   const manifest::Op& op = state_->op;
   Arguments result;
+  result.op = op.tag;
   for (const auto& [given, value] : arguments) {
     const std::string_view name = given;
     const auto is_one_of = [&](const auto& range) {

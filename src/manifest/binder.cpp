@@ -320,12 +320,12 @@ void Binder::read_selections(Binding& binding, std::span<const Operand> operands
   std::uint32_t known = binding.selections_given, seen = 0;
   for (const Operand& each : operands) {
     const std::size_t index = each.tensor.index;
-    if (index >= op_.tensors.size() || (seen >> index & 1U) != 0) [[unlikely]]
+    const bool is_own = index < op_.tensors.size() && (each.tensor.op == op_.tag || each.tensor.op == 0);
+    if (!is_own || (seen >> index & 1U) != 0) [[unlikely]]
       throw Error(
           ErrorKind::bad_input,
-          index >= op_.tensors.size()
-              ? fmt::format("{}: a tensor of another op is given; take it from this op's Op::tensor", op_.name)
-              : fmt::format("{}: tensor '{}' is given twice, expected it once", op_.name, op_.tensors[index].name));
+          !is_own ? fmt::format("{}: a tensor of another op is given; take it from this op's Op::tensor", op_.name)
+                  : fmt::format("{}: tensor '{}' is given twice, expected it once", op_.name, op_.tensors[index].name));
     seen |= 1U << index;
     const Tensor& tensor = op_.tensors[index];
     if (tensor.selection < 0) {

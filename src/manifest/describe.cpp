@@ -53,7 +53,7 @@ RuntimeDescription describe_runtime(const Op& op, std::size_t index) {
 TensorDescription describe_tensor(const Op& op, std::size_t index) {
   const Tensor& tensor = op.tensors[index];
   return {.name = tensor.name,
-          .id = {static_cast<std::uint8_t>(index)},
+          .id = tensor_id(op, index),
           .type = tensor.selection >= 0 ? op.selections[static_cast<std::size_t>(tensor.selection)].name
                                         : std::string(to_string(tensor.dtype)),
           .shape = texts_of(tensor.shape),
@@ -188,9 +188,19 @@ std::string_view to_string(RuntimeType type) noexcept {
 
 RuntimeId runtime_id(const Op& op, std::size_t index) noexcept {
   const RuntimeType type = op.runtime[index].type;
-  return {static_cast<std::uint8_t>(index), type == RuntimeType::f32   ? RuntimeId::Kind::real32
-                                            : type == RuntimeType::f64 ? RuntimeId::Kind::real64
-                                                                       : RuntimeId::Kind::integer};
+  return {static_cast<std::uint8_t>(index),
+          type == RuntimeType::f32   ? RuntimeId::Kind::real32
+          : type == RuntimeType::f64 ? RuntimeId::Kind::real64
+                                     : RuntimeId::Kind::integer,
+          op.tag};
+}
+
+TensorId tensor_id(const Op& op, std::size_t index) {
+  TensorId id{static_cast<std::uint8_t>(index)};
+  for (const Expression& stride : op.tensors[index].strides)
+    if (const auto value = op.runtime_of(stride)) id.stride[id.strides++] = static_cast<std::uint8_t>(*value);
+  id.op = op.tag;
+  return id;
 }
 
 OpDescription describe(const Op& op) {

@@ -25,5 +25,6 @@ std::string contract_of(const Op& op);
 std::string default_text(const Op& op, const Selection& selection);
 std::string_view to_string(RuntimeType type) noexcept;
 RuntimeId runtime_id(const Op& op, std::size_t index) noexcept;
+TensorId tensor_id(const Op& op, std::size_t index);
 
 }  // namespace kiln::manifest

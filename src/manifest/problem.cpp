@@ -137,6 +137,11 @@ void check_own(const Op& op, const Problem& problem) {
     fail(op, "the problem is another op's; make it by this op's Op::problem");
 }
 
+void check_own(const Op& op, const Arguments& arguments) {
+  if (arguments.op != 0 && arguments.op != op.tag)
+    fail(op, "the arguments are another op's; make them by this op's Op::arguments");
+}
+
 void check_problem(const Op& op, const Problem& problem, Zeros zeros) {
   check_own(op, problem);
   for (std::size_t i = 0; i < op.axes.size(); ++i) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kiln/arguments.hpp"
 #include "kiln/problem.hpp"
 #include "manifest/op.hpp"
 
@@ -42,8 +43,9 @@ struct PartOfProblem {
 PartOfProblem make_part(const Op& op, std::span<const Setting> settings);
 /// Throws Error(bad_input) as make_problem does, for a Problem made elsewhere.
 void check_problem(const Op& op, const Problem& problem, Zeros zeros = Zeros::refused);
-/// The part of check_problem that refuses a problem which another op made.
+/// Throws Error(bad_input) for a problem, or for arguments, that another op made.
 void check_own(const Op& op, const Problem& problem);
+void check_own(const Op& op, const Arguments& arguments);
 /// Whether an axis is 0, other than that of a team. Where check_problem takes zeros and passes, a launch then does
 /// nothing.
 bool is_empty(const Op& op, const Problem& problem) noexcept;

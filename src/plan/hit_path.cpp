@@ -218,6 +218,7 @@ std::optional<Origin> try_launch(OpState& op_state, const Problem& problem, cons
   if (const PlanState* const edge = op_state.plans.hot.find(bucket))
     return launch_loaded(op_state, edge->at(problem), call);
   manifest::check_own(op_state.op, problem);
+  manifest::check_own(op_state.op, arguments);
   manifest::check_allowed(op_state.op, problem);
   if (op_state.op.is_of_team() || !captures(op_state, stream)) return std::nullopt;
   return op_state.owner.launch_cold(op_state, call);  // nothing waits in a capture
@@ -260,6 +261,7 @@ namespace kiln {
 [[gnu::hot, gnu::flatten]] Origin Op::launch(const Problem& problem, const Arguments& arguments, Stream stream) const {
 #ifndef NDEBUG
   manifest::check_own(state_->op, problem);
+  manifest::check_own(state_->op, arguments);
 #endif
   return plan::launch(*state_, problem, arguments, stream);
 }

@@ -255,6 +255,33 @@ TEST_CASE("an engine prepares, covers, explains and lists from C" * doctest::ski
   CHECK(ended == 1);
 }
 
+TEST_CASE("a team of one is made from C, and an engine takes it" * doctest::skip(no_machine())) {
+  fake_cuda_tests::Fixture fake;
+  char* name = nullptr;
+  REQUIRE(kiln_team_name(&name) == KILN_OK);
+  const std::string unique = taken(name);
+  CHECK(unique.size() >= 32);  // 128 random bits in hexadecimal
+  kiln_team_options options = KILN_TEAM_OPTIONS_INIT;
+  options.bytes = 4096;
+  options.device = 0;
+  kiln_team* team = nullptr;
+  CHECK(kiln_team_create(1, 1, unique.c_str(), &options, &team) == KILN_BAD_INPUT);
+  REQUIRE_MESSAGE(kiln_team_create(0, 1, unique.c_str(), &options, &team) == KILN_OK, std::string(kiln_last_error()));
+  kiln_team_info info = KILN_TEAM_INFO_INIT;
+  REQUIRE(kiln_team_get_info(team, &info) == KILN_OK);
+  CHECK((info.world == 1 && info.bytes == 4096 && std::string(info.name) == unique));
+  kiln_options chosen;
+  REQUIRE(kiln_options_init(&chosen, sizeof chosen) == KILN_OK);
+  chosen.overlay = "";
+  chosen.team = team;
+  kiln_engine* engine = nullptr;
+  CHECK(kiln_engine_create(&chosen, &engine) == KILN_OK);
+  CHECK(kiln_team_reset(team) == KILN_OK);
+  CHECK(kiln_team_close(team) == KILN_OK);
+  kiln_team_destroy(team);
+  kiln_engine_destroy(engine);
+}
+
 TEST_CASE("a tuner takes demands from C and reports, and a callback hears of it" * doctest::skip(no_machine())) {
   fake_cuda_tests::Fixture fake;
   std::vector<std::string> heard;

@@ -86,6 +86,10 @@ TEST_CASE("a problem of another op is refused, hot only in builds with assertion
   refused([&] { (void)with.scale.plan(theirs); });
   refused([&] { (void)with.scale.describe(theirs); });
   refused([&] { (void)with.engine.explain(with.scale, theirs); });
+  Arguments arguments = other.arguments({{"factor", 2.0}});
+  const Error error = error_of([&] { (void)with.scale.launch(own, arguments, with.machine.stream); });
+  CHECK_MESSAGE(std::string(error.what()).find("the arguments are another op's") != std::string::npos,
+                std::string(error.what()));
   own.op = 0;  // made by hand
   CHECK_NOTHROW((void)with.engine.explain(with.scale, own));
 }
