@@ -169,6 +169,8 @@ TEST_CASE("what a kernel takes and needs is compared with its manifest, by its m
       {"split.cuh", "__launch_bounds__(threads)", "__launch_bounds__(threads / 2)", "", "", ""},
       {"split.toml", "block  = [\"threads\"]", "block  = [\"threads\"]", "block  = [\"threads\"]",
        "the block has 256 threads, and the kernel takes at most 128", "__launch_bounds__"},
+      {"plain.toml", "args   = [\"x\",", "args   = [{ view = \"x\" },", "{ view", "takes 8 bytes as argument 1, and",
+       "what the kernel is declared with"},
       {"plain.toml", "block  = [\"threads\"]", "block  = [\"threads\"]\nshared = \"232000\"", "232000",
        "1024 bytes of static and 232000 of dynamic shared memory", "at most 232448 together"},
       {"split.toml", "\"ceil_div(rows, 256)\"]\nblock", "\"rows\"]\ncooperative = true\nblock", "grid   = [\"rows\"]",
