@@ -65,7 +65,8 @@ class Op(_kiln.Op):
         """All that `kiln ops OP --json` prints; with sizes, types and choices also what holds at that problem."""
         import json
 
-        return json.loads(_kiln.describe(self, problem or None, -1))
+        described: dict[str, Any] = json.loads(_kiln.describe(self, problem or None, -1))
+        return described
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]

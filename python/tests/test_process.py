@@ -160,3 +160,90 @@ def test_bases_of_installed_packages_are_asked(run_program, tmp_path):
         f"sys.path.insert(0, {str(tmp_path)!r})\n" + SETUP + "norm.contract\nprint([line for line in kiln.warnings() if 'ours.kiln' in line] != [])\n"
     )
     assert "True" in said and "no_such_module" in said, said
+
+
+def test_tuned_files_come_from_a_wheel(run_program, tmp_path):
+    tuned = tmp_path / "tuned.kiln"
+    configured = "kiln.configure(overlay={!r}, on_miss={!r}, isolation='in_process', compile_workers=1)\n"
+    program = """
+make_current()
+scale = kiln.op("scale", folder=OPS)
+given = {"x": Exchanged([4, 64], values=[1.0] * 256), "y": Exchanged([4, 64]), "factor": 2.0}
+scale(**given)
+print(given["y"].values[0], kiln.stats()["base"], kiln.warnings())
+"""
+    run_program(configured.format(str(tuned), "tune") + program)
+    make = [sys.executable, "-m", "kiln.wheel", "acme-kernels", str(tuned), "--output", str(tmp_path)]
+    wheel = subprocess.run(make, capture_output=True, text=True, check=True).stdout.strip()
+    assert wheel.endswith("acme_kernels-1.0-py3-none-any.whl")
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path / "site"), wheel], check=True)
+    said = run_program(f"sys.path.insert(0, {str(tmp_path / 'site')!r})\n" + configured.format("", "error") + program, KILN_NVRTC_LIBRARY="none")
+    assert said == "2.0 1 []\n"
+    refused = subprocess.run([*make[:-3], "/nowhere/absent.kiln"], capture_output=True, text=True)
+    assert refused.returncode == 1 and "absent.kiln" in refused.stderr
+
+
+TUNE = """
+kiln.configure(overlay="", on_miss="MISS", isolation="ISOLATION", compile_workers=1)
+make_current()
+scale = kiln.op("scale", folder=OPS)
+given = {"x": Exchanged([4, 64], values=[1.0] * 256), "y": Exchanged([4, 64]), "factor": 2.0}
+"""
+
+
+def test_the_end_stops_a_tune_of_a_thread(run_program):
+    began = time.monotonic()
+    said = run_program(
+        TUNE.replace("MISS", "tune").replace("ISOLATION", "in_process")
+        + """
+control("pause 100000")
+import threading, time
+def work():
+    make_current()
+    scale(**given)
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+while query("launches scale_") == 0: time.sleep(0.01)
+print(thread.is_alive())
+""")
+    assert said.startswith("True\n"), said
+    assert time.monotonic() - began < 60  # the whole tune takes minutes
+
+
+def test_the_end_stops_a_tune_in_the_background(run_program):
+    said = run_program(
+        TUNE.replace("MISS", "background").replace("ISOLATION", "worker") + "scale(**given)\nprint(given['y'].values[0], kiln.stats()['waiting'])\n",
+        FAKE_CUDA="pause 20000",
+    )
+    assert said == "2.0 1\n", said
+
+
+def test_without_nvrtc_the_error_says_so(run_program):
+    said = run_program(
+        TUNE.replace("MISS", "tune").replace("ISOLATION", "in_process")
+        + """
+try:
+    scale(**given)
+except kiln.Error as error:
+    print(error.kind)
+""",
+        KILN_NVRTC_LIBRARY="none",
+    )
+    assert said.endswith("no_nvrtc\n"), said
+
+
+def test_a_home_that_is_absent_costs_the_overlay_alone(run_program):
+    program = SETUP.replace('overlay="", ', "") + "norm(**given)\nprint(given['y'].values[0] > 0.9, len(kiln.warnings()))\n"
+    said = run_program(program, HOME="/dev/null/nobody", XDG_CACHE_HOME="")
+    assert "True 1\n" in said, said
+
+
+def test_a_worker_that_strangers_may_write_is_passed_over(run_program):
+    folder = run_program("print(os.path.dirname(kiln.__file__))").strip()
+    mode = os.stat(folder).st_mode & 0o7777
+    os.chmod(folder, 0o777)
+    try:
+        said = run_program(TUNE.replace("MISS", "tune").replace("ISOLATION", "automatic") + "scale(**given)\nprint(given['y'].values[0], kiln.warnings())\n")
+    finally:
+        os.chmod(folder, mode)
+    assert said.startswith("2.0 ") and "kiln-worker' is not run" in said, said
