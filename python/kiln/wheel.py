@@ -32,7 +32,7 @@ _ENTRY_POINTS = "[kiln.bases]\n{module} = {module}:files\n"
 def make(name: str, files: list[str], version: str, folder: str) -> str:
     """Writes the wheel into `folder` and gives its path. `name` is the distribution's; the files keep theirs, and their order."""
     names = [os.path.basename(each) for each in files]
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]", name):
+    if not re.fullmatch(r"[A-Za-z]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
         raise ValueError(f"the name {name!r} is no distribution's; expected letters, digits, '.', '_' and '-'")
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)*((a|b|rc|\.post|\.dev)[0-9]+)?", version):
         raise ValueError(f"the version {version!r} is none; expected one such as 1.0")
@@ -45,13 +45,17 @@ def make(name: str, files: list[str], version: str, folder: str) -> str:
         f"{module}-{version}.dist-info/WHEEL": _WHEEL,
         f"{module}-{version}.dist-info/entry_points.txt": _ENTRY_POINTS.format(module=module),
     }
+    contents = []
+    for each in files:
+        with open(each, "rb") as file:
+            contents.append(file.read())
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{module}-{version}-py3-none-any.whl")
     record = f"{module}-{version}.dist-info/RECORD"
     lines = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
-        for source, inside in zip(files, names):
-            lines.append(_add(wheel, f"{module}/{inside}", open(source, "rb").read()))
+        for inside, content in zip(names, contents):
+            lines.append(_add(wheel, f"{module}/{inside}", content))
         for inside, text in texts.items():
             lines.append(_add(wheel, inside, text.encode()))
         _add(wheel, record, "".join([*lines, f"{record},,\n"]).encode())

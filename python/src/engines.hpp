@@ -31,13 +31,13 @@ struct Name {
   bool output;
 };
 
-/// The value of an axis, a selection or a run-time value in a call.
+/// The value of an axis, a selection or a run-time value in a call. Without initialisers, since calls have many to spare.
 struct Scalar {
-  std::uint32_t name = 0;  // of Bound::names
-  bool is_real = false;
-  std::int64_t integer = 0;
-  double real = 0;
-  PyObject* word = nullptr;  // a str, borrowed
+  std::uint32_t name;  // of Bound::names
+  bool is_real;
+  std::int64_t integer;
+  double real;
+  PyObject* word;  // a str, borrowed; null: a number
 };
 
 /// An op of one engine. Handles live until the process ends.

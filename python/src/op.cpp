@@ -41,11 +41,15 @@ nb::object whole_number(nb::handle value) {
 
 /// What is known of one call so far.
 struct Op::Call {
+  struct Length {
+    std::uint32_t axis;
+    const void* address;  // in device memory
+  };
   explicit Call(const Op& op, Stream given) : reader(op.name_, given) {}
   TensorReader reader;
   std::array<kiln_tensor, KILN_MAX_TENSORS> tensors;
   std::array<Scalar, most_scalars> scalars;
-  std::array<std::pair<std::uint32_t, const void*>, KILN_MAX_AXES> lengths;  // by axis, in device memory
+  std::array<Length, KILN_MAX_AXES> lengths;
   std::size_t tensor_count = 0, scalar_count = 0, length_count = 0;
 };
 
@@ -97,8 +101,7 @@ Bound& Op::first_bound(PyObject* keywords) {
 }
 
 Scalar Op::scalar(const Name& name, std::uint32_t index, nb::handle value) const {
-  Scalar made;
-  made.name = index;
+  Scalar made{index, false, 0, 0, nullptr};
   if (name.kind == Name::Kind::selection) {
     if (PyUnicode_Check(value.ptr()) == 0)
       refuse(kind_text(name.kind) + text_of(name.text) + "' is a " + name_of_type(value) + ", expected a str");
@@ -218,8 +221,8 @@ void Op::call(PyObject* positional, PyObject* keywords) {
   refuse_if_over();
   check(kiln_bind(bound->op, &binding, call.tensors.data(), call.tensor_count));
   for (std::size_t i = 0; i < call.length_count; ++i)
-    check(kiln_set_length(&binding.arguments, call.lengths[i].first,
-                          static_cast<const int32_t*>(call.lengths[i].second)));
+    check(kiln_set_length(&binding.arguments, call.lengths[i].axis,
+                          static_cast<const int32_t*>(call.lengths[i].address)));
   const kiln_stream stream = call.reader.stream();
   Released::run([&] { return kiln_launch(bound->op, &binding.problem, &binding.arguments, stream, nullptr); });
 }

@@ -42,7 +42,7 @@ std::string text_of(nb::handle object) {
 
 std::string name_of_type(nb::handle object) { return text_of(object.type().attr("__name__")); }
 
-Released::Released() : outer_(innermost), next_look_(std::chrono::steady_clock::now() + between_looks) {
+Released::Released() : outer_(innermost) {
   enter_call();
   innermost = this;
   state_ = PyEval_SaveThread();
@@ -58,8 +58,10 @@ Released* Released::current() noexcept { return innermost; }
 
 bool Released::has_signal() {
   const auto now = std::chrono::steady_clock::now();
+  const bool is_first = next_look_ == std::chrono::steady_clock::time_point();
   if (signalled_ || now < next_look_) return signalled_;
   next_look_ = now + between_looks;
+  if (is_first) return false;
   PyEval_RestoreThread(state_);
   signalled_ = PyErr_CheckSignals() != 0;
   state_ = PyEval_SaveThread();

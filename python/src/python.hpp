@@ -54,7 +54,7 @@ class Released {
   Released* outer_;
   PyThreadState* state_;
   bool signalled_ = false;
-  std::chrono::steady_clock::time_point next_look_;
+  std::chrono::steady_clock::time_point next_look_{};  // none before the first question
 };
 
 template <class Function>
