@@ -143,7 +143,7 @@ def stats(device: int | None = None) -> dict[str, int | float]:
 
 
 def warnings() -> list[str]:
-    """Failures that were worked around, such as a base that is missing. They also go to the logger "kiln" when an engine is made."""
+    """Failures that were worked around, such as a base that is missing. They also go to the logger "kiln"."""
     return [line for text in _kiln.warnings() for line in text.splitlines() if line]
 
 
@@ -158,6 +158,7 @@ def check(stream: object = None, device: int | None = None) -> str | None:
 
 
 _ON_MISS = ("tune", "background", "nearest", "error")
+_COMPILE = ("when_needed", "never")
 _TRUST = ("default", "owner", "signed")
 _ISOLATION = ("automatic", "worker", "in_process")
 
@@ -173,10 +174,12 @@ def configure(
     bases: _Iterable[Path] = (),
     overlay: Path | None = None,
     on_miss: Literal["tune", "background", "nearest", "error"] | None = None,
+    compile: Literal["when_needed", "never"] | None = None,
     require_bases: bool | None = None,
     trust: Literal["default", "owner", "signed"] | None = None,
     trusted_keys: _Iterable[Path] = (),
     worker: Path | None = None,
+    nvrtc: Path | None = None,
     isolation: Literal["automatic", "worker", "in_process"] | None = None,
     compile_workers: int | None = None,
     search_trials: int | None = None,
@@ -190,6 +193,7 @@ def configure(
     bases: tuned files, asked in order after the overlay and before those of installed packages (entry points of the group "kiln.bases").
     overlay: the file that Kiln writes; "" keeps it in memory; left out, $KILN_CACHE, else the user's cache folder.
     on_miss: what a launch without a record does: tune and wait; tune in the "background"; take what is "nearest"; or an "error".
+    compile: "never" keeps NVRTC closed: what no file has machine code for is an error of kind "no_nvrtc".
     search_trials, search_seconds: limits of one tune. The others are those of kiln/options.hpp by the same name.
     """
     if isinstance(bases, (str, _os.PathLike)) or isinstance(trusted_keys, (str, _os.PathLike)):
@@ -200,6 +204,8 @@ def configure(
     settings.overlay = None if overlay is None else _os.fspath(overlay)
     settings.worker = None if worker is None else _os.fspath(worker)
     settings.on_miss = _one_of("on_miss", on_miss, _ON_MISS)
+    settings.nvrtc = None if nvrtc is None else _os.fspath(nvrtc)
+    settings.compile = _one_of("compile", compile, _COMPILE)
     settings.trust = _one_of("trust", trust, _TRUST)
     settings.isolation = _one_of("isolation", isolation, _ISOLATION)
     settings.require_bases = require_bases

@@ -14,9 +14,11 @@ class Op:
 class Settings:
     overlay: str | None
     worker: str | None
+    nvrtc: str | None
     bases: list[str]
     trusted_keys: list[str]
     on_miss: int | None
+    compile: int | None
     trust: int | None
     isolation: int | None
     compile_workers: int | None

@@ -6,7 +6,6 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -19,7 +18,7 @@ namespace kiln_python {
 namespace {
 
 constexpr std::chrono::seconds patience_at_end{10};
-enum Level { info = 20, warning = 30 };  // of logging
+enum Level { debug = 10, info = 20, warning = 30 };  // of logging
 
 struct State {
   Settings settings;
@@ -57,15 +56,14 @@ int32_t stop_requested(void*) {
   return call != nullptr && call->has_signal() ? 1 : 0;
 }
 
-void on_tune(const kiln_tune_event* event, void*) {
-  const std::string bucket = std::string(event->op) + " " + event->bucket;
-  if (event->kind == KILN_TUNE_WAITING) add_line(info, bucket + ": " + event->reason);
-  if (event->kind == KILN_TUNE_BEGUN) add_line(info, bucket + ": tuning");
-  if (event->kind != KILN_TUNE_FINISHED) return;
-  char text[96];
-  std::snprintf(text, sizeof text, ", %.2f us, after %lld candidates", event->cost_ns / 1e3,
-                static_cast<long long>(event->done));
-  add_line(info, bucket + ": " + event->implementation + " " + event->config + text);
+void on_log(const kiln_log_event* event, void*) {
+  std::string line = event->op;
+  if (*event->bucket != '\0') line += std::string(" ") + event->bucket;
+  if (!line.empty()) line += ": ";
+  const int level = event->kind == KILN_LOG_OF_COMPILE && event->level == KILN_LOG_INFO ? debug
+                    : event->level == KILN_LOG_WARNING                                  ? warning
+                                                                                        : info;
+  add_line(level, line + event->text);
 }
 
 std::vector<const char*> pointers(const std::vector<std::string>& texts) {
@@ -97,7 +95,9 @@ kiln_status create(int device, const std::string& folder, kiln_engine** engine) 
   options.template_path_count = folder.empty() ? 0 : 1;
   if (settings.overlay) options.overlay = settings.overlay->c_str();
   if (settings.worker) options.worker = settings.worker->c_str();
+  if (settings.nvrtc) options.nvrtc = settings.nvrtc->c_str();
   set(options.on_miss, settings.on_miss);
+  set(options.compile, settings.compile);
   set(options.trust, settings.trust);
   set(options.isolation, settings.isolation);
   set(options.compile_workers, settings.compile_workers);
@@ -108,20 +108,8 @@ kiln_status create(int device, const std::string& folder, kiln_engine** engine) 
   set(options.search_trials, settings.search_trials);
   set(options.search_time_limit_ms, settings.search_time_limit_ms);
   options.stop_requested = stop_requested;
-  options.on_tune = on_tune;
+  options.on_log = on_log;
   return kiln_engine_create(&options, engine);
-}
-
-/// Takes the warnings of a new engine to the log.
-void add_warnings(kiln_engine* engine) {
-  char* text = nullptr;
-  if (kiln_engine_warnings(engine, &text) != KILN_OK) return;
-  const std::string all = taken(text);
-  for (std::size_t at = 0; at < all.size();) {
-    const std::size_t end = std::min(all.find('\n', at), all.size());
-    if (end > at) add_line(warning, all.substr(at, end - at));
-    at = end + 1;
-  }
 }
 
 /// Without the GIL, and with `making` held.
@@ -131,7 +119,6 @@ kiln_status make_op(const std::string& name, const std::string& folder, int devi
     if (each.device == device && each.folder == folder) bound.engine = each.handle;
   if (bound.engine == nullptr) {
     if (const kiln_status status = create(device, folder, &bound.engine)) return status;
-    add_warnings(bound.engine);
     const std::lock_guard lock(in.list_mutex);
     in.engines.push_back({device, folder, bound.engine});
   }

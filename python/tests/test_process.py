@@ -118,7 +118,7 @@ scale(**given)
 print(given["y"].values[0], kiln.stats()["tunes"])
 """)
     assert "interrupted 0\n" in said and "2.0 1\n" in said, said
-    assert "kiln scale rows=4 cols=64 dtype=f32: tuning\n" in said and "dtype=f32: tiled threads=" in said, said
+    assert "kiln scale rows=4 cols=64 dtype=f32: its tune begins\n" in said and "threads=" in said, said
 
 
 def test_counts_are_written_at_exit(run_program, tmp_path):
@@ -215,7 +215,7 @@ def test_the_end_stops_a_tune_in_the_background(run_program):
         TUNE.replace("MISS", "background").replace("ISOLATION", "worker") + "scale(**given)\nprint(given['y'].values[0], kiln.stats()['waiting'])\n",
         FAKE_CUDA="pause 20000",
     )
-    assert said == "2.0 1\n", said
+    assert said.startswith("2.0 1\n"), said
 
 
 def test_without_nvrtc_the_error_says_so(run_program):
