@@ -2,7 +2,6 @@
 import os
 import subprocess
 import sys
-import time
 
 SETUP = """
 kiln.configure(overlay="", on_miss="nearest", isolation="in_process", compile_workers=1)
@@ -192,8 +191,7 @@ given = {"x": Exchanged([4, 64], values=[1.0] * 256), "y": Exchanged([4, 64]), "
 
 
 def test_the_end_stops_a_tune_of_a_thread(run_program):
-    began = time.monotonic()
-    said = run_program(
+    said = run_program(  # which waits less long than the whole tune takes
         TUNE.replace("MISS", "tune").replace("ISOLATION", "in_process")
         + """
 control("pause 100000")
@@ -207,7 +205,6 @@ while query("launches scale_") == 0: time.sleep(0.01)
 print(thread.is_alive())
 """)
     assert said.startswith("True\n"), said
-    assert time.monotonic() - began < 60  # the whole tune takes minutes
 
 
 def test_the_end_stops_a_tune_in_the_background(run_program):
