@@ -109,8 +109,8 @@ std::optional<Origin> launch_loaded(OpState& op_state, const PlanState& first, c
   const auto& [problem, arguments, stream] = call;
   const bool is_capturing = captures(op_state, stream);
   const auto by = [&](const PlanState& plan) -> std::optional<Attempt> {
-    if (!is_capturing && !op_state.owner.workspaces->serves(stream, plan.needs)) return std::nullopt;
-    return attempt(op_state, plan, problem, arguments, stream);
+    if (!is_capturing && !op_state.owner.workspaces->serves(call.stream, plan.needs)) return std::nullopt;
+    return attempt(op_state, plan, call.problem, call.arguments, call.stream);
   };
   if (arguments.lengths_set != 0) check_lengths(op_state, arguments);
   const bool takes_library = arguments.lengths_set == 0;

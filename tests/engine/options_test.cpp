@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/nvrtc_api.hpp"
+#include "engine/miss_path.hpp"
 #include "engine/scale_engine.hpp"
 
 using namespace kiln;
@@ -85,13 +86,13 @@ TEST_CASE("a launch that must not wait is not made by an answer that is not load
   engine.put(bucket, {plain()});
   const cuda::Stream other;
   const auto attempt = [&](CUstream stream) { return plan::try_launch(engine.op, bucket, engine.arguments(), stream); };
-  make_ready(engine.op, bucket, engine.machine.stream);
+  engine::make_ready(engine.op, bucket, engine.machine.stream);
   CHECK(attempt(engine.machine.stream).has_value());
   CHECK_FALSE(attempt(other.handle()));
   engine.launch(bucket);
   const Problem tiled_bucket = sized(32, 128);
   engine.put(tiled_bucket, {tiled("threads=64 vector=4")});
-  make_ready(engine.op, tiled_bucket, engine.machine.stream);
+  engine::make_ready(engine.op, tiled_bucket, engine.machine.stream);
   // Its vectors are of 16 bytes, so that the default's turn comes.
   CHECK_FALSE(plan::try_launch(engine.op, tiled_bucket, engine.arguments(sizeof(float)), engine.machine.stream));
   plan::launch(engine.op, tiled_bucket, engine.arguments(sizeof(float)), engine.machine.stream);
