@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "check/compile_log.hpp"
@@ -16,6 +17,9 @@ namespace kiln::check {
 namespace {
 
 using manifest::Pass;
+
+/// A busy machine is no mistake of an op.
+constexpr std::chrono::minutes slowest_compile{10};
 
 /// One compile, with all that runs the same machine code.
 struct Job {
@@ -244,7 +248,7 @@ std::size_t check_compiles(const manifest::Op& op, const Lines& lines, std::span
   for (const Compiled& each : all) jobs.add(each);
   if (jobs.all().empty()) return 0;
   const std::string compiler = jit::compiler_identity();
-  jit::CompilePool pool({.program = choice.worker});
+  jit::CompilePool pool({.program = choice.worker, .limit = slowest_compile});
   const auto key_of = [&](const Job& job) { return jit::cubin_key(job.code, compiler); };
   std::size_t compiles = 0;
   for (Job& job : jobs.all()) {
