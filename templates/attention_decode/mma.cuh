@@ -7,23 +7,23 @@
 
 #include "combine.cuh"
 #include "common/dependent_launch.cuh"
+#include "common/view.cuh"
 #include "tile.cuh"
 
 /// grid (any), block (32 * row_warps * key_warps); dynamic shared memory DecodeTiling::bytes. q, k, v and out begin at multiples of 16 bytes,
-/// as do their rows. Strides of k and v: outer, between sequences or pages. `partial_sums`, `partial_states`: as Parts counts slots; cuts: one
-/// for each block. The longest sequence is cut into about `splits` parts at most. lse may be null.
+/// as do their rows. `partial_sums`, `partial_states`: as Parts counts slots; cuts: one
+/// for each block. The longest sequence is cut into about `splits` parts at most.
 template <typename Form, int tile_n, int row_warps, int key_warps, int stages, int resident>
 __global__ void __launch_bounds__(32 * row_warps * key_warps, resident)
-    attention_decode_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v,
-                         typename Form::T* out, float* lse, const float* sinks, const int* key_lengths,
-                         const int* block_table, float* partial_sums, void* partial_states, void* cuts,
+    attention_decode_mma(const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> q,
+                         const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> k,
+                         const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> v,
+                         const __grid_constant__ kiln::attention::HeadRows<typename Form::T> out,
+                         const __grid_constant__ kiln::attention::LogSums lse, const float* sinks,
+                         const int* key_lengths, float* partial_sums, void* partial_states, void* cuts,
                          kiln::axis_length batch, kiln::axis_length keys, int queries, int heads, int key_heads,
-                         long long q_batch_stride, long long q_row_stride, long long q_head_stride,
-                         long long k_outer_stride, long long k_row_stride, long long k_head_stride,
-                         long long v_outer_stride, long long v_row_stride, long long v_head_stride,
-                         long long out_batch_stride, long long out_row_stride, long long out_head_stride,
-                         long long lse_batch_stride, long long lse_head_stride, long long table_stride, int page_size,
-                         int pages, float scale, float cap, long long window_left, int splits) {
+                         const __grid_constant__ kiln::view<const int, 1> block_table, int page_size, int pages,
+                         float scale, float cap, long long window_left, int splits) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiling = DecodeTiling<Form, tile_n, row_warps, key_warps, stages>;
@@ -40,14 +40,14 @@ __global__ void __launch_bounds__(32 * row_warps * key_warps, resident)
   const Share share =
       find_share<Tiling::threads>(all, Tiling::block_n, planes, splits, reinterpret_cast<long long*>(memory));
   const Results<typename Form::T> results = {
-      out, lse, sinks, out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride};
+      out.at, lse.at, sinks, out.batch_stride, out.row_stride, out.head_stride, lse.batch_stride, lse.head_stride};
   const Partials<Tiling::tile_m, Form::value_dim> partials = {partial_sums, static_cast<RowState*>(partial_states)};
   const Scores<Form::soft_cap> to_scores(scale, cap);
 
   Parts<Form::invariant, Form::mask> parts(all, Tiling::block_n, planes, share);
   Part part;
   while (parts.next(part)) {
-    copy_queries<Tiling>(tile_q, q + part.sequence * q_batch_stride, q_row_stride, q_head_stride, plane_rows,
+    copy_queries<Tiling>(tile_q, q.at + part.sequence * q.batch_stride, q.row_stride, q.head_stride, plane_rows,
                          part.plane);
     cp_async_commit();
 
@@ -55,10 +55,11 @@ __global__ void __launch_bounds__(32 * row_warps * key_warps, resident)
     const int key = (part.extent.first + part.from) * Tiling::block_n + group * tile_n;
     const int tiles = min(part.to - part.from, ceil_div(max(part.extent.end - key, 0), Tiling::block_n));
     const int key_head = plane_rows.key_head(part.plane);
-    TileCopy<Tiling> copy({k + key_head * k_head_stride, k_outer_stride, k_row_stride},
-                          {v + key_head * v_head_stride, v_outer_stride, v_row_stride},
-                          {part.sequence, block_table + part.sequence * table_stride, page_size, pages}, part.extent,
-                          key);
+    TileCopy<Tiling> copy(
+        {k.at + key_head * k.head_stride, k.batch_stride, k.row_stride},
+        {v.at + key_head * v.head_stride, v.batch_stride, v.row_stride},
+        {part.sequence, block_table.address + part.sequence * block_table.strides[0], page_size, pages}, part.extent,
+        key);
 #pragma unroll
     for (int i = 0; i < stages - 1; ++i) {
       if (i < tiles) copy.next(ring + i * Tiling::stage_bytes);

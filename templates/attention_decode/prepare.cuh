@@ -4,6 +4,7 @@
 #include "cache.cuh"
 #include "common/attention/drawn_value.cuh"
 #include "common/types.cuh"
+#include "common/view.cuh"
 
 namespace kiln::attention {
 
@@ -30,9 +31,9 @@ __global__ __launch_bounds__(256) void attention_decode_lengths(int* key_lengths
 
 /// grid (entries / 256), block (256). Pages are distinct where the pool has enough, and in no order. Entries past a sequence's last key
 /// are -1.
-__global__ __launch_bounds__(256) void attention_decode_table(int* block_table, const int* key_lengths, long long batch,
-                                                              long long keys, long long table_stride, int page_size,
-                                                              int pages, unsigned long long seed) {
+__global__ __launch_bounds__(256) void attention_decode_table(kiln::view<int, 1> block_table, const int* key_lengths,
+                                                              long long batch, long long keys, int page_size, int pages,
+                                                              unsigned long long seed) {
   const long long entries = (keys + page_size - 1) / page_size, i = blockIdx.x * 256ll + threadIdx.x;
   if (i >= batch * entries) return;
   const auto common_divisor = [](long long a, long long b) {
@@ -46,7 +47,7 @@ __global__ __launch_bounds__(256) void attention_decode_table(int* block_table, 
   long long stride = pages * 5ll / 8 + 1;
   while (common_divisor(stride, pages) != 1) ++stride;
   const long long sequence = i / entries, entry = i % entries;
-  block_table[sequence * table_stride + entry] =
+  block_table.address[sequence * block_table.strides[0] + entry] =
       entry * page_size < key_lengths[sequence]
           ? static_cast<int>((i % pages * stride + static_cast<long long>(seed % 1000)) % pages)
           : -1;
@@ -54,20 +55,19 @@ __global__ __launch_bounds__(256) void attention_decode_table(int* block_table, 
 
 /// grid (keys of all sequences), block (128): values as attention_values draws them, for keys that exist; the others are left as they are.
 template <typename T, kiln::attention::CacheLayout layout>
-__global__ __launch_bounds__(128) void attention_decode_values(T* v, const int* key_lengths, const int* block_table,
-                                                               long long keys, long long key_heads, long long value_dim,
-                                                               long long v_outer_stride, long long v_row_stride,
-                                                               long long v_head_stride, long long table_stride,
-                                                               int page_size, int pages, unsigned long long seed) {
+__global__ __launch_bounds__(128) void attention_decode_values(kiln::attention::HeadRows<T> v, const int* key_lengths,
+                                                               kiln::view<const int, 1> block_table, long long keys,
+                                                               long long key_heads, long long value_dim, int page_size,
+                                                               int pages, unsigned long long seed) {
   using namespace kiln::attention;
   const int sequence = static_cast<int>(blockIdx.x / keys), key = static_cast<int>(blockIdx.x % keys);
   if (key >= key_lengths[sequence]) return;
-  const CacheRows<layout> rows = {sequence, block_table + sequence * table_stride, page_size, pages};
+  const CacheRows<layout> rows = {sequence, block_table.address + sequence * block_table.strides[0], page_size, pages};
   const CacheRow at = rows.at(key);
   const float size = sqrtf(static_cast<float>(1 + key));
   for (long long i = threadIdx.x; i < key_heads * value_dim; i += 128) {
     const long long head = i / value_dim, column = i % value_dim;
-    v[at.outer * v_outer_stride + at.row * v_row_stride + head * v_head_stride + column] =
+    v.at[at.outer * v.batch_stride + at.row * v.row_stride + head * v.head_stride + column] =
         kiln::from_float<T>(drawn_value(seed, blockIdx.x * key_heads * value_dim + i) * size);
   }
 }

@@ -4,6 +4,7 @@
 #include "cache.cuh"
 #include "common/reduce.cuh"
 #include "common/types.cuh"
+#include "common/view.cuh"
 
 namespace kiln::attention {
 
@@ -17,17 +18,15 @@ __device__ double reference_logit(const typename Form::T* query, const typename 
 
 }  // namespace kiln::attention
 
-/// grid (queries of all sequences, heads), block (256). out and lse are float; lse may be null. Strides in elements; what they are of says
-/// op.toml. It computes each step-th row, and the lse of all that see no key, since that is not finite.
+/// grid (queries of all sequences, heads), block (256). out is float. It computes each step-th row, and the lse of all that see no key,
+/// since that is not finite.
 template <typename Form>
 __global__ __launch_bounds__(256) void attention_decode_reference(
-    const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, float* out, float* lse,
-    const float* sinks, const int* key_lengths, const int* block_table, long long keys, long long queries,
-    long long heads, long long key_heads, long long q_batch_stride, long long q_row_stride, long long q_head_stride,
-    long long k_outer_stride, long long k_row_stride, long long k_head_stride, long long v_outer_stride,
-    long long v_row_stride, long long v_head_stride, long long out_batch_stride, long long out_row_stride,
-    long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, long long table_stride,
-    int page_size, int pages, float scale, float cap, long long window_left, long long step) {
+    kiln::attention::HeadRows<const typename Form::T> q, kiln::attention::HeadRows<const typename Form::T> k,
+    kiln::attention::HeadRows<const typename Form::T> v, kiln::attention::HeadRows<float> out,
+    kiln::attention::LogSums lse, const float* sinks, const int* key_lengths, kiln::view<const int, 1> block_table,
+    long long keys, long long queries, long long heads, long long key_heads, int page_size, int pages, float scale,
+    float cap, long long window_left, long long step) {
   using namespace kiln::attention;
   __shared__ double scratch[2][8];
   __shared__ double weights[256];
@@ -41,12 +40,13 @@ __global__ __launch_bounds__(256) void attention_decode_reference(
   if (begin < end && !is_sampled) return;
 
   const long long key_head = head / (heads / key_heads);
-  const CacheRows<Form::layout> rows = {sequence, block_table + sequence * table_stride, page_size, pages};
-  const auto* const query = q + sequence * q_batch_stride + row * q_row_stride + head * q_head_stride;
+  const CacheRows<Form::layout> rows = {sequence, block_table.address + sequence * block_table.strides[0], page_size,
+                                        pages};
+  const auto* const query = q.at + sequence * q.batch_stride + row * q.row_stride + head * q.head_stride;
   const auto logit = [&](int key) {
     const CacheRow at = rows.at(key);
     return reference_logit<Form>(
-        query, k + at.outer * k_outer_stride + at.row * k_row_stride + key_head * k_head_stride, scale, cap);
+        query, k.at + at.outer * k.batch_stride + at.row * k.row_stride + key_head * k.head_stride, scale, cap);
   };
   const auto larger = [](double a, double b) { return a > b ? a : b; };
   const double lowest = -static_cast<double>(kiln::infinity());
@@ -65,16 +65,16 @@ __global__ __launch_bounds__(256) void attention_decode_reference(
       const CacheRow at = rows.at(first + i);
       result +=
           weights[i] *
-          kiln::to_double(v[at.outer * v_outer_stride + at.row * v_row_stride + key_head * v_head_stride + thread]);
+          kiln::to_double(v.at[at.outer * v.batch_stride + at.row * v.row_stride + key_head * v.head_stride + thread]);
     }
   }
   sum = kiln::block_reduce<8>(kiln::warp_reduce(sum, kiln::add{}), 0.0, kiln::add{}, scratch[1]);
   if (Form::sinks == Sinks::head && largest != lowest) sum += exp(sinks[head] - largest);
 
   if (is_sampled && thread < Form::value_dim)
-    out[sequence * out_batch_stride + row * out_row_stride + head * out_head_stride + thread] =
+    out.at[sequence * out.batch_stride + row * out.row_stride + head * out.head_stride + thread] =
         sum == 0 ? 0.0f : static_cast<float>(result / sum);
-  if (lse != nullptr && thread == 0)
-    lse[sequence * lse_batch_stride + head * lse_head_stride + row] =
+  if (lse.at != nullptr && thread == 0)
+    lse.at[sequence * lse.batch_stride + head * lse.head_stride + row] =
         static_cast<float>(sum == 0 ? lowest : largest + log(sum));
 }

@@ -92,12 +92,13 @@ class Decode {
     const auto lse_batch_stride = lse.stride() * problem.heads;
     emulator::launch({.grid = {blocks}, .block = {Tiling::threads}, .shared_bytes = Tiling::bytes, .seed = seed}, [&] {
       attention_decode_mma<Form, tile_n, row_warps, key_warps, stages, 1>(
-          q.data(), k.data(), v.data(), out.data(), lse_data, sinks.data(), problem.lengths.data(), table.data(),
-          sums.data(), states.data(), cuts.data(), length(count(), sequences), keys, problem.queries, problem.heads,
-          problem.key_heads, q.stride() * problem.queries, q.stride(), Form::head_dim, outer * k.stride(), k.stride(),
-          Form::head_dim, outer * v.stride(), v.stride(), Form::value_dim, out.stride() * problem.queries, out.stride(),
-          Form::value_dim, lse_batch_stride, lse.stride(), entries + 1, problem.page_size, pages(), problem.scale,
-          problem.cap, problem.left, splits);
+          {q.data(), q.stride() * problem.queries, q.stride(), Form::head_dim},
+          {k.data(), outer * k.stride(), k.stride(), Form::head_dim},
+          {v.data(), outer * v.stride(), v.stride(), Form::value_dim},
+          {out.data(), out.stride() * problem.queries, out.stride(), Form::value_dim},
+          {lse_data, lse_batch_stride, lse.stride()}, sinks.data(), problem.lengths.data(), sums.data(), states.data(),
+          cuts.data(), length(count(), sequences), keys, problem.queries, problem.heads, problem.key_heads,
+          {table.data(), {entries + 1}}, problem.page_size, pages(), problem.scale, problem.cap, problem.left, splits);
     });
     emulator::launch(
         {.grid = {fixed ? static_cast<unsigned>(count() * planes) : blocks, static_cast<unsigned>(Tiling::tile_m)},

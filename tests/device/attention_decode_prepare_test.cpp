@@ -46,7 +46,7 @@ TEST_CASE("a prepared table has distinct pages in no order, and none past a sequ
   const std::vector<int> lengths = {0, 1, 16, 17, 99, 100};
   std::vector<int> table(batch * stride, -5);
   emulator::launch({.grid = {1}, .block = {256}, .seed = 1}, [&] {
-    attention_decode_table(table.data(), lengths.data(), batch, keys, stride, page_size, pages, 123);
+    attention_decode_table({table.data(), {stride}}, lengths.data(), batch, keys, page_size, pages, 123);
   });
   std::set<int> seen;
   std::vector<int> order;
@@ -72,9 +72,9 @@ TEST_CASE("prepared values grow with the root of a key's place, in the pages of 
   const std::vector<int> lengths = {50, 20}, table = {7, 0, 3, 5, 8, 2, -1, -1};
   std::vector<float> v(static_cast<std::size_t>(pages * page_size * stride), NAN);
   emulator::launch({.grid = {2 * keys}, .block = {128}, .seed = 1}, [&] {
-    attention_decode_values<float, CacheLayout::paged>(v.data(), lengths.data(), table.data(), keys, heads, columns,
-                                                       page_size * stride, stride, columns, entries, page_size, pages,
-                                                       7);
+    attention_decode_values<float, CacheLayout::paged>({v.data(), page_size * stride, stride, columns}, lengths.data(),
+                                                       {table.data(), {entries}}, keys, heads, columns, page_size,
+                                                       pages, 7);
   });
   std::int64_t written = std::ranges::count_if(v, [](float each) { return !std::isnan(each); });
   CHECK(written == (50 + 20) * stride);
@@ -101,13 +101,14 @@ double reference_error(const DecodeProblem& problem, int step = 1) {
                     .seed = 1},
                    [&] {
                      attention_decode_reference<Form>(
-                         of.q.data(), of.k.data(), of.v.data(), out.data(), of.lse.data(), of.sinks.data(),
-                         of.problem.lengths.data(), of.table.data(), of.longest, problem.queries, problem.heads,
-                         problem.key_heads, of.q.stride() * problem.queries, of.q.stride(), Form::head_dim,
-                         outer * of.k.stride(), of.k.stride(), Form::head_dim, outer * of.v.stride(), of.v.stride(),
-                         Form::value_dim, out.stride() * problem.queries, out.stride(), Form::value_dim,
-                         of.lse.stride() * problem.heads, of.lse.stride(), of.entries + 1, problem.page_size,
-                         of.pages(), problem.scale, problem.cap, problem.left, step);
+                         {of.q.data(), of.q.stride() * problem.queries, of.q.stride(), Form::head_dim},
+                         {of.k.data(), outer * of.k.stride(), of.k.stride(), Form::head_dim},
+                         {of.v.data(), outer * of.v.stride(), of.v.stride(), Form::value_dim},
+                         {out.data(), out.stride() * problem.queries, out.stride(), Form::value_dim},
+                         {of.lse.data(), of.lse.stride() * problem.heads, of.lse.stride()}, of.sinks.data(),
+                         of.problem.lengths.data(), {of.table.data(), {of.entries + 1}}, of.longest, problem.queries,
+                         problem.heads, problem.key_heads, problem.page_size, of.pages(), problem.scale, problem.cap,
+                         problem.left, step);
                    });
   for (std::int64_t row = 0; row < out.rows(); ++row)
     for (std::int64_t column = 0; column < out.columns(); ++column)

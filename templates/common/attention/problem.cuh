@@ -39,7 +39,7 @@ struct Form {
 
 // Views of tensors, as op.toml declares them. Strides in elements.
 template <typename T>
-struct HeadRows {  // q, k, v and out: rows of heads
+struct HeadRows {  // q, k, v and out: rows of heads, by sequence or page
   T* at;
   long long batch_stride, row_stride, head_stride;
 };
