@@ -77,6 +77,16 @@ bool Formula::append(const Node& node, Tail& tail) {
   }
   if (right.operation == Operation::constant)
     return append(left, tail) && append_step(node.operation, right.operand, tail);
+  const bool multiplies = node.operation == Operation::multiply;
+  if (multiplies && (left.operation == Operation::slot || right.operation == Operation::slot)) {
+    const bool by_right = right.operation == Operation::slot;
+    const Node& chain = by_right ? left : right;
+    if (chain.operation != Operation::constant) {
+      if (!append(chain, tail) || !append_step(node.operation, (by_right ? right : left).operand, tail)) return false;
+      tail.chain[steps_ - 1U].by_slot = true;
+      return true;
+    }
+  }
   const auto other = turned(node.operation);
   return other && left.operation == Operation::constant && append(right, tail) &&
          append_step(*other, left.operand, tail);
@@ -101,7 +111,7 @@ void Formula::settle(const Tail& tail) noexcept {
   // Returns the operand of the next step when that step is this operation.
   const auto next = [&](Operation operation, std::uint64_t lowest,
                         std::uint64_t limit) -> std::optional<std::uint32_t> {
-    if (step == steps_ || tail.chain[step].operation != operation) return std::nullopt;
+    if (step == steps_ || tail.chain[step].operation != operation || tail.chain[step].by_slot) return std::nullopt;
     const auto operand = static_cast<std::uint64_t>(tail.chain[step].operand);
     if (operand < lowest || operand >= limit) return std::nullopt;
     ++step;
@@ -141,7 +151,8 @@ bool Formula::is_at_least(std::int64_t least, std::span<const Range> slots) cons
   return one > 0 && other > 0 && (__builtin_mul_overflow(one, other, &lowest) || lowest >= least);
 }
 
-inline bool Formula::take(const Step& step, std::int64_t& value) noexcept {
+inline bool Formula::take(const Step& step, std::span<const std::int64_t> frame, std::int64_t& value) noexcept {
+  if (step.by_slot) return !__builtin_mul_overflow(value, frame[static_cast<std::size_t>(step.operand)], &value);
   if (step.shifts && value >= 0) {  // a division takes the processor longer than the rest of the formula
     const std::int64_t mask = (std::int64_t{1} << step.shift) - 1;
     switch (step.operation) {
@@ -168,7 +179,7 @@ bool Formula::evaluate_steps(std::span<const std::int64_t> frame, std::int64_t& 
     number = start_ == Start::slot ? frame[slot_] : constant_;
   }
   for (std::size_t i = 0; i < steps_; ++i)
-    if (!take(tail_->chain[i], number)) return false;
+    if (!take(tail_->chain[i], frame, number)) return false;
   return true;
 }
 

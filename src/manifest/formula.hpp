@@ -15,8 +15,8 @@
 
 namespace kiln::manifest {
 
-/// A chain: a number, a slot or a product of two slots, then a few operations with numbers, such as rows,
-/// ceil_div(rows, 64), stride * 2 % 16 == 0, rows * stride. Any other expression is evaluated as an Expression. Most
+/// A chain: a number, a slot or a product of two slots, then a few operations with numbers, or multiplications by slots,
+/// such as rows, ceil_div(rows, 64), stride * 2 % 16 == 0, rows * stride, ceil_div(rows, 64) * 16 * batch. Any other expression is evaluated as an Expression. Most
 /// grids are a share: min(ceil_div(slot, divisor) * times, most) * scale, such as rows, ceil_div(m, 192) * 32 or
 /// min(ceil_div(m, 256) * 16, 66) * 2. A share is evaluated without a loop over operations.
 class Formula {
@@ -77,7 +77,8 @@ class Formula {
   enum class Start : std::uint8_t { constant, slot, product, expression };
   struct Step {
     Operation operation{};
-    bool shifts = false;  // divides by a power of two
+    bool shifts = false;   // divides by a power of two
+    bool by_slot = false;  // multiplies by the slot that is the operand
     std::uint8_t shift = 0;
     std::int64_t operand = 0;
     bool operator==(const Step&) const = default;
@@ -101,7 +102,7 @@ class Formula {
   }
   /// Out of line, so that callers stay small: most formulas of a launch are shares.
   [[nodiscard]] bool evaluate_steps(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept;
-  static bool take(const Step& step, std::int64_t& value) noexcept;
+  static bool take(const Step& step, std::span<const std::int64_t> frame, std::int64_t& value) noexcept;
 
   std::uint64_t reciprocal_ = std::uint64_t{1} << 63;  // 2^63 / divisor, rounded up
   std::int64_t most_ = std::numeric_limits<std::int64_t>::max();
