@@ -203,7 +203,38 @@ void leave_what_ranks_share(Resolution& resolution) {
   resolution.why_none =
       why_network_serves_not(bucket, bucket.edge)
           .value_or(
-              "an op of a team is served by a record alone, which its ranks tune together: by kiln tune, Tuner, their first launch or Engine::prepare");
+              "no record serves its ranks, which tune one together: by kiln tune, Tuner, their first launch or Engine::prepare");
+}
+
+/// What may stand in for a missing record of a team's op. A rank whose launch is refused cannot go on to another config
+/// alone, so each is legal at both ends of the bucket, and serves all of it. The ranks agree on NCCL only for a record,
+/// or where there is nothing else.
+void add_stand_ins(Resolution& resolution, store::Layers& layers) {
+  const manifest::Bucket& bucket = resolution.bucket;
+  const manifest::Region whole = manifest::whole_of(*bucket.op, bucket.edge);
+  std::vector<Answer> found = near_answers(bucket, layers);
+  // One that was chosen for large sizes comes first.
+  std::ranges::stable_sort(found,
+                           [](const Answer& a, const Answer& b) { return a.region.high.axes > b.region.high.axes; });
+  resolution.answers = std::move(found);
+  add_defaults(resolution);
+  found = std::exchange(resolution.answers, {});
+  if (bucket.device->link == manifest::TeamLink::network)  // no default is a library's
+    for (const manifest::Implementation& each : bucket.op->implementations)
+      if (each.is_collective() && !manifest::why_not_eligible(bucket, each, bucket.edge))
+        found.push_back(answer_without_record(Origin::default_, manifest::default_of(each), whole,
+                                              "no record is near; over a network NCCL alone serves"));
+  for (Answer& each : found) {
+    const bool is_known =
+        std::ranges::any_of(resolution.answers, [&](const Answer& other) { return same_config(each, other); });
+    if (is_known || (each.implementation->is_collective() && bucket.device->link != manifest::TeamLink::network) ||
+        each.broken_constraint(bucket, whole.low) || each.broken_constraint(bucket, whole.high))
+      continue;
+    each.region = whole;
+    each.at = whole.high;
+    resolution.answers.push_back(std::move(each));
+  }
+  if (!resolution.answers.empty()) resolution.why_none.clear();
 }
 
 /// A specialisation for no architecture, which no digest of sources covers.
@@ -271,6 +302,7 @@ Resolution resolve(const manifest::Site& site, const Problem& problem, store::La
   use_record(resolution, layers);
   if (bucket.op->is_of_team()) {
     leave_what_ranks_share(resolution);
+    if (!resolution.is_hit() && fallbacks) add_stand_ins(resolution, layers);
     return resolution;
   }
   if (!resolution.is_hit() && !fallbacks) return resolution;

@@ -96,6 +96,20 @@ std::string told(const std::function<void()>& work) {
 
 }  // namespace
 
+TEST_CASE("ranks at an address that take fallbacks are served by NCCL without a record") {
+  const std::string address = free_address();
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& of) {
+    Options options;
+    options.on_miss = MissPolicy::nearest;
+    const Rank rank(of, meeting_at(address), options);
+    const Sum one(rank);
+    return one.served(rank, 1) + fmt::format(", {} tunes", rank.engine->stats().tunes);
+  });
+  CHECK(ranks.outcome(0) == "right by nccl, 0 tunes");
+  CHECK(ranks.outcome(1) == "right by nccl, 0 tunes");
+}
+
 TEST_CASE("ranks at an address tune NCCL's all-reduce together, keep the record and serve by it") {
   const e2e::TemporaryFolder folder;
   for (const bool is_tuned : {false, true}) {

@@ -83,9 +83,69 @@ TEST_CASE("ranks that ask for other buckets, or that do not all tune, are all to
     if (unlike.kind() != ErrorKind::bad_input || !holds(unlike.what(), "rank 1 launches all_gather"))
       return std::string(unlike.what());
     const Error none = error_of([&] { one.launch(rank); });
-    if (none.kind() != ErrorKind::not_tuned || !holds(none.what(), "not all ranks tune"))
+    if (none.kind() != ErrorKind::not_tuned || !holds(none.what(), "neither do all ranks tune"))
       return std::string(none.what());
     return std::string("told");
+  });
+  CHECK(ranks.outcome(0) == "told");
+  CHECK(ranks.outcome(1) == "told");
+}
+
+TEST_CASE("ranks that take fallbacks launch one stand-in, that of the rank with a near record") {
+  e2e::TemporaryFolder shipped;
+  const auto file = shipped / "base.kiln";
+  {
+    Ranks ranks;
+    ranks.begin_all(2, [&](const team::Membership& of) {
+      Options options;
+      if (of.rank == 0) options.overlay = file;
+      const Rank rank(of, ample, options);
+      const Gather near(rank, 200, 256);
+      near.set(1);
+      near.launch(rank);
+      rank.machine.synchronize();
+      return near.outcome({200, 200}, 1);
+    });
+    REQUIRE(ranks.outcome(0) == "right");
+    REQUIRE(ranks.outcome(1) == "right");
+  }
+  for (const bool has_near : {true, false})
+    for (const char* alike : {"any", "alike"}) {
+      CAPTURE(has_near);
+      CAPTURE(alike);
+      Ranks ranks;
+      ranks.begin_all(2, [&](const team::Membership& of) {
+        Options options;
+        options.on_miss = of.rank == 0 ? MissPolicy::nearest : MissPolicy::background;
+        if (of.rank == 1 && has_near) options.bases = {file};
+        const Rank rank(of, ample, options);
+        const Gather one(rank, 100, 128, alike), other(rank, 70, 128, alike);
+        one.set(1);
+        std::string said(to_string(one.launch(rank)));
+        rank.machine.synchronize();
+        said += ", " + one.outcome({100, 100}, 1);
+        other.set(2);
+        said += fmt::format(", {}", to_string(other.launch(rank)));
+        rank.machine.synchronize();
+        said += ", " + other.outcome({70, 70}, 2);
+        const Stats stats = rank.engine->stats();
+        return said + fmt::format("; {} tunes, {} absent", stats.tunes, stats.misses.absent);
+      });
+      const std::string origin = has_near && alike == std::string("any") ? "nearest" : "default";
+      CHECK(ranks.outcome(0) == origin + fmt::format(", right, {}, right; 0 tunes, 1 absent", origin));
+      CHECK(ranks.outcome(1) == origin + fmt::format(", right, {}, right; 0 tunes, 1 absent", origin));
+    }
+}
+
+TEST_CASE("a team of which a rank may tune and another may not takes no stand-in") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    Options options;
+    options.on_miss = of.rank == 0 ? MissPolicy::tune : MissPolicy::nearest;
+    const Rank rank(of, ample, options);
+    const Gather one(rank, 100, 1024);
+    const Error none = error_of([&] { one.launch(rank); });
+    return none.kind() == ErrorKind::not_tuned ? std::string("told") : std::string(none.what());
   });
   CHECK(ranks.outcome(0) == "told");
   CHECK(ranks.outcome(1) == "told");

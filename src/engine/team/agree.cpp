@@ -9,6 +9,7 @@
 
 #include "engine/state.hpp"
 #include "engine/team/share_code.hpp"
+#include "engine/team/stand_in.hpp"
 #include "engine/tune_once.hpp"
 #include "jit/library.hpp"
 #include "kiln/error.hpp"
@@ -32,10 +33,14 @@ std::string decision_of(const answer::Resolution& resolution, Retune retune) {
   return text;
 }
 
+/// What a rank asks for where no rank has a record.
+enum class OnMiss : std::uint8_t { fail, stand_in, tune };
+
 /// What a rank tells the others before any of them makes a plan.
 struct Standpoint {
   std::string op, key, decision;
   bool tunes = false;
+  bool takes_fallbacks = false;
   std::string failure;  // why it can make none; `kind` says what sort of error it is
   int kind = 0;
   std::string nccl;        // its version, where this rank has it and the op may use it; else empty
@@ -58,14 +63,20 @@ bool uses_nccl(const plan::OpState& op_state, const answer::Resolution& resoluti
 }
 
 std::vector<Standpoint> exchange(team::Member& team, const Standpoint& own) {
-  const Json told{
-      {"op", own.op},           {"key", own.key},   {"decision", own.decision}, {"tunes", own.tunes},
-      {"failure", own.failure}, {"kind", own.kind}, {"nccl", own.nccl},         {"uses_nccl", own.uses_nccl}};
+  const Json told{{"op", own.op},
+                  {"key", own.key},
+                  {"decision", own.decision},
+                  {"tunes", own.tunes},
+                  {"takes_fallbacks", own.takes_fallbacks},
+                  {"failure", own.failure},
+                  {"kind", own.kind},
+                  {"nccl", own.nccl},
+                  {"uses_nccl", own.uses_nccl}};
   std::vector<Standpoint> all;
   for (const std::string& each : team::gather_texts(team.rendezvous(), process::packed(told))) {
     const Json json = process::unpacked(each);
-    all.push_back({json.at("op"), json.at("key"), json.at("decision"), json.at("tunes"), json.at("failure"),
-                   json.at("kind"), json.at("nccl"), json.at("uses_nccl")});
+    all.push_back({json.at("op"), json.at("key"), json.at("decision"), json.at("tunes"), json.at("takes_fallbacks"),
+                   json.at("failure"), json.at("kind"), json.at("nccl"), json.at("uses_nccl")});
   }
   return all;
 }
@@ -113,10 +124,11 @@ std::exception_ptr tune_together(plan::OpState& op_state, team::Member& team, co
 }
 
 /// What this rank brings to the agreement, its own failure too: the others must not wait for it.
-Standpoint standpoint_of(const plan::OpState& op_state, const Problem& problem, bool tunes, Retune retune) {
+Standpoint standpoint_of(const plan::OpState& op_state, const Problem& problem, OnMiss asks, Retune retune) {
   Standpoint own;
   own.op = op_state.op.name;
-  own.tunes = tunes;
+  own.tunes = asks == OnMiss::tune;
+  own.takes_fallbacks = asks == OnMiss::stand_in;
   try {
     plan::require_team(op_state, problem);
     plan::require_sound_team(engine_of(op_state));
@@ -156,8 +168,8 @@ Standpoint standpoint_of(const plan::OpState& op_state, const Problem& problem, 
 /// that names NCCL need. Throws Error(no_nccl) on all ranks where it may not and they have nothing else.
 bool agree_on_nccl(EngineState& engine, team::Member& team, std::span<const Standpoint> all) {
   const bool is_network = team.link() == manifest::TeamLink::network;
-  const bool is_needed = is_network ||
-                         std::ranges::all_of(all, [](const Standpoint& each) { return each.decision.empty(); }) ||
+  const bool is_miss = std::ranges::all_of(all, [](const Standpoint& each) { return each.decision.empty(); });
+  const bool is_needed = is_network || (is_miss && !std::ranges::all_of(all, &Standpoint::takes_fallbacks)) ||
                          std::ranges::any_of(all, &Standpoint::uses_nccl);
   const std::string& version = all.front().nccl;
   const bool is_here =
@@ -189,13 +201,14 @@ struct Agreement {
   bool had_record = false;  // this rank, before
 };
 
-/// agree_on_record(), for who holds the team's collectives().
-Agreement agree(plan::OpState& op_state, team::Member& team, const Problem& problem, bool tunes,
+/// agree_on_record(), for who holds the team's collectives(). OnMiss::stand_in: the resolution is no hit where no rank
+/// has a record and all ask for the same.
+Agreement agree(plan::OpState& op_state, team::Member& team, const Problem& problem, OnMiss asks,
                 const TuneAsked& asked) {
   Agreement agreement;
   TuneOutcome& outcome = agreement.outcome;
   answer::Resolution& resolution = outcome.resolution;
-  const std::vector<Standpoint> all = exchange(team, standpoint_of(op_state, problem, tunes, asked.retune));
+  const std::vector<Standpoint> all = exchange(team, standpoint_of(op_state, problem, asks, asked.retune));
   require_same_bucket(team, all);
   agreement.had_record = !all[static_cast<std::size_t>(team.rank())].decision.empty();
   const team::Patience patience(team.rendezvous());
@@ -203,6 +216,10 @@ Agreement agree(plan::OpState& op_state, team::Member& team, const Problem& prob
   team::on_all_ranks(team.rendezvous(), "looking for its record",
                      [&] { resolution = resolve_for_all(op_state, problem, with_nccl); });
   const auto hit = std::ranges::find_if(all, [](const Standpoint& each) { return !each.decision.empty(); });
+  if (hit == all.end() && std::ranges::all_of(all, &Standpoint::takes_fallbacks)) {
+    resolution = agree_on_stand_in(op_state, team, problem);
+    return agreement;
+  }
   const bool is_same = hit != all.end() &&
                        std::ranges::all_of(all, [&](const Standpoint& each) { return each.decision == hit->decision; });
   if (!is_same) {
@@ -218,8 +235,11 @@ Agreement agree(plan::OpState& op_state, team::Member& team, const Problem& prob
       if (team.rank() != source) return;
       resolution = resolve_for_all(op_state, problem, with_nccl);
       if (!resolution.is_hit())
-        throw Error(ErrorKind::not_tuned,
-                    fmt::format("no rank has a record for {}, and not all ranks tune on a miss", resolution.key));
+        throw Error(
+            ErrorKind::not_tuned,
+            fmt::format("no rank has a record for {}; on a miss, neither do all ranks tune nor do all take what "
+                        "stands in for one",
+                        resolution.key));
       record = store::to_json(resolution.record->value);
     });
     record = team::broadcast_text(team.rendezvous(), source, record);
@@ -240,14 +260,17 @@ Agreement agree(plan::OpState& op_state, team::Member& team, const Problem& prob
 TuneOutcome agree_on_record(plan::OpState& op_state, const Problem& problem, bool tunes, const TuneAsked& asked) {
   if (op_state.owner.team == nullptr) plan::require_team(op_state, problem);  // throws
   const std::lock_guard lock(op_state.owner.team->collectives());
-  return agree(op_state, *op_state.owner.team, problem, tunes, asked).outcome;
+  return agree(op_state, *op_state.owner.team, problem, tunes ? OnMiss::tune : OnMiss::fail, asked).outcome;
 }
 
 std::unique_ptr<plan::BucketPlans> build_with_team(plan::OpState& op_state, const Problem& problem) {
   if (op_state.owner.team == nullptr) plan::require_team(op_state, problem);  // throws
   team::Member& team = *op_state.owner.team;
   const std::lock_guard lock(team.collectives());
-  auto [outcome, had_record] = agree(op_state, team, problem, op_state.owner.options.on_miss == MissPolicy::tune, {});
+  const OnMiss asks = op_state.owner.options.on_miss == MissPolicy::tune ? OnMiss::tune
+                      : op_state.takes_fallbacks()                       ? OnMiss::stand_in
+                                                                         : OnMiss::fail;
+  auto [outcome, had_record] = agree(op_state, team, problem, asks, {});
   answer::Resolution& resolution = outcome.resolution;
   const team::Patience patience(team.rendezvous());
   share_machine_code(op_state, team, resolution, had_record);
