@@ -25,8 +25,8 @@ enum class MissPolicy : std::uint8_t {
   // Wait for a tune, then launch the winner; needs NVRTC. After five minutes of another process's or engine's tune: as
   // `nearest`
   tune,
-  // Launch what `nearest` would, tune in a worker process, then launch the winner; needs NVRTC and kiln-worker. An op of
-  // a team is served as by `nearest` and not tuned
+  // Launch what `nearest` would, tune in a worker process, then launch the winner; needs NVRTC and kiln-worker. An op
+  // of a team is served as by `nearest` and not tuned
   background,
   // Never tune: launch a config of a record near enough, else the model's choice, else the default. The ranks of a team
   // agree on one. See docs/deployment.md

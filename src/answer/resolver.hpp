@@ -83,9 +83,9 @@ struct Resolution {
 /// 2. for a miss with `fallbacks`, near_answers(); without, nothing at all;
 /// 3. the defaults that are legal at some size of the bucket.
 /// Of an op of a team only the record's choices serve. Where its ranks may launch unlike sizes, that for the largest
-/// sizes serves all, and one without a library behind a library's. For a miss with `fallbacks` come the configs of which
-/// the ranks may agree on one: near answers, then defaults, that are legal at both ends of the bucket. A miss is no
-/// error.
+/// sizes serves all, and one without a library behind a library's. For a miss with `fallbacks` come the configs of
+/// which the ranks may agree on one: near answers, then defaults, that are legal at both ends of the bucket. A miss is
+/// no error.
 Resolution resolve(const manifest::Site& site, const Problem& problem, store::Layers& layers, bool fallbacks = true);
 /// The answers of a bucket whose record is at hand, or is known to be absent: those of its choices and the defaults.
 Resolution resolve_with(const manifest::Bucket& bucket, const store::Record& record);

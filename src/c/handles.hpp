@@ -16,7 +16,7 @@ struct kiln_engine {
 };
 
 struct kiln_op {
-  explicit kiln_op(kiln::Op of) : op(std::move(of)), name(op.name()) {}
+  explicit kiln_op(const kiln::Op& of) : op(of), name(op.name()) {}
   kiln::Op op;
   const std::string name;
   /// Owns the texts of the info functions. Made at their first call.
@@ -31,8 +31,7 @@ struct kiln_op {
 };
 
 struct kiln_plan {
-  explicit kiln_plan(kiln::Plan of)
-      : plan(std::move(of)), implementation(plan.implementation()), config(plan.config()) {}
+  explicit kiln_plan(const kiln::Plan& of) : plan(of), implementation(plan.implementation()), config(plan.config()) {}
   kiln::Plan plan;
   const std::string implementation, config;
 };

@@ -31,8 +31,8 @@ struct Trials {
 
 inline constexpr std::size_t most_legal = 20'000;
 
-/// The allowed types and choices, as problems without sizes: the defaults, then with each value, each two and each three
-/// in place of defaults, at most 4096.
+/// The allowed types and choices, as problems without sizes: the defaults, then with each value, each two and each
+/// three in place of defaults, at most 4096.
 std::vector<Problem> allowed_selections(const manifest::Op& op);
 /// Sets each axis to `size`, or to the nearest legal size. The axis of a team has 2 or its nearest.
 Problem at_size(const manifest::Op& op, Problem selections, std::int64_t size);

@@ -26,8 +26,9 @@ struct Target {
 manifest::DeviceFacts with_link(manifest::DeviceFacts facts, const store::Layers& layers);
 
 /// Chooses the named class; else, unless an architecture was named, the present GPU; else the only class (of that
-/// architecture) in the files; else, with `sample`, the H200, or an assumed device of the architecture. Its facts are with_link(). Throws Error(bad_input) when
-/// the choice is ambiguous or does not parse, and Error(no_device) when there is none.
+/// architecture) in the files; else, with `sample`, the H200, or an assumed device of the architecture. Its facts are
+/// with_link(). Throws Error(bad_input) when the choice is ambiguous or does not parse, and Error(no_device) when there
+/// is none.
 Target choose_target(const Globals& globals, const TargetChoice& choice, const store::Layers& layers, bool sample);
 
 /// Returns the device, or nothing on a machine without a driver or a GPU. Throws Error(no_device) for an ordinal that

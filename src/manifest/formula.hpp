@@ -15,10 +15,11 @@
 
 namespace kiln::manifest {
 
-/// A chain: a number, a slot or a product of two slots, then a few operations with numbers, or multiplications by slots,
-/// such as rows, ceil_div(rows, 64), stride * 2 % 16 == 0, rows * stride, ceil_div(rows, 64) * 16 * batch. Any other expression is evaluated as an Expression. Most
-/// grids are a share: min(ceil_div(slot, divisor) * times, most) * scale, such as rows, ceil_div(m, 192) * 32 or
-/// min(ceil_div(m, 256) * 16, 66) * 2. A share is evaluated without a loop over operations.
+/// A chain: a number, a slot or a product of two slots, then a few operations with numbers, or multiplications by
+/// slots, such as rows, ceil_div(rows, 64), stride * 2 % 16 == 0, rows * stride, ceil_div(rows, 64) * 16 * batch. Any
+/// other expression is evaluated as an Expression. Most grids are a share: min(ceil_div(slot, divisor) * times, most) *
+/// scale, such as rows, ceil_div(m, 192) * 32 or min(ceil_div(m, 256) * 16, 66) * 2. A share is evaluated without a
+/// loop over operations.
 class Formula {
  public:
   Formula() = default;  // 0

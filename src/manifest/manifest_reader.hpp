@@ -1,5 +1,5 @@
-// Typed access to one manifest file. Every failure is Error(bad_manifest): "FILE:LINE: found X, expected Y". A reader that
-// collects mistakes keeps those that attempt() meets, and reads on.
+// Typed access to one manifest file. Every failure is Error(bad_manifest): "FILE:LINE: found X, expected Y". A reader
+// that collects mistakes keeps those that attempt() meets, and reads on.
 #pragma once
 
 #include <cstdint>

@@ -172,8 +172,8 @@ enum class ArgumentKind : std::uint8_t {
 /// shows a tensor (tensor_map) or a workspace (workspace_map).
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
-  int index =
-      0;  // of the tensor (or its view), axis (or length), report's word, run-time value, or workspace (or its view, or peers)
+  // Of the tensor (or its view), axis (or length), report's word, run-time value, or workspace (or its view, or peers)
+  int index = 0;
   RuntimeType type = RuntimeType::i64;  // expression
   Expression value;                     // expression
   // Of a TMA descriptor.

@@ -19,17 +19,17 @@ struct FoundWorker {
   std::filesystem::path program;     // empty when there is none
   std::vector<std::string> refused;  // those that were found before it and are not run, with the reason
 };
-/// Returns the first of: `chosen`; $KILN_WORKER ("none": no worker); kiln-worker of worker_places. One that was not named
-/// is run only if it, its folder and the folder that a link leads to belong to this user, root or the owner of this
-/// library, and nobody else may write them. Nor is it run where it says that it was built of other sources.
+/// Returns the first of: `chosen`; $KILN_WORKER ("none": no worker); kiln-worker of worker_places. One that was not
+/// named is run only if it, its folder and the folder that a link leads to belong to this user, root or the owner of
+/// this library, and nobody else may write them. Nor is it run where it says that it was built of other sources.
 FoundWorker look_for_worker(const std::filesystem::path& chosen);
 inline std::filesystem::path find_worker(const std::filesystem::path& chosen) {
   return look_for_worker(chosen).program;
 }
 
-/// Where a worker is looked for, in this order: beside the library and where it is installed seen from there, beside the
-/// running program and likewise, where Kiln was installed. The library comes first because the program may be another's,
-/// such as an interpreter, with the worker of another Kiln beside it.
+/// Where a worker is looked for, in this order: beside the library and where it is installed seen from there, beside
+/// the running program and likewise, where Kiln was installed. The library comes first because the program may be
+/// another's, such as an interpreter, with the worker of another Kiln beside it.
 std::vector<std::filesystem::path> worker_places(const std::filesystem::path& library,
                                                  const std::filesystem::path& program);
 

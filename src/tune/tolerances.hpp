@@ -21,8 +21,8 @@ inline constexpr std::size_t stairs_configs = 6;         // configs at each size
 inline constexpr std::size_t stairs_configs_inside = 2;  // and midway between two sizes,
 inline constexpr std::size_t few_ends = 8;               // where a bucket has at most so many
 inline constexpr std::int64_t sizes_scanned = 64;        // sizes at which stairs are computed
-/// At its multiples the best of cuBLASLt 13.1's library_configs proposals is 3 % slower, on the mean, than the best known
-/// there. At sizes between it is 0.3 % slower (375 sizes of 15 buckets, H100).
+/// At its multiples the best of cuBLASLt 13.1's library_configs proposals is 3 % slower, on the mean, than the best
+/// known there. At sizes between it is 0.3 % slower (375 sizes of 15 buckets, H100).
 inline constexpr std::int64_t library_exception = 16;
 
 // Timed sizes (candidates.cpp, timed_sizes.cpp).
