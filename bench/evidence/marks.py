@@ -17,7 +17,7 @@ INSTRUCTIONS = 0.02  # a hot launch's count may differ by this share
 AGE_DAYS = 30
 # Which count of bench/callgrind-hit stands for a launch that was timed.
 LAUNCHES = {("rms_norm", "block_row"): "plain (rms_norm)", ("gemm", "stream"): "expressions (gemm)", ("tile_scale", "tma"): "TMA descriptor (tile_scale)",
-            ("gemm", "wgmma"): "three TMA descriptors (gemm, wgmma)", ("attention_forward", "wgmma"): "24 run-time values (attention_forward, mma)"}
+            ("gemm", "wgmma"): "three TMA descriptors (gemm, wgmma)", ("attention_forward", "wgmma"): "five strided tensors (attention_forward, mma)"}
 HOLDS = 0.9  # of a canary's rows
 DRAWN = 0.1  # of a file's problems, at least: fewer say nothing of it
 SAMPLES = "samples.jsonl"  # how the names of files end that hold what tunes were answered
