@@ -24,7 +24,8 @@ __attribute__((section(".note.kiln"), used, aligned(4))) const Note note{5, 48, 
 
 }  // namespace
 
-std::string_view identity() noexcept { return note.text; }
+// Not of the note, which tools that edit a library may move.
+std::string_view identity() noexcept { return "@VERSION@ @digest@"; }
 
 }  // namespace kiln::process
 ]] @ONLY)
