@@ -40,7 +40,7 @@ std::int64_t launches_counted(const fs::path& overlay) {
 
 TEST_CASE("fault 68: a compile whose thread is refused runs on the caller's, and so does the next of its key") {
   jit::CompilePool pool(2);
-  const Compile first = compile_of({64, 1});
+  const auto first = compile_of({64, 1});
   {
     const Refusals none(Of::threads, Which::one);
     const auto asked = first.in(pool);
@@ -60,7 +60,7 @@ TEST_CASE("fault 68: a compile whose thread is refused runs on the caller's, and
 TEST_CASE("fault 68: compiles share the processes that there are, and where there is none the error names the limit") {
   const OwnWorker worker;
   jit::CompilePool pool({.workers = 3, .program = worker.path});
-  const Compile first = compile_of({64, 1});
+  const auto first = compile_of({64, 1});
   {
     const Refusals none(Of::processes);
     const Error refused = error_of([&] { first.in(pool).get(); });
