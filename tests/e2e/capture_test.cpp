@@ -164,8 +164,8 @@ TEST_CASE("a plan with a workspace stands in for what its bucket covers, on any 
 TEST_CASE("a plan whose grid the device cannot have at these sizes leaves a capture to the next that can stand in") {
   const Machine machine;
   const Engine engine(options(""));
-  ScaleCall far(engine, 64, 128), near(engine, 1024, 128), missed(engine, 2000, 128);
-  for (ScaleCall* each : {&far, &near, &missed}) each->op = engine.op("deep_scale");  // the same but for its grids
+  const auto deep = [&](std::int64_t rows) { return ScaleCall(engine, rows, 128, 0, "deep_scale"); };
+  const ScaleCall far = deep(64), near = deep(1024), missed = deep(2000);
   REQUIRE(far.op.plan(far.problem).implementation() == "flat");
   control("kernel wrong scale_early<float, 128");
   REQUIRE(near.op.plan(near.problem).implementation() == "deep");

@@ -93,7 +93,7 @@ const std::vector<Place>& places() {
        }},
       {"tiled.toml", "source  = \"scale.cuh\"", text("source  = ", "")},
       {"tiled.toml", "source  = \"scale.cuh\"", text("source  = \"scale.cuh\"\noptions = [", "]")},
-      {"tiled.toml", "args   = [\"x\"", text("args   = [", "")},
+      {"tiled.toml", "args   = [{ view = \"x\" }", text("args   = [", "")},
       {"tiled.toml", "grid   = [\"rows\"]", text("grid   = [", "]")},
       {"op.toml", "dtype = [\"f32\", \"bf16\"]", text("dtype = [", ", \"f32\"]")},
       {"op.toml", "dtype = [\"f32\", \"bf16\"]", text("dtype = [\"f32\", \"bf16\"]\n[choices]\nword = [", "]")},

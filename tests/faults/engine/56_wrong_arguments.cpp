@@ -14,27 +14,27 @@ struct Mistake {
 
 const std::vector<Mistake>& mistakes() {
   static const std::vector<Mistake> all = {
-      {"a missing one", "tiled.toml", "\"cols\", \"stride\", \"factor\", {", "\"cols\", \"stride\", {",
-       "takes 4 bytes as argument 6, and 'length = rows' has 24"},
+      {"a missing one", "tiled.toml", "\"cols\", \"factor\", {", "\"cols\", {",
+       "takes 4 bytes as argument 5, and 'length = rows' has 24"},
       {"a missing last one", "scale.cuh", "kiln::axis_length rows)", "kiln::axis_length rows, int more)",
-       "tiled.toml:19: the kernel scale_tiled<{dtype}, {threads}, {vector}> takes 8 arguments, and 'args' has 7: argument 8 of "
+       "tiled.toml:19: the kernel scale_tiled<{dtype}, {threads}, {vector}> takes 7 arguments, and 'args' has 6: argument 7 of "
        "4 bytes is missing"},
-      {"none but one", "tiled.toml", "[\"x\", \"bias\", \"y\", \"cols\", \"stride\", \"factor\", {", "[{",
-       "takes 8 bytes as argument 1, and 'length = rows' has 24"},
+      {"none but one", "tiled.toml", "[{ view = \"x\" }, \"bias\", \"y\", \"cols\", \"factor\", {", "[{",
+       "takes 16 bytes as argument 1, and 'length = rows' has 24"},
       {"one too many", "tiled.toml", "{ length = \"rows\" }]", "{ length = \"rows\" }, \"stride\"]",
-       "takes 7 arguments, and 'args' has 8: argument 8, 'stride', is one too many"},
-      {"a narrow one", "tiled.toml", "\"cols\", \"stride\"", "{ value = \"cols + 0\", type = \"i32\" }, \"stride\"",
+       "takes 6 arguments, and 'args' has 7: argument 7, 'stride', is one too many"},
+      {"a narrow one", "tiled.toml", "\"cols\", \"factor\"", "{ value = \"cols + 0\", type = \"i32\" }, \"factor\"",
        "takes 8 bytes as argument 4, and 'cols + 0' has 4"},
       {"a wide one", "tiled.toml", "\"factor\", { length", "\"cols\", { length",
-       "takes 4 bytes as argument 6, and 'cols' has 8"},
-      {"a length in place of an axis", "tiled.toml", "\"cols\", \"stride\"", "{ length = \"rows\" }, \"stride\"",
+       "takes 4 bytes as argument 5, and 'cols' has 8"},
+      {"a length in place of an axis", "tiled.toml", "\"cols\", \"factor\"", "{ length = \"rows\" }, \"factor\"",
        "takes 8 bytes as argument 4, and 'length = rows' has 24"},
-      {"a descriptor in place of an address", "tiled.toml", "[\"x\", \"bias\"",
-       "[{ tma = \"x\", box = [1, 64] }, \"bias\"", "takes 8 bytes as argument 1, and 'tma = x' has 128"},
+      {"a descriptor in place of an address", "tiled.toml", "[{ view = \"x\" }, \"bias\"",
+       "[{ tma = \"x\", box = [1, 64] }, \"bias\"", "takes 16 bytes as argument 1, and 'tma = x' has 128"},
       {"a second pass", "plain.toml", "\"cols\", \"factor\", { length", "\"factor\", \"cols\", { length",
        "plain.toml:13: the kernel scale_plain<{dtype}> takes 8 bytes as argument 4, and 'factor' has 4"},
       {"the reference", "op.toml", "\"stride\", \"factor\"]", "\"stride\"]",
-       "op.toml:29: the kernel scale_reference<{dtype}> takes 6 arguments, and 'args' has 5: argument 6 of 4 bytes is missing"},
+       "op.toml:28: the kernel scale_reference<{dtype}> takes 6 arguments, and 'args' has 5: argument 6 of 4 bytes is missing"},
   };
   return all;
 }
@@ -102,7 +102,7 @@ TEST_CASE("fault 56: machine code of a file is looked at too") {
   op.edit("tiled.toml", "{ length = \"rows\" }]", "{ length = \"rows\" }, \"stride\"]");
   const std::int64_t before = query("launches scale_tiled");
   const std::string said = said_of(op, overlay, machine.stream());
-  CHECK_MESSAGE(contains(said, "takes 7 arguments, and 'args' has 8"), said);
+  CHECK_MESSAGE(contains(said, "takes 6 arguments, and 'args' has 7"), said);
   CHECK(query("launches scale_tiled") == before);
   tally(56, 1, "stored kernels whose arguments are others");
 }

@@ -107,7 +107,7 @@ TEST_CASE("fault 70: a bound that no value keeps is refused by file and line") {
   std::int64_t cases = 0;
   for (const char* declared :
        {"{ type = \"f32\", above = -1 }", "{ type = \"f32\", above = nan }", "{ type = \"f32\", above = 0.1 }",
-        "{ type = \"i32\", above = 0 }", "{ type = \"f32\", above_when = 'dtype == \"f32\"' }",
+        "{ type = \"i32\", min = 0, above = 0 }", "{ type = \"f32\", above_when = 'dtype == \"f32\"' }",
         "{ type = \"f32\", above = 0, default = 0.0 }", "{ type = \"f32\", above = 1, verify = 0.5 }",
         "{ type = \"f32\", above = 0, above_when = 'rows > 1' }"}) {
     CAPTURE(declared);

@@ -135,6 +135,8 @@ const std::map<std::string, Line>& command_lines() {
       {"doctor", {"doctor", true}},
       {"devices", {"devices", true}},
       {"ops", {"ops scale"}},
+      {"check", {"check scale --no-compile"}},
+      {"new", {"new mine @/ops"}},
       {"tune", {"tune scale rows=32 cols=128 dtype=f32", true}},
       {"prewarm", {"prewarm @/workload.toml -o @/deployed.kiln", true}},
       {"coverage", {"coverage @/workload.toml"}},
