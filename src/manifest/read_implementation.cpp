@@ -232,6 +232,7 @@ bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
            names(model.bytes_in_flight) || names(model.round_trips) || names(model.registers) ||
            names(model.busy_blocks);
   };
+  if (pass.kernel.empty()) return true;  // it could not be read, which has been told
   return uses(parse_kernel_name(pass.kernel, symbols).placeholders) || names(pass.when) || uses(pass.grid) ||
          uses(pass.block) || uses(pass.cluster) || pass.shared.uses(slot) ||
          std::ranges::any_of(pass.arguments, is_shaped) || (pass.model && estimated(*pass.model));

@@ -46,6 +46,7 @@ std::vector<std::size_t> read_timed(const ManifestReader& reader, const TomlValu
 /// A seed that names a kernel or leaves a pass out would need a compile for each seed.
 void check_seed(const ManifestReader& reader, const Prepare& prepare, int seed) {
   for (const Pass& pass : prepare.passes) {
+    if (pass.kernel.empty()) continue;  // it could not be read, which has been told
     const auto names = parse_kernel_name(pass.kernel, prepare.symbols).placeholders;
     const bool is_named = std::ranges::any_of(names, [seed](const Expression& each) { return each.uses(seed); });
     if (is_named || (pass.when && pass.when->uses(seed)))
