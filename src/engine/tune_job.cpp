@@ -32,7 +32,7 @@ double tuning_ns(const OpBucket& bucket, EngineState& engine, answer::ExpectedTi
   return candidates * (compile_ns + launches * times.of(*bucket.op, bucket.bucket));
 }
 
-/// Indices of the buckets of ops of a team, or of the others, in the order of the buckets.
+/// Indices of the buckets of team ops, or with `of_team` false of all other ops, in the order of `buckets`.
 std::vector<std::size_t> indices_of(std::span<const OpBucket> buckets, bool of_team) {
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < buckets.size(); ++i)

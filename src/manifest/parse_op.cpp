@@ -220,7 +220,7 @@ std::string read_source(const ManifestReader& reader, const TomlValue& table, st
 
 namespace {
 
-/// Reads op.toml but for [op]'s list of implementations. Nothing else can be read without its names.
+/// Reads op.toml. The list of implementations in [op] is read apart, by implementation_names().
 void read_op(const ManifestReader& reader, const TomlValue& document, Op& op) {
   reader.check_keys(
       document, "the file",

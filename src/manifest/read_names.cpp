@@ -167,7 +167,7 @@ void read_team_value(const ManifestReader& reader, const TomlValue& value, const
   runtime.team_rank = true;
 }
 
-// Reads the value's type, or that it tells of the team.
+// Reads a run-time value's type, or which fact of the team it is.
 void read_declaration(const ManifestReader& reader, const TomlValue& value, const std::vector<Axis>& axes,
                       const std::vector<Runtime>& earlier, Runtime& runtime) {
   if (value.find("team") != nullptr) {

@@ -32,6 +32,20 @@ std::string taken(char* text) {
   return copy;
 }
 
+std::string ops_of_tests() { return (std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops").string(); }
+
+/// In this process, with the ops of one folder and an overlay in memory.
+kiln_options options_for(const char* const* folder) {
+  kiln_options options;
+  REQUIRE(kiln_options_init(&options, sizeof options) == KILN_OK);
+  options.template_paths = folder;
+  options.template_path_count = 1;
+  options.overlay = "";
+  options.isolation = KILN_ISOLATION_IN_PROCESS;
+  options.compile_workers = 1;
+  return options;
+}
+
 /// An engine with the ops of tests/e2e/ops, and its op `scale`.
 struct Machine {
   fake_cuda_tests::Fixture fake;
@@ -39,16 +53,10 @@ struct Machine {
   kiln_op* scale = nullptr;
 
   explicit Machine(int32_t on_miss = KILN_ON_MISS_NEAREST) {
-    kiln_options options;
-    REQUIRE(kiln_options_init(&options, sizeof options) == KILN_OK);
-    const std::string ops = (std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops").string();
-    const char* paths[] = {ops.c_str()};
-    options.template_paths = paths;
-    options.template_path_count = 1;
-    options.overlay = "";
+    const std::string ops = ops_of_tests();
+    const char* const path = ops.c_str();
+    kiln_options options = options_for(&path);
     options.on_miss = on_miss;
-    options.isolation = KILN_ISOLATION_IN_PROCESS;
-    options.compile_workers = 1;
     REQUIRE(kiln_engine_create(&options, &engine) == KILN_OK);
     REQUIRE(kiln_engine_op(engine, "scale", &scale) == KILN_OK);
   }
@@ -282,18 +290,12 @@ TEST_CASE("a team of one is made from C, and an engine takes it" * doctest::skip
   kiln_engine_destroy(engine);
 }
 
-TEST_CASE("a tuner takes demands from C and reports, and a callback hears of it" * doctest::skip(no_machine())) {
+TEST_CASE("a tuner takes demands from C, reports, and calls on_tune and on_log" * doctest::skip(no_machine())) {
   fake_cuda_tests::Fixture fake;
   std::vector<std::string> heard;
-  kiln_options options;
-  REQUIRE(kiln_options_init(&options, sizeof options) == KILN_OK);
-  const std::string ops = (std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops").string();
-  const char* paths[] = {ops.c_str()};
-  options.template_paths = paths;
-  options.template_path_count = 1;
-  options.overlay = "";
-  options.isolation = KILN_ISOLATION_IN_PROCESS;
-  options.compile_workers = 1;
+  const std::string ops = ops_of_tests();
+  const char* const path = ops.c_str();
+  kiln_options options = options_for(&path);
   options.search_trials = 1;
   options.on_tune = [](const kiln_tune_event* event, void* user) {
     if (event->kind == KILN_TUNE_FINISHED) static_cast<std::vector<std::string>*>(user)->emplace_back(event->bucket);

@@ -99,7 +99,7 @@ TEST_CASE("a launch that must not wait is not made by an answer that is not load
   CHECK(plan::try_launch(engine.op, tiled_bucket, engine.arguments(sizeof(float)), engine.machine.stream).has_value());
 }
 
-TEST_CASE("the log tells of fallbacks, compiles and warnings" * doctest::skip(no_plans())) {
+TEST_CASE("on_log receives fallbacks, compiles and warnings" * doctest::skip(no_plans())) {
   Log log;
   Options options = small_engine(MissPolicy::nearest);
   options.bases = {"/nowhere/shipped.kiln"};
@@ -113,7 +113,7 @@ TEST_CASE("the log tells of fallbacks, compiles and warnings" * doctest::skip(no
   CHECK(with.engine.warnings().size() >= 1);
 }
 
-TEST_CASE("the log tells of tunes, and what it throws is dropped" * doctest::skip(no_plans())) {
+TEST_CASE("on_log receives tunes, and what it throws is dropped" * doctest::skip(no_plans())) {
   Log log;
   Options options = small_engine(MissPolicy::tune);
   options.on_log = [&](const LogEvent& event) {
