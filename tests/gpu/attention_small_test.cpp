@@ -17,6 +17,7 @@ struct Small {
   std::vector<manifest::Setting> choices;
   const char* dim = "64";
   const char* queries = "150";
+  std::vector<std::pair<const char*, std::int64_t>> values = {};  // of run-time values
 };
 
 /// Three tiles of queries at most, and keys past a tile. Packed: two sequences, or one and a half.
@@ -28,7 +29,7 @@ void check_small(const char* name, const Small& small) {
                                         {"heads", "2"},          {"key_heads", "1"},         {"head_dim", small.dim},
                                         {"value_dim", small.dim}};
   all.insert(all.end(), small.choices.begin(), small.choices.end());
-  check_all(fixture, op, manifest::make_problem(op, all), {}, generator);
+  check_all(fixture, op, manifest::make_problem(op, all), placed(op, small.values), generator);
 }
 
 }  // namespace
@@ -43,9 +44,40 @@ TEST_CASE("attention, small: attention_forward is right") {
       {"bias", {{"bias", "tensor"}}},
       {"dropout", {{"dropout", "philox"}, {"mask", "causal"}}},
       {"e4m3", {{"dtype", "e4m3"}, {"mask", "causal"}}, "128"},
+      {"apart",
+       {},
+       "128",
+       "150",
+       {{"q_row_stride", 3 * 128},
+        {"q_head_stride", 128},
+        {"k_head_stride", 200 * 128},
+        {"k_row_stride", 128},
+        {"k_batch_stride", 200 * 128},
+        {"out_row_stride", 2 * 128 + 8},
+        {"out_batch_stride", 150 * (2 * 128 + 8)}}},
   };
   for (const Small& each : kinds) SUBCASE(each.name) {
       check_small("attention_forward", each);
+    }
+}
+
+TEST_CASE("attention, small: attention_decode is right") {
+  const std::vector<Small> kinds = {
+      {"contiguous", {}, "128", "1"},
+      {"paged", {{"layout", "paged"}}, "128", "1", {{"page_size", 16}}},
+      {"rows", {{"mask", "none"}, {"invariant", "yes"}}, "72", "3"},
+      {"apart",
+       {{"layout", "paged"}},
+       "64",
+       "2",
+       {{"page_size", 32},
+        {"k_row_stride", 72},
+        {"k_outer_stride", 32 * 72},
+        {"out_row_stride", 2 * 64 + 8},
+        {"out_batch_stride", 2 * (2 * 64 + 8)}}},
+  };
+  for (const Small& each : kinds) SUBCASE(each.name) {
+      check_small("attention_decode", each);
     }
 }
 

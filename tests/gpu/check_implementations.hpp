@@ -42,8 +42,7 @@ inline std::vector<manifest::Config> sample(const manifest::Implementation& impl
 }
 
 /// Integer run-time values by name.
-inline tune::Placement placed(const manifest::Op& op,
-                              std::initializer_list<std::pair<const char*, std::int64_t>> values,
+inline tune::Placement placed(const manifest::Op& op, const std::vector<std::pair<const char*, std::int64_t>>& values,
                               std::int64_t offset_elements = 0) {
   tune::Placement placement;
   placement.offset_elements = offset_elements;
