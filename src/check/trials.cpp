@@ -9,6 +9,7 @@
 #include <set>
 
 #include "kiln/error.hpp"
+#include "manifest/limits.hpp"
 #include "manifest/problem_set.hpp"
 
 namespace kiln::check {
@@ -153,7 +154,9 @@ void add_edges(const Site& site, const Implementation& implementation, Trials& t
     least.axes[i] = manifest::next_legal(axis, axis.minimum);
     add(with(base.problem, i, least.axes[i]));
     add(with(base.problem, i, base.problem.axes[i] + axis.multiple_of));
-    const std::int64_t greatest = axis.maximum - axis.maximum % axis.multiple_of;
+    const std::int64_t reached =
+        axis.team ? std::min<std::int64_t>(axis.maximum, manifest::most_kernel_ranks) : axis.maximum;
+    const std::int64_t greatest = reached - reached % axis.multiple_of;
     bool is_added = add(with(base.problem, i, greatest));
     for (const std::int64_t size : usual_sizes)
       is_added = is_added || add(with(at_size(op, base.problem, size), i, greatest));

@@ -9,6 +9,7 @@
 #include "e2e/command.hpp"
 #include "e2e/team_fixture.hpp"
 #include "fake_nccl/control.hpp"
+#include "manifest/limits.hpp"
 #include "team/network.hpp"
 #include "team/state.hpp"
 #include "team/two_hosts.hpp"
@@ -96,18 +97,21 @@ std::string told(const std::function<void()>& work) {
 
 }  // namespace
 
-TEST_CASE("ranks at an address that take fallbacks are served by NCCL without a record") {
-  const std::string address = free_address();
-  Ranks ranks;
-  ranks.begin_all(2, [&](const team::Membership& of) {
-    Options options;
-    options.on_miss = MissPolicy::nearest;
-    const Rank rank(of, meeting_at(address), options);
-    const Sum one(rank);
-    return one.served(rank, 1) + fmt::format(", {} tunes", rank.engine->stats().tunes);
-  });
-  CHECK(ranks.outcome(0) == "right by nccl, 0 tunes");
-  CHECK(ranks.outcome(1) == "right by nccl, 0 tunes");
+TEST_CASE("ranks at an address that take fallbacks are served by NCCL without a record, also past what kernels reach") {
+  for (const int world : {2, manifest::most_kernel_ranks + 1}) {
+    CAPTURE(world);
+    const std::string address = free_address();
+    Ranks ranks;
+    ranks.begin_all(world, [&](const team::Membership& of) {
+      Options options;
+      options.on_miss = MissPolicy::nearest;
+      const Rank rank(of, meeting_at(address), options);
+      const Sum one(rank);
+      return one.served(rank, 1) + fmt::format(", {} tunes", rank.engine->stats().tunes);
+    });
+    for (int rank = 0; rank < world; ++rank)
+      CHECK(ranks.outcome(static_cast<std::size_t>(rank)) == "right by nccl, 0 tunes");
+  }
 }
 
 TEST_CASE("ranks at an address tune NCCL's all-reduce together, keep the record and serve by it") {

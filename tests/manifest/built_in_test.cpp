@@ -5,6 +5,7 @@
 
 #include "manifest/kernel_name.hpp"
 #include "manifest/key.hpp"
+#include "manifest/limits.hpp"
 #include "manifest/variant.hpp"
 #include "manifest_fixture.hpp"
 
@@ -19,7 +20,7 @@ Problem sized(const Op& op, std::int64_t first, std::int64_t others) {
   Problem problem;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const Axis& axis = op.axes[i];
-    const std::int64_t size = i == 0 ? first : others;
+    const std::int64_t size = i == 0 ? first : axis.team ? std::min<std::int64_t>(others, most_kernel_ranks) : others;
     problem.axes[i] =
         std::clamp((size + axis.multiple_of - 1) / axis.multiple_of * axis.multiple_of, axis.minimum, axis.maximum);
   }
