@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
 """Tests that a mark means what it says: what changes a figure marks it, what does not leaves it; and that tables pair the rows that belong together."""
+import importlib.machinery
+import importlib.util
 import json
+import lzma
 import pathlib
 import tempfile
 import unittest
 from unittest import mock
 
 from evidence import attention, checks, claim, digests, marks, programs, table, team
+
+LOADER = importlib.machinery.SourceFileLoader("present", str(pathlib.Path(__file__).with_name("present")))
+script = importlib.util.module_from_spec(importlib.util.spec_from_loader("present", LOADER))
+LOADER.exec_module(script)
 
 CODE = 'int twice(int x) { return 2 * x; }  // "doubles"\nconst char* url = "http://kiln";\n'
 PROGRAM = {"op": "norm", "problem": "rows=8", "implementation": "row", "config": "threads=256"}
@@ -86,6 +93,15 @@ class Evidence(unittest.TestCase):
         self.present(source="bb")
         self.assertEqual(self.mark(), "")
 
+    def measured_code(self, code):
+        """Machine code that bench/present made of what was measured."""
+        self.write("bench/results/hits/programs.jsonl", json.dumps({"file": "hits.json", **PROGRAM, **CODE_OF, "code": code}) + "\n")
+
+    def test_a_parameter_that_moves_is_no_change_where_the_machine_code_is_equal(self):
+        self.measured_code("c1")
+        self.present(source="bb", ptx="02", code="c1")
+        self.assertEqual(self.mark(), "")
+
     def test_code_that_no_figure_speaks_of_does_not_count(self):
         self.write("src/manifest/config.cpp", "int parse_config();")
         self.assertEqual(self.mark(), "")
@@ -109,6 +125,41 @@ class Evidence(unittest.TestCase):
         self.present(source="bb", ptx="02")
         self.assertEqual(self.mark(), "†")
         self.assertIn("† the machine code of 1 of 1 rows has changed since.", self.caption())
+
+    def test_machine_code_of_both_sides_is_compared_where_the_ptx_has_changed(self):
+        asked = []
+        def ask(_build, programs, _device, *options, tree=None):
+            """Of present sources that make other PTX, or of what was measured."""
+            side = {"source": "bb", "options": CODE_OF["options"], "ptx": "02"} if tree is None else CODE_OF
+            fields = ["source", "options", *(["ptx", "compiler"] if options else []), *(["code"] if "--code" in options else [])]
+            asked.append((options[:1], tree))
+            return [{field: (side | {"compiler": CODE_OF["compiler"], "code": code[tree is None]})[field] for field in fields} for _ in programs]
+        def write():
+            with mock.patch.multiple(script, RESULTS=claim.RESULTS, ask=ask, tree_at=lambda commit, _folder: commit, replays=lambda _build: []), \
+                    mock.patch("sys.argv", ["present", "build", "--write"]), mock.patch("builtins.print"):
+                script.main()
+        code = {True: "c1", False: "c1"}
+        write()
+        self.assertEqual(asked, [((), None), (("--ptx",), None), (("--code",), None), (("--code",), "abc1234")])
+        self.assertEqual(self.mark(), "")
+        asked.clear()
+        write()
+        self.assertEqual(asked, [((), None)])
+        code[True] = "c2"
+        self.write("bench/results/hits/programs.jsonl", json.dumps({"file": "hits.json", **PROGRAM, **CODE_OF}) + "\n")
+        self.present()
+        write()
+        self.assertEqual(self.mark(), "†")
+
+    def test_another_instruction_marks(self):
+        self.measured_code("c1")
+        self.present(source="bb", ptx="02", code="c2")
+        self.assertEqual(self.mark(), "†")
+
+    def test_machine_code_of_another_nvrtc_says_nothing(self):
+        self.measured_code("c1")
+        self.present(source="bb", ptx="02", code="c1", compiler="nvrtc 13.1")
+        self.assertEqual(self.mark(), "†")
 
     def test_another_compile_option_marks_even_beside_equal_sources(self):
         self.present(options="--std=c++20 --use_fast_math")
@@ -159,6 +210,15 @@ class Evidence(unittest.TestCase):
         self.assertEqual(self.mark(), "")
         replayed(6)
         self.assertEqual(self.mark(), "†")
+
+    def test_samples_that_xz_packed_are_repeated_as_they_were(self):
+        samples = self.root / "bench/results/hits/tune_samples.jsonl.xz"
+        samples.write_bytes(lzma.compress(b'{"tune": 1}\n{"tune": 2}\n'))
+        self.change_run(kind="choice", files=["hits.json", samples.name])
+        self.write("build/bench/bench_replay", "#!/bin/sh\nsed 's/.*/{\"outcome\": \"same\"}/' \"$1\"\n")
+        (self.root / "build/bench/bench_replay").chmod(0o755)
+        with mock.patch.object(script, "RESULTS", claim.RESULTS):
+            self.assertEqual(list(script.replays(self.root / "build")), [{"claim": "hits", "file": samples.name, "tunes": 2, "same": 2}])
 
     # Canaries.
 

@@ -20,7 +20,7 @@ LAUNCHES = {("rms_norm", "block_row"): "plain (rms_norm)", ("gemm", "stream"): "
             ("gemm", "wgmma"): "three TMA descriptors (gemm, wgmma)", ("attention_forward", "wgmma"): "five strided tensors (attention_forward, mma)"}
 HOLDS = 0.9  # of a canary's rows
 DRAWN = 0.1  # of a file's problems, at least: fewer say nothing of it
-SAMPLES = "samples.jsonl"  # how the names of files end that hold what tunes were answered
+SAMPLES = ("samples.jsonl", "samples.jsonl.xz")  # how the names of files end that hold what tunes were answered
 
 
 @dataclasses.dataclass
