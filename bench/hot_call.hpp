@@ -117,8 +117,9 @@ class HotCall {
   // The ways.
   void launch_op() const { op.launch(problem, arguments, stream); }
   void launch_plan() const { plan.launch(problem, arguments, stream); }
+  void bind() const { op.bind(binding_, operands_); }
   void launch_bound() const {
-    op.bind(binding_, operands_);
+    bind();
     op.launch(binding_.problem, binding_.arguments, stream);
   }
   void launch_from_c() const { (void)kiln_launch(&c_op_, &c_problem_, &c_arguments_, stream, nullptr); }

@@ -45,7 +45,7 @@ class Reading {
   }
 
   void place(int device) {
-    binding_.arguments.tensors = {};
+    for (std::size_t i = 0; i < op_.tensors.size(); ++i) binding_.arguments.tensors[i] = nullptr;
     bool has_empty = false;
     for (const Operand& each : operands_) {
       const kiln::Tensor& view = each.view;
@@ -205,6 +205,7 @@ class Reading {
     for (const BoundValue& each : form_.values) {
       const std::uint32_t bit = 1U << each.index;
       std::int64_t& slot = frame_[op_.axes.size() + each.index];
+      slot = 0;
       const bool has_default = each.has_default && each.default_value.evaluate(frame_, slot);
       if ((arguments.runtime_set & bit) != 0) {
         slot = arguments.runtime[each.index];
@@ -265,22 +266,25 @@ class Reading {
   }
 
   void check_overlap() const {
+    std::array<Extent, max_tensors> extents;  // not zeroed, which would cost as much as a tensor
+    for (std::size_t i = 0; i < operands_.size(); ++i) extents[i] = extent_of(operands_[i].view);
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const Operand& output = operands_[i];
       if (!tensor_of(output).output || output.view.address == nullptr) continue;
       if (overlaps_itself(output.view)) [[unlikely]]
         fail(fmt::format("the elements of output '{}' share memory, by its strides [{}]", tensor_of(output).name,
                          fmt::join(std::span(output.view.strides).first(output.view.rank), ", ")));
-      for (std::size_t other = 0; other < operands_.size(); ++other) {
-        const Operand& beside = operands_[other];
-        const bool is_output = tensor_of(beside).output;
-        if (other == i || (is_output && other < i) || beside.view.address == nullptr) continue;
-        if (is_output ? overlap(output.view, beside.view) : overlap_in_part(output.view, beside.view)) [[unlikely]]
-          fail(fmt::format("output '{}' and {} '{}' share memory{}", tensor_of(output).name,
-                           is_output ? "output" : "input", tensor_of(beside).name,
-                           is_output ? "" : ", and are not the same elements"));
-      }
+      for (std::size_t other = 0; other < operands_.size(); ++other)
+        if (other != i && extents[i].meets(extents[other])) check_shared(output, operands_[other], other < i);
     }
+  }
+  /// `is_compared`: the pair was, where both are outputs.
+  void check_shared(const Operand& output, const Operand& beside, bool is_compared) const {
+    const bool is_output = tensor_of(beside).output;
+    if ((is_output && is_compared) || beside.view.address == nullptr) return;
+    if (is_output ? overlap(output.view, beside.view) : overlap_in_part(output.view, beside.view)) [[unlikely]]
+      fail(fmt::format("output '{}' and {} '{}' share memory{}", tensor_of(output).name, is_output ? "output" : "input",
+                       tensor_of(beside).name, is_output ? "" : ", and are not the same elements"));
   }
 
   const Op& op_;
@@ -290,9 +294,9 @@ class Reading {
   std::uint32_t known_;      // bit i: the size of axis i
   std::uint32_t given_ = 0;  // bit i: tensor i
   bool has_open_sizes_ = false;
-  std::uint32_t shown_ = 0;  // bit i: some tensor's stride is run-time value i
-  std::array<std::int64_t, max_axes + max_runtime> frame_{};
-  std::array<std::int64_t, max_runtime> strides_;  // those of `shown_`
+  std::uint32_t shown_ = 0;                                 // bit i: some tensor's stride is run-time value i
+  std::array<std::int64_t, max_axes + max_runtime> frame_;  // of `known_` and of the run-time values settled so far
+  std::array<std::int64_t, max_runtime> strides_;           // those of `shown_`
 };
 
 }  // namespace
