@@ -9,20 +9,19 @@
 
 /// grid (at least as many blocks as there are tiles of tile_n keys, by key_heads), block (32 * warps); dynamic shared memory as mma.toml
 /// says. `queries` and `keys` are those of a sequence (dense), or of all (packed). Tensors begin at multiples of 16 bytes, as do their
-/// rows; strides are in elements, those of dk and dv k's and v's, those of dout out's. `section`: key heads whose queries L2 holds.
+/// rows; dk and dv lie as k and v do. `section`: key heads whose queries L2 holds.
 template <typename Form, int tile_m, int tile_n, int warps, int stages, bool sums_dq>
 __global__ void __launch_bounds__(warps * 32, 1)
-    attention_backward_keys_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v,
-                                const typename Form::T* dout, const kiln::attention::RowFacts* facts,
-                                const int* query_offsets, const int* key_offsets, float* sums, typename Form::T* dk,
-                                typename Form::T* dv, int batch, int queries, int keys, int heads, int key_heads,
-                                long long q_batch_stride, long long q_row_stride, long long q_head_stride,
-                                long long k_batch_stride, long long k_row_stride, long long k_head_stride,
-                                long long v_batch_stride, long long v_row_stride, long long v_head_stride,
-                                long long out_batch_stride, long long out_row_stride, long long out_head_stride,
-                                float scale, float cap, int from_end, long long window_left, long long window_right,
-                                int section, const float* slopes, const typename Form::T* bias,
-                                long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride,
+    attention_backward_keys_mma(const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> q,
+                                const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> k,
+                                const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> v,
+                                const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> dout,
+                                const kiln::attention::RowFacts* facts, const int* query_offsets,
+                                const int* key_offsets, float* sums, typename Form::T* dk, typename Form::T* dv,
+                                int batch, int queries, int keys, int heads, int key_heads, float scale, float cap,
+                                int from_end, long long window_left, long long window_right, int section,
+                                const float* slopes,
+                                const __grid_constant__ kiln::attention::BiasRows<typename Form::T> bias,
                                 const long long* dropout_seed, float dropout_p) {
   using namespace kiln;
   using namespace kiln::attention;
@@ -35,31 +34,30 @@ __global__ void __launch_bounds__(warps * 32, 1)
   if (work.exists == 0) return;
   const Visible<Form::mask> visible(work.of.queries, work.of.keys,
                                     {from_end != 0, small(window_left), small(window_right)});
-  KeyTile<Tiles> tile(dynamic_shared(), work, visible,
-                      {q, dout, facts, sums, heads, queries, q_batch_stride, q_row_stride, q_head_stride,
-                       out_batch_stride, out_row_stride, out_head_stride},
-                      Scores<Form::soft_cap>(scale, cap),
-                      {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride, dropout_seed, dropout_p});
+  KeyTile<Tiles> tile(dynamic_shared(), work, visible, {q, dout, facts, sums, heads, queries},
+                      Scores<Form::soft_cap>(scale, cap), {slopes, bias, dropout_seed, dropout_p});
   const long long row = static_cast<long long>(work.of.first_key) + work.row;
-  const long long of_k = work.of.plane * k_batch_stride + row * k_row_stride + work.head * k_head_stride,
-                  of_v = work.of.plane * v_batch_stride + row * v_row_stride + work.head * v_head_stride;
-  tile.copy_keys(k + of_k, k_row_stride, v + of_v, v_row_stride);
+  const long long of_k = work.of.plane * k.batch_stride + row * k.row_stride + work.head * k.head_stride,
+                  of_v = work.of.plane * v.batch_stride + row * v.row_stride + work.head * v.head_stride;
+  tile.copy_keys(k.at + of_k, k.row_stride, v.at + of_v, v.row_stride);
   const int group = heads / key_heads;
   tile.run(work.head * group, group);
-  tile.store(dk + of_k, k_row_stride, dv + of_v, v_row_stride, scale);
+  tile.store(dk + of_k, k.row_stride, dv + of_v, v.row_stride, scale);
 }
 
-/// The same for dq, by tiles of 16 * warps queries: grid (at least as many blocks as there are tiles, by heads).
+/// The same for dq, which lies as q does, by tiles of 16 * warps queries: grid (at least as many blocks as there are tiles, by heads).
 template <typename Form, int tile_n, int warps, int stages>
-__global__ void __launch_bounds__(warps * 32, 1) attention_backward_queries_mma(
-    const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, const typename Form::T* dout,
-    const kiln::attention::RowFacts* facts, const int* query_offsets, const int* key_offsets, typename Form::T* dq,
-    int batch, int queries, int keys, int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
-    long long q_head_stride, long long k_batch_stride, long long k_row_stride, long long k_head_stride,
-    long long v_batch_stride, long long v_row_stride, long long v_head_stride, long long out_batch_stride,
-    long long out_row_stride, long long out_head_stride, float scale, float cap, int from_end, long long window_left,
-    long long window_right, int section, const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
-    long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed, float dropout_p) {
+__global__ void __launch_bounds__(warps * 32, 1)
+    attention_backward_queries_mma(const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> q,
+                                   const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> k,
+                                   const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> v,
+                                   const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> dout,
+                                   const kiln::attention::RowFacts* facts, const int* query_offsets,
+                                   const int* key_offsets, typename Form::T* dq, int batch, int queries, int keys,
+                                   int heads, int key_heads, float scale, float cap, int from_end,
+                                   long long window_left, long long window_right, int section, const float* slopes,
+                                   const __grid_constant__ kiln::attention::BiasRows<typename Form::T> bias,
+                                   const long long* dropout_seed, float dropout_p) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = QueryMma<Form, tile_n, warps, stages>;
@@ -74,17 +72,17 @@ __global__ void __launch_bounds__(warps * 32, 1) attention_backward_queries_mma(
                                     {from_end != 0, small(window_left), small(window_right)});
   const int key_head = work.head / (heads / key_heads);
   const T* const of_k =
-      k + work.of.plane * k_batch_stride + work.of.first_key * k_row_stride + key_head * k_head_stride;
+      k.at + work.of.plane * k.batch_stride + work.of.first_key * k.row_stride + key_head * k.head_stride;
   const T* const of_v =
-      v + work.of.plane * v_batch_stride + work.of.first_key * v_row_stride + key_head * v_head_stride;
+      v.at + work.of.plane * v.batch_stride + work.of.first_key * v.row_stride + key_head * v.head_stride;
   const long long row = static_cast<long long>(work.of.first_query) + work.row;
-  const long long of_q = work.of.plane * q_batch_stride + row * q_row_stride + work.head * q_head_stride;
+  const long long of_q = work.of.plane * q.batch_stride + row * q.row_stride + work.head * q.head_stride;
   QueryTile<Tiles> tile(dynamic_shared(), work, visible, Scores<Form::soft_cap>(scale, cap),
-                        {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride, dropout_seed, dropout_p});
-  tile.copy_queries(q + of_q, q_row_stride,
-                    dout + work.of.plane * out_batch_stride + row * out_row_stride + work.head * out_head_stride,
-                    out_row_stride);
+                        {slopes, bias, dropout_seed, dropout_p});
+  tile.copy_queries(q.at + of_q, q.row_stride,
+                    dout.at + work.of.plane * dout.batch_stride + row * dout.row_stride + work.head * dout.head_stride,
+                    dout.row_stride);
   tile.take_facts(facts + row_index(work.of.plane, work.head, row, heads, queries));
-  tile.run(of_k, k_row_stride, of_v, v_row_stride);
-  tile.store(dq + of_q, q_row_stride, scale);
+  tile.run(of_k, k.row_stride, of_v, v.row_stride);
+  tile.store(dq + of_q, q.row_stride, scale);
 }

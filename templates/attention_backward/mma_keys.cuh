@@ -7,14 +7,13 @@
 
 namespace kiln::attention {
 
-/// What the kernel is given of the queries' side, and the strides of these in elements.
+/// What the kernel is given of the queries' side.
 template <typename T>
 struct QuerySide {
-  const T *q, *dout;
+  HeadRows<const T> q, dout;
   const RowFacts* facts;
   float* sums;  // of dq, [planes, heads, queries, head_dim]
   int heads, queries;
-  long long q_batch_stride, q_row_stride, q_head_stride, out_batch_stride, out_row_stride, out_head_stride;
 };
 
 template <typename Tiles>
@@ -88,12 +87,13 @@ class KeyTile {
     const long long row = static_cast<long long>(work_.of.first_query) + at.row;
     const unsigned to = shared_ + Tiles::stage + stage * Tiles::stage_bytes;
     Tiles::Query::template copy<Tiles::threads>(
-        to, side_.q + work_.of.plane * side_.q_batch_stride + row * side_.q_row_stride + at.head * side_.q_head_stride,
-        side_.q_row_stride, exist);
+        to,
+        side_.q.at + work_.of.plane * side_.q.batch_stride + row * side_.q.row_stride + at.head * side_.q.head_stride,
+        side_.q.row_stride, exist);
     Tiles::Gradient::template copy<Tiles::threads>(to + Tiles::Query::bytes,
-                                                   side_.dout + work_.of.plane * side_.out_batch_stride +
-                                                       row * side_.out_row_stride + at.head * side_.out_head_stride,
-                                                   side_.out_row_stride, exist);
+                                                   side_.dout.at + work_.of.plane * side_.dout.batch_stride +
+                                                       row * side_.dout.row_stride + at.head * side_.dout.head_stride,
+                                                   side_.dout.row_stride, exist);
     const int own = static_cast<int>(threadIdx.x);
     if (own < Tiles::tile_m) {
       const RowFacts* const from =

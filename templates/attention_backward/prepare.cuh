@@ -8,10 +8,11 @@
 /// attention_values makes them. Weights are about 1 / n. Then, where query i sees i keys, dv of key j goes as (j^-1/4 - n^-1/4)^1/2 and dq
 /// of row i as i^3/8: no part of a tensor is far from its root mean square, by which errors are judged.
 template <typename T, kiln::attention::Layout layout, kiln::attention::Mask mask>
-__global__ __launch_bounds__(128) void attention_gradients(
-    T* dout, const int* query_offsets, const int* key_offsets, long long batch, long long queries, long long keys,
-    long long heads, long long value_dim, long long out_batch_stride, long long out_row_stride,
-    long long out_head_stride, int from_end, long long window_left, long long window_right, unsigned long long seed) {
+__global__ __launch_bounds__(128) void attention_gradients(kiln::attention::HeadRows<T> dout, const int* query_offsets,
+                                                           const int* key_offsets, long long batch, long long queries,
+                                                           long long keys, long long heads, long long value_dim,
+                                                           int from_end, long long window_left, long long window_right,
+                                                           unsigned long long seed) {
   using kiln::attention::Layout;
   const long long plane = layout == Layout::dense ? blockIdx.x / queries : 0;
   const long long query = layout == Layout::dense ? blockIdx.x % queries : blockIdx.x;
@@ -30,7 +31,7 @@ __global__ __launch_bounds__(128) void attention_gradients(
   for (long long i = threadIdx.x; i < heads * value_dim; i += 128) {
     const float value = kiln::attention::drawn_value(~seed, blockIdx.x * heads * value_dim + i) * size;
     const long long head = i / value_dim, column = i % value_dim;
-    dout[plane * out_batch_stride + query * out_row_stride + head * out_head_stride + column] =
+    dout.at[plane * dout.batch_stride + query * dout.row_stride + head * dout.head_stride + column] =
         kiln::from_float<T>(value);
   }
 }
@@ -38,13 +39,12 @@ __global__ __launch_bounds__(128) void attention_gradients(
 /// The same grid and block: adds up to 1 / 4 to results, which are about 1 in size. Right ones leave a query that sees one key a gradient of
 /// 0, and where all do, no error could be judged by the gradients' size.
 template <typename T>
-__global__ __launch_bounds__(128) void attention_results_moved(T* out, long long queries, long long heads,
-                                                               long long value_dim, long long out_batch_stride,
-                                                               long long out_row_stride, long long out_head_stride,
+__global__ __launch_bounds__(128) void attention_results_moved(kiln::attention::HeadRows<T> out, long long queries,
+                                                               long long heads, long long value_dim,
                                                                unsigned long long seed) {
   const long long plane = blockIdx.x / queries, query = blockIdx.x % queries;
   for (long long i = threadIdx.x; i < heads * value_dim; i += 128) {
-    T& to = out[plane * out_batch_stride + query * out_row_stride + i / value_dim * out_head_stride + i % value_dim];
+    T& to = out.at[plane * out.batch_stride + query * out.row_stride + i / value_dim * out.head_stride + i % value_dim];
     const float by = kiln::attention::drawn_value(seed + 1, blockIdx.x * heads * value_dim + i) * 0.25f;
     to = kiln::from_float<T>(kiln::to_float(to) + by);
   }

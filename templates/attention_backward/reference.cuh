@@ -7,21 +7,19 @@
 
 namespace kiln::attention {
 
-/// Tensors and what the reference needs of them; strides in elements.
+/// Tensors and what the reference needs of them.
 template <typename T>
 struct ReferenceInputs {
-  const T *q, *k, *v, *out;
-  const float* lse;
-  const T* dout;
-  long long q_batch_stride, q_row_stride, q_head_stride, k_batch_stride, k_row_stride, k_head_stride, v_batch_stride,
-      v_row_stride, v_head_stride, out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride;
+  HeadRows<const T> q, k, v, out;
+  LogSums lse;
+  HeadRows<const T> dout;
   double scale, cap;
 
   __device__ const T* query(int plane, long long row, int head) const {
-    return q + plane * q_batch_stride + row * q_row_stride + head * q_head_stride;
+    return q.at + plane * q.batch_stride + row * q.row_stride + head * q.head_stride;
   }
   __device__ const T* key(int plane, long long row, int head) const {
-    return k + plane * k_batch_stride + row * k_row_stride + head * k_head_stride;
+    return k.at + plane * k.batch_stride + row * k.row_stride + head * k.head_stride;
   }
 
   /// Of one query and one key, to whose logit `added` is added, and whose weight is multiplied by `kept`: this weight, and the gradient of their product times `scale`.
@@ -37,12 +35,14 @@ struct ReferenceInputs {
       slope = 1 - bent * bent;
       dot = cap * bent;
     }
-    const long long at = plane * out_batch_stride + query_row * out_row_stride + head * out_head_stride;
-    const T* const value = v + plane * v_batch_stride + key_row * v_row_stride + key_head * v_head_stride;
+    const T* const result = out.at + plane * out.batch_stride + query_row * out.row_stride + head * out.head_stride;
+    const T* const gradient =
+        dout.at + plane * dout.batch_stride + query_row * dout.row_stride + head * dout.head_stride;
+    const T* const value = v.at + plane * v.batch_stride + key_row * v.row_stride + key_head * v.head_stride;
     double difference = 0;  // of the gradient's products with this value, and with the result
     for (int i = 0; i < Form::value_dim; ++i)
-      difference += to_double(dout[at + i]) * (kept * to_double(value[i]) - to_double(out[at + i]));
-    const double of_row = lse[plane * lse_batch_stride + head * lse_head_stride + query_row];
+      difference += to_double(gradient[i]) * (kept * to_double(value[i]) - to_double(result[i]));
+    const double of_row = lse.at[plane * lse.batch_stride + head * lse.head_stride + query_row];
     weight = of_row == -static_cast<double>(infinity()) ? 0 : exp(dot + added - of_row);
     change = weight * difference * slope * scale;
     weight *= kept;
@@ -61,42 +61,18 @@ inline constexpr long long step_of_zeros = 64;
 /// grid (rows of q in all planes, heads), block (256): each step-th row of dq, which is float and lies as q does.
 template <typename Form>
 __global__ __launch_bounds__(256) void attention_backward_reference_queries(
-    const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, const typename Form::T* out,
-    const float* lse, const typename Form::T* dout, const int* query_offsets, const int* key_offsets, float* dq,
-    long long batch, long long queries, long long keys, long long heads, long long key_heads, long long q_batch_stride,
-    long long q_row_stride, long long q_head_stride, long long k_batch_stride, long long k_row_stride,
-    long long k_head_stride, long long v_batch_stride, long long v_row_stride, long long v_head_stride,
-    long long out_batch_stride, long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
-    long long lse_head_stride, float scale, float cap, int from_end, long long window_left, long long window_right,
-    long long step, const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
-    long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed, float dropout_p) {
+    kiln::attention::HeadRows<const typename Form::T> q, kiln::attention::HeadRows<const typename Form::T> k,
+    kiln::attention::HeadRows<const typename Form::T> v, kiln::attention::HeadRows<const typename Form::T> out,
+    kiln::attention::LogSums lse, kiln::attention::HeadRows<const typename Form::T> dout, const int* query_offsets,
+    const int* key_offsets, kiln::attention::HeadRows<float> dq, long long batch, long long queries, long long keys,
+    long long heads, long long key_heads, float scale, float cap, int from_end, long long window_left,
+    long long window_right, long long step, const float* slopes, kiln::attention::BiasRows<typename Form::T> bias,
+    const long long* dropout_seed, float dropout_p) {
   using namespace kiln::attention;
   __shared__ double changes[256];
   if (!is_sampled(step)) return;
-  const ScoreInputs<typename Form::T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
-                                                bias_row_stride, dropout_seed, dropout_p};
-  const ReferenceInputs<typename Form::T> in = {q,
-                                                k,
-                                                v,
-                                                out,
-                                                lse,
-                                                dout,
-                                                q_batch_stride,
-                                                q_row_stride,
-                                                q_head_stride,
-                                                k_batch_stride,
-                                                k_row_stride,
-                                                k_head_stride,
-                                                v_batch_stride,
-                                                v_row_stride,
-                                                v_head_stride,
-                                                out_batch_stride,
-                                                out_row_stride,
-                                                out_head_stride,
-                                                lse_batch_stride,
-                                                lse_head_stride,
-                                                scale,
-                                                cap};
+  const ScoreInputs<typename Form::T> inputs = {slopes, bias, dropout_seed, dropout_p};
+  const ReferenceInputs<typename Form::T> in = {q, k, v, out, lse, dout, scale, cap};
   const int head = blockIdx.y, thread = threadIdx.x, key_head = static_cast<int>(head / (heads / key_heads));
   int row;
   Sequence of;
@@ -123,52 +99,27 @@ __global__ __launch_bounds__(256) void attention_backward_reference_queries(
       result += changes[i] * kiln::to_double(in.key(of.plane, of.first_key + first + i, key_head)[thread]);
   }
   if (thread < Form::head_dim)
-    dq[of.plane * q_batch_stride + position * q_row_stride + head * q_head_stride + thread] =
+    dq.at[of.plane * dq.batch_stride + position * dq.row_stride + head * dq.head_stride + thread] =
         static_cast<float>(result);
 }
 
 /// grid (rows of k in all planes, key heads), block (256): each step-th row of dk and dv, which are float and lie as k and v do.
 template <typename Form>
 __global__ __launch_bounds__(256) void attention_backward_reference_keys(
-    const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, const typename Form::T* out,
-    const float* lse, const typename Form::T* dout, const int* query_offsets, const int* key_offsets, float* dk,
-    float* dv, long long batch, long long queries, long long keys, long long heads, long long key_heads,
-    long long q_batch_stride, long long q_row_stride, long long q_head_stride, long long k_batch_stride,
-    long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
-    long long v_head_stride, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
-    long long lse_batch_stride, long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
-    long long window_right, long long step, const float* slopes, const typename Form::T* bias,
-    long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed,
-    float dropout_p) {
+    kiln::attention::HeadRows<const typename Form::T> q, kiln::attention::HeadRows<const typename Form::T> k,
+    kiln::attention::HeadRows<const typename Form::T> v, kiln::attention::HeadRows<const typename Form::T> out,
+    kiln::attention::LogSums lse, kiln::attention::HeadRows<const typename Form::T> dout, const int* query_offsets,
+    const int* key_offsets, kiln::attention::HeadRows<float> dk, kiln::attention::HeadRows<float> dv, long long batch,
+    long long queries, long long keys, long long heads, long long key_heads, float scale, float cap, int from_end,
+    long long window_left, long long window_right, long long step, const float* slopes,
+    kiln::attention::BiasRows<typename Form::T> bias, const long long* dropout_seed, float dropout_p) {
   using namespace kiln::attention;
   __shared__ double weights[256];
   __shared__ double changes[256];
   __shared__ double scratch[8];
   if (!is_sampled(step)) return;
-  const ScoreInputs<typename Form::T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
-                                                bias_row_stride, dropout_seed, dropout_p};
-  const ReferenceInputs<typename Form::T> in = {q,
-                                                k,
-                                                v,
-                                                out,
-                                                lse,
-                                                dout,
-                                                q_batch_stride,
-                                                q_row_stride,
-                                                q_head_stride,
-                                                k_batch_stride,
-                                                k_row_stride,
-                                                k_head_stride,
-                                                v_batch_stride,
-                                                v_row_stride,
-                                                v_head_stride,
-                                                out_batch_stride,
-                                                out_row_stride,
-                                                out_head_stride,
-                                                lse_batch_stride,
-                                                lse_head_stride,
-                                                scale,
-                                                cap};
+  const ScoreInputs<typename Form::T> inputs = {slopes, bias, dropout_seed, dropout_p};
+  const ReferenceInputs<typename Form::T> in = {q, k, v, out, lse, dout, scale, cap};
   const int key_head = blockIdx.y, thread = threadIdx.x, group = static_cast<int>(heads / key_heads);
   int row;
   Sequence of;
@@ -199,28 +150,30 @@ __global__ __launch_bounds__(256) void attention_backward_reference_keys(
         const long long at = of.first_query + first + i;
         if (thread < Form::head_dim) of_key += changes[i] * kiln::to_double(in.query(of.plane, at, head)[thread]);
         if (thread < Form::value_dim)
-          of_value += weights[i] *
-                      kiln::to_double(
-                          dout[of.plane * out_batch_stride + at * out_row_stride + head * out_head_stride + thread]);
+          of_value +=
+              weights[i] *
+              kiln::to_double(
+                  dout.at[of.plane * dout.batch_stride + at * dout.row_stride + head * dout.head_stride + thread]);
       }
     }
   }
   seen = kiln::block_reduce<8>(kiln::warp_reduce(seen, kiln::add{}), 0.0, kiln::add{}, scratch);
   if (seen == 0 && !is_sampled(step * step_of_zeros)) return;
   if (thread < Form::head_dim)
-    dk[of.plane * k_batch_stride + position * k_row_stride + key_head * k_head_stride + thread] =
+    dk.at[of.plane * dk.batch_stride + position * dk.row_stride + key_head * dk.head_stride + thread] =
         static_cast<float>(of_key);
   if (thread < Form::value_dim)
-    dv[of.plane * v_batch_stride + position * v_row_stride + key_head * v_head_stride + thread] =
+    dv.at[of.plane * dv.batch_stride + position * dv.row_stride + key_head * dv.head_stride + thread] =
         static_cast<float>(of_value);
 }
 
-/// grid (heads), block (1024). dsink may be null.
+/// grid (heads), block (1024). dout lies as out does; dsink may be null.
 template <typename T, int value_dim, kiln::attention::Layout layout>
-__global__ __launch_bounds__(1024) void attention_backward_reference_sinks(
-    const T* out, const float* lse, const T* dout, const float* sinks, const int* query_offsets, float* dsink,
-    long long batch, long long queries, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
-    long long lse_batch_stride, long long lse_head_stride) {
+__global__ __launch_bounds__(1024) void attention_backward_reference_sinks(kiln::attention::HeadRows<const T> out,
+                                                                           kiln::attention::LogSums lse, const T* dout,
+                                                                           const float* sinks, const int* query_offsets,
+                                                                           float* dsink, long long batch,
+                                                                           long long queries) {
   using namespace kiln::attention;
   __shared__ double scratch[32];
   if (dsink == nullptr) return;
@@ -231,10 +184,10 @@ __global__ __launch_bounds__(1024) void attention_backward_reference_sinks(
     const long long plane = i / queries, row = i % queries;
     if (layout == Layout::packed && (row < query_offsets[0] || row >= query_offsets[batch])) continue;
     double delta = 0;
-    const long long at = plane * out_batch_stride + row * out_row_stride + head * out_head_stride;
+    const long long at = plane * out.batch_stride + row * out.row_stride + head * out.head_stride;
     for (int column = 0; column < value_dim; ++column)
-      delta += kiln::to_double(out[at + column]) * kiln::to_double(dout[at + column]);
-    const float of_row = lse[plane * lse_batch_stride + head * lse_head_stride + row];
+      delta += kiln::to_double(out.at[at + column]) * kiln::to_double(dout[at + column]);
+    const float of_row = lse.at[plane * lse.batch_stride + head * lse.head_stride + row];
     if (of_row != -kiln::infinity()) sum -= exp(double{sinks[head]} - of_row) * delta;
   }
   sum = kiln::block_reduce<32>(kiln::warp_reduce(sum, kiln::add{}), 0.0, kiln::add{}, scratch);

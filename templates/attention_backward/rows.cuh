@@ -56,19 +56,20 @@ inline constexpr int lanes_of_row = dim <= 8     ? 1
 }  // namespace kiln::attention
 
 /// grid (ceil_div(planes * queries, 256 / lanes_of_row<value_dim>), heads), block (256). Writes the facts of each row, zeros to its sums of
-/// dq if `clears`, and zeros to `key_floats` (a multiple of 4) from `key_sums` on. out and dout begin at multiples of 16 bytes, as do their
-/// rows.
+/// dq if `clears`, and zeros to `key_floats` (a multiple of 4) from `key_sums` on. out and dout lie alike; they begin at multiples of
+/// 16 bytes, as do their rows.
 template <typename T, int head_dim, int value_dim, kiln::attention::Layout layout, bool clears>
 __global__ void __launch_bounds__(256)
-    attention_backward_rows(const T* out, const T* dout, const float* lse, const int* query_offsets,
+    attention_backward_rows(const __grid_constant__ kiln::attention::HeadRows<const T> out_rows, const T* dout,
+                            const __grid_constant__ kiln::attention::LogSums log_sums, const int* query_offsets,
                             const int* key_offsets, unsigned long long* query_report, unsigned long long* key_report,
                             kiln::attention::RowFacts* facts, float* sums, float* key_sums, long long key_floats,
-                            int batch, int planes, int queries, int keys, int heads, long long out_batch_stride,
-                            long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
-                            long long lse_head_stride) {
+                            int batch, int planes, int queries, int keys, int heads) {
   using namespace kiln;
   using namespace kiln::attention;
   constexpr int lanes = lanes_of_row<value_dim>;
+  const HeadRows<const T> out = in_registers(out_rows);
+  const LogSums lse = in_registers(log_sums);
   wait_for_predecessor();
   launch_dependents();
   const unsigned number = blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
@@ -79,8 +80,8 @@ __global__ void __launch_bounds__(256)
 
   float delta = 0;
   if (exists && lane * 8 < value_dim) {
-    const long long at = plane * out_batch_stride + row * out_row_stride + head * out_head_stride + lane * 8;
-    const auto a = to_floats<T, 8>(load_packed<8>(out + at)), b = to_floats<T, 8>(load_packed<8>(dout + at));
+    const long long at = plane * out.batch_stride + row * out.row_stride + head * out.head_stride + lane * 8;
+    const auto a = to_floats<T, 8>(load_packed<8>(out.at + at)), b = to_floats<T, 8>(load_packed<8>(dout + at));
 #pragma unroll
     for (int i = 0; i < 8; ++i) delta = fmaf(a.at[i], b.at[i], delta);
   }
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(256)
   if (!is_in_tensor) return;
   const long long place = row_index(plane, head, row, heads, queries);
   if (lane == 0) {
-    const float of_row = exists ? lse[plane * lse_batch_stride + head * lse_head_stride + row] : -infinity();
+    const float of_row = exists ? lse.at[plane * lse.batch_stride + head * lse.head_stride + row] : -infinity();
     facts[place] = {of_row == -infinity() ? infinity() : of_row * log2_e - weight_bits<T>, delta / weight_scale<T>};
   }
   if constexpr (!clears) return;
@@ -106,11 +107,10 @@ __global__ void __launch_bounds__(256)
 namespace kiln::attention {
 
 /// For the threads of a grid (at least ceil_div(planes * length * dim / 8, 256), ...) of blocks of 256: rows of `head`'s gradient from their
-/// sums by [planes, heads, length], which lie in order or as swizzle_sums says. Strides are the gradient's.
+/// sums by [planes, heads, length], which lie in order or as swizzle_sums says.
 template <typename T, int dim, Layout layout, bool swizzled>
-__device__ __forceinline__ void convert_rows(const float* sums, T* gradient, const int* offsets, int batch, int planes,
-                                             int length, int heads, int head, long long batch_stride,
-                                             long long row_stride, long long head_stride, float scale) {
+__device__ __forceinline__ void convert_rows(const float* sums, const HeadRows<T>& gradient, const int* offsets,
+                                             int batch, int planes, int length, int heads, int head, float scale) {
   constexpr int chunks = dim / 8;
   const unsigned long long thread = static_cast<unsigned long long>(blockIdx.x) * 256 + threadIdx.x;
   const auto number = static_cast<unsigned>(thread / chunks);
@@ -126,46 +126,43 @@ __device__ __forceinline__ void convert_rows(const float* sums, T* gradient, con
     row_of_eight.at[i] = low.at[i] * scale;
     row_of_eight.at[i + 4] = high.at[i] * scale;
   }
-  store_packed<8>(gradient + plane * batch_stride + row * row_stride + head * head_stride + chunk * 8,
-                  from_floats<T, 8>(row_of_eight));
+  store_packed<8>(
+      gradient.at + plane * gradient.batch_stride + row * gradient.row_stride + head * gradient.head_stride + chunk * 8,
+      from_floats<T, 8>(row_of_eight));
 }
 
 }  // namespace kiln::attention
 
-/// grid (ceil_div(planes * queries * head_dim / 8, 256), heads), block (256): dq from its sums. Strides are dq's.
+/// grid (ceil_div(planes * queries * head_dim / 8, 256), heads), block (256): dq from its sums.
 template <typename T, int head_dim, kiln::attention::Layout layout, bool swizzled = false>
 __global__ void __launch_bounds__(256)
-    attention_backward_convert(const float* sums, T* dq, const int* query_offsets, int batch, int planes, int queries,
-                               int heads, long long q_batch_stride, long long q_row_stride, long long q_head_stride,
-                               float scale) {
+    attention_backward_convert(const float* sums, kiln::attention::HeadRows<T> dq, const int* query_offsets, int batch,
+                               int planes, int queries, int heads, float scale) {
   using namespace kiln;
   wait_for_predecessor();
   launch_dependents();
   attention::convert_rows<T, head_dim, layout, swizzled>(sums, dq, query_offsets, batch, planes, queries, heads,
-                                                         static_cast<int>(blockIdx.y), q_batch_stride, q_row_stride,
-                                                         q_head_stride, scale);
+                                                         static_cast<int>(blockIdx.y), scale);
 }
 
 /// grid (ceil_div(planes * keys * max(head_dim, value_dim) / 8, 256), 2 * key_heads), block (256): dk, and dv, from sums, dk's and then
 /// dv's, under swizzle_sums.
 template <typename T, int head_dim, int value_dim, kiln::attention::Layout layout>
 __global__ void __launch_bounds__(256)
-    attention_backward_convert_keys(const float* sums, T* dk, T* dv, const int* key_offsets, int batch, int planes,
-                                    int keys, int key_heads, long long k_batch_stride, long long k_row_stride,
-                                    long long k_head_stride, long long v_batch_stride, long long v_row_stride,
-                                    long long v_head_stride) {
+    attention_backward_convert_keys(const float* sums, const __grid_constant__ kiln::attention::HeadRows<T> dk_rows,
+                                    const __grid_constant__ kiln::attention::HeadRows<T> dv_rows,
+                                    const int* key_offsets, int batch, int planes, int keys, int key_heads) {
   using namespace kiln;
   using namespace kiln::attention;
+  const HeadRows<T> dk = in_registers(dk_rows), dv = in_registers(dv_rows);
   wait_for_predecessor();
   launch_dependents();
   const int head = static_cast<int>(blockIdx.y);
   if (head < key_heads) {
-    convert_rows<T, head_dim, layout, true>(sums, dk, key_offsets, batch, planes, keys, key_heads, head, k_batch_stride,
-                                            k_row_stride, k_head_stride, 1.0f);
+    convert_rows<T, head_dim, layout, true>(sums, dk, key_offsets, batch, planes, keys, key_heads, head, 1.0f);
   } else {
     convert_rows<T, value_dim, layout, true>(sums + row_index(planes, 0, 0, key_heads, keys) * head_dim, dv,
-                                             key_offsets, batch, planes, keys, key_heads, head - key_heads,
-                                             v_batch_stride, v_row_stride, v_head_stride, 1.0f);
+                                             key_offsets, batch, planes, keys, key_heads, head - key_heads, 1.0f);
   }
 }
 

@@ -24,12 +24,10 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
         const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
         const __grid_constant__ kiln::tensor_map v_map, const __grid_constant__ kiln::tensor_map dout_map,
         const kiln::attention::RowFacts* facts, const int* query_offsets, const int* key_offsets, float* sums,
-        float* key_sums, typename Form::T* dk, typename Form::T* dv, int batch, int queries, int keys, int heads,
-        int key_heads, long long k_batch_stride, long long k_row_stride, long long k_head_stride,
-        long long v_batch_stride, long long v_row_stride, long long v_head_stride, float scale, float cap, int from_end,
-        long long window_left, long long window_right, int section, const float* slopes, const typename Form::T* bias,
-        long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride,
-        const long long* dropout_seed, float dropout_p) {
+        float* key_sums, kiln::attention::HeadRows<typename Form::T> dk, kiln::attention::HeadRows<typename Form::T> dv,
+        int batch, int queries, int keys, int heads, int key_heads, float scale, float cap, int from_end,
+        long long window_left, long long window_right, int section, const float* slopes,
+        kiln::attention::BiasRows<typename Form::T> bias, const long long* dropout_seed, float dropout_p) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = BackwardWgmma<Form, tile_m, tile_n, stages, split, sums_dq>;
@@ -72,9 +70,8 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
                          static_cast<long long>(queries) * Form::head_dim, work, at, count);
     return;
   }
-  WarpgroupKeys<Tiles> rows(
-      shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap),
-      {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride, dropout_seed, dropout_p});
+  WarpgroupKeys<Tiles> rows(shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap),
+                            {slopes, bias, dropout_seed, dropout_p});
   rows.run(at, count);
   const long long row = static_cast<long long>(work.of.first_key) + work.row;
   if constexpr (by_head) {
@@ -83,8 +80,8 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
                     all = row_index(Form::layout == attention::Layout::packed ? 1 : batch, 0, 0, key_heads, keys);
     rows.add(key_sums + at_row * Form::head_dim, key_sums + all * Form::head_dim + at_row * Form::value_dim, scale);
   } else {
-    rows.store(dk + work.of.plane * k_batch_stride + row * k_row_stride + key_head * k_head_stride, k_row_stride,
-               dv + work.of.plane * v_batch_stride + row * v_row_stride + key_head * v_head_stride, v_row_stride,
+    rows.store(dk.at + work.of.plane * dk.batch_stride + row * dk.row_stride + key_head * dk.head_stride, dk.row_stride,
+               dv.at + work.of.plane * dv.batch_stride + row * dv.row_stride + key_head * dv.head_stride, dv.row_stride,
                scale);
   }
 }
@@ -92,14 +89,16 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
 /// The same for dq, by tiles of tile_m queries: grid (at least as many blocks as there are tiles, by heads).
 template <typename Form, int tile_m, int tile_n, int stages>
 __global__ void __launch_bounds__(kiln::attention::QueryWgmma<Form, tile_m, tile_n, stages>::threads, 1)
-    attention_backward_queries_wgmma(
-        const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
-        const __grid_constant__ kiln::tensor_map v_map, const __grid_constant__ kiln::tensor_map dout_map,
-        const kiln::attention::RowFacts* facts, const int* query_offsets, const int* key_offsets, typename Form::T* dq,
-        int batch, int queries, int keys, int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
-        long long q_head_stride, float scale, float cap, int from_end, long long window_left, long long window_right,
-        int section, const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
-        long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed, float dropout_p) {
+    attention_backward_queries_wgmma(const __grid_constant__ kiln::tensor_map q_map,
+                                     const __grid_constant__ kiln::tensor_map k_map,
+                                     const __grid_constant__ kiln::tensor_map v_map,
+                                     const __grid_constant__ kiln::tensor_map dout_map,
+                                     const kiln::attention::RowFacts* facts, const int* query_offsets,
+                                     const int* key_offsets, kiln::attention::HeadRows<typename Form::T> dq, int batch,
+                                     int queries, int keys, int heads, int key_heads, float scale, float cap,
+                                     int from_end, long long window_left, long long window_right, int section,
+                                     const float* slopes, kiln::attention::BiasRows<typename Form::T> bias,
+                                     const long long* dropout_seed, float dropout_p) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = QueryWgmma<Form, tile_m, tile_n, stages>;
@@ -130,11 +129,10 @@ __global__ void __launch_bounds__(kiln::attention::QueryWgmma<Form, tile_m, tile
       copy_blocks<Tiles>(shared, &q_map, &k_map, &v_map, &dout_map, work, work.head / (heads / key_heads), blocks);
     return;
   }
-  WarpgroupQueries<Tiles> rows(
-      shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap),
-      facts + row_index(work.of.plane, work.head, work.of.first_query, heads, queries),
-      {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride, dropout_seed, dropout_p});
+  WarpgroupQueries<Tiles> rows(shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap),
+                               facts + row_index(work.of.plane, work.head, work.of.first_query, heads, queries),
+                               {slopes, bias, dropout_seed, dropout_p});
   rows.run(blocks);
-  rows.store(dq + work.of.plane * q_batch_stride + work.of.first_query * q_row_stride + work.head * q_head_stride,
-             q_row_stride, scale);
+  rows.store(dq.at + work.of.plane * dq.batch_stride + work.of.first_query * dq.row_stride + work.head * dq.head_stride,
+             dq.row_stride, scale);
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/attention/forward_wgmma.cuh"
+#include "common/view.cuh"
 #include "fused_copy.cuh"
 #include "fused_rows.cuh"
 
@@ -56,10 +57,11 @@ __global__ void __launch_bounds__(
         const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
         const __grid_constant__ kiln::tensor_map v_map, const __grid_constant__ kiln::tensor_map first_keys,
         const __grid_constant__ kiln::tensor_map first_values, const __grid_constant__ kiln::tensor_map second_keys,
-        const __grid_constant__ kiln::tensor_map second_values, const uint4* k, const uint4* v, typename Form::T* out,
-        float* lse, int batch, int rows, int heads, int key_heads, long long k_stride, long long v_stride,
-        int key_words, int value_words, long long out_row_stride, float scale, int most_rows, int chunk_rows,
-        int pushers, int section, const __grid_constant__ kiln::team::Peers pushed_keys,
+        const __grid_constant__ kiln::tensor_map second_values, const __grid_constant__ kiln::view<const uint4, 1> k,
+        const __grid_constant__ kiln::view<const uint4, 1> v,
+        const __grid_constant__ kiln::view<typename Form::T, 1> out, float* lse, int batch, int rows, int heads,
+        int key_heads, int key_words, int value_words, float scale, int most_rows, int chunk_rows, int pushers,
+        int section, const __grid_constant__ kiln::team::Peers pushed_keys,
         const __grid_constant__ kiln::team::Peers pushed_values, const __grid_constant__ kiln::team::Team team) {
   using namespace kiln;
   using namespace kiln::attention;
@@ -83,9 +85,10 @@ __global__ void __launch_bounds__(
   team::Epoch epoch(team, its->arrivals.epoch);
   if (threadIdx.x == 0) its->arrivals.failed = epoch.failed() ? 2 : 0;
   const int most_tokens = batch * most_rows, tokens = batch * rows;
-  const ContextParts<World, Form::mask> parts = {{k, k_stride, {pushed_keys, key_words, most_tokens, chunk_rows}},
-                                                 {v, v_stride, {pushed_values, value_words, most_tokens, chunk_rows}},
-                                                 team.rank};
+  const ContextParts<World, Form::mask> parts = {
+      {k.address, k.strides[0], {pushed_keys, key_words, most_tokens, chunk_rows}},
+      {v.address, v.strides[0], {pushed_values, value_words, most_tokens, chunk_rows}},
+      team.rank};
   if (static_cast<int>(blockIdx.x) < pushers && !epoch.failed())
     push_claimed<World, Tiles::threads>(team, epoch, parts, its->pushes, tokens, rows);
   __syncthreads();
@@ -116,7 +119,7 @@ __global__ void __launch_bounds__(
   }
   const int consumer = of_block - 1;
   const Scores<Form::soft_cap> to_scores(scale, 1.0f);
-  const Results<typename Form::T> results = {{out, rows * out_row_stride, out_row_stride, Form::value_dim},
+  const Results<typename Form::T> results = {{out.address, rows * out.strides[0], out.strides[0], Form::value_dim},
                                              {lse, rows, tokens}};
   SegmentRows<Tiles, World> multiplied(shared, memory, consumer, to_scores);
   RingPosition<Layout::works> at;

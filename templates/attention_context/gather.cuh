@@ -2,6 +2,7 @@
 // packed sequences, whose offsets it writes.
 #pragma once
 
+#include "common/view.cuh"
 #include "parts.cuh"
 
 namespace kiln::attention {
@@ -33,12 +34,12 @@ struct PackedContext {
 
 }  // namespace kiln::attention
 
-/// `rows` of each of `batch` sequences. Rows of k and v are `k_stride` and `v_stride` words apart. A part of the workspace has room for
-/// `most_tokens` rows, of `key_words` and `value_words`.
+/// `rows` of each of `batch` sequences. k, v and their strides are in words. A part of the workspace has room for `most_tokens` rows, of
+/// `key_words` and `value_words`.
 template <int World, kiln::attention::Mask mask, int Threads>
 __global__ __launch_bounds__(Threads) void attention_context_gather(
-    const uint4* k, const uint4* v, uint4* keys, uint4* values, int* query_offsets, int* key_offsets, int batch,
-    int rows, long long k_stride, long long v_stride, int key_words, int value_words, int most_tokens, int chunk_rows,
+    kiln::view<const uint4, 1> k, kiln::view<const uint4, 1> v, uint4* keys, uint4* values, int* query_offsets,
+    int* key_offsets, int batch, int rows, int key_words, int value_words, int most_tokens, int chunk_rows,
     const __grid_constant__ kiln::team::Peers pushed_keys, const __grid_constant__ kiln::team::Peers pushed_values,
     const __grid_constant__ kiln::team::Team team) {
   using namespace kiln::attention;
@@ -46,9 +47,10 @@ __global__ __launch_bounds__(Threads) void attention_context_gather(
   constexpr int peers = World - 1;
   __shared__ ContextStorage<World> shared;
   Epoch epoch(team, shared.epoch);
-  const ContextParts<World, mask> parts = {{k, k_stride, {pushed_keys, key_words, most_tokens, chunk_rows}},
-                                           {v, v_stride, {pushed_values, value_words, most_tokens, chunk_rows}},
-                                           team.rank};
+  const ContextParts<World, mask> parts = {
+      {k.address, k.strides[0], {pushed_keys, key_words, most_tokens, chunk_rows}},
+      {v.address, v.strides[0], {pushed_values, value_words, most_tokens, chunk_rows}},
+      team.rank};
   const int thread = static_cast<int>(threadIdx.x), first = static_cast<int>(blockIdx.x);
   const int step = static_cast<int>(gridDim.x), tokens = batch * rows;
   for (int chunk = first; !epoch.failed() && chunk < parts.chunks(tokens); chunk += step) {

@@ -11,9 +11,9 @@ namespace kiln {
 /// each step-th row.
 template <typename T, int head_dim, int value_dim, attention::Mask mask>
 __global__ __launch_bounds__(256) void attention_context_reference(
-    const T* q, const T* k, const T* v, float* out, float* lse, long long batch, long long rows, long long heads,
-    long long key_heads, long long q_row_stride, long long k_row_stride, long long v_row_stride,
-    long long out_row_stride, float scale, long long world, int rank, long long step) {
+    attention::HeadRows<const T> q, attention::HeadRows<const T> k, attention::HeadRows<const T> v,
+    attention::HeadRows<float> out, float* lse, long long batch, long long rows, long long heads, long long key_heads,
+    float scale, long long world, int rank, long long step) {
   __shared__ double scratch[2][8];
   __shared__ double weights[256];
   const int thread = threadIdx.x, head = blockIdx.y;
@@ -22,9 +22,9 @@ __global__ __launch_bounds__(256) void attention_context_reference(
   const long long end = mask == attention::Mask::causal ? rank * rows + token % rows + 1 : world * rows;
   /// The row of a key, of 0 to `end` - 1, in a tensor that holds the parts of all ranks.
   const auto row_of = [&](long long key) { return (key / rows * batch + sequence) * rows + key % rows; };
-  const T* const query = q + (rank * batch * rows + token) * q_row_stride + head * head_dim;
+  const T* const query = q.at + (rank * batch * rows + token) * q.row_stride + head * head_dim;
   const auto logit = [&](long long key) {
-    const T* const at = k + row_of(key) * k_row_stride + key_head * head_dim;
+    const T* const at = k.at + row_of(key) * k.row_stride + key_head * head_dim;
     double dot = 0;
     for (int i = 0; i < head_dim; ++i) dot += to_double(query[i]) * to_double(at[i]);
     return dot * scale;
@@ -44,11 +44,11 @@ __global__ __launch_bounds__(256) void attention_context_reference(
     __syncthreads();
     if (thread >= value_dim) continue;
     for (int i = 0; i < here; ++i)
-      result += weights[i] * to_double(v[row_of(first + i) * v_row_stride + key_head * value_dim + thread]);
+      result += weights[i] * to_double(v.at[row_of(first + i) * v.row_stride + key_head * value_dim + thread]);
   }
   sum = block_reduce<8>(warp_reduce(sum, add{}), 0.0, add{}, scratch[1]);
 
-  if (thread < value_dim) out[token * out_row_stride + head * value_dim + thread] = static_cast<float>(result / sum);
+  if (thread < value_dim) out.at[token * out.row_stride + head * value_dim + thread] = static_cast<float>(result / sum);
   if (lse != nullptr && thread == 0) lse[head * batch * rows + token] = static_cast<float>(largest + log(sum));
 }
 

@@ -11,4 +11,15 @@ struct view {
   long long strides[count];
 };
 
+/// Reads the members of a parameter of a kernel, `const __grid_constant__`, one by one where this stands. They are then compiled
+/// as parameters of their own would be. The members of a structure that is copied whole are read where they are used.
+template <typename T, int count>
+__device__ __forceinline__ view<T, count> in_registers(const view<T, count>& of) {
+  view<T, count> read;
+  read.address = of.address;
+#pragma unroll
+  for (int i = 0; i < count; ++i) read.strides[i] = of.strides[i];
+  return read;
+}
+
 }  // namespace kiln

@@ -41,6 +41,16 @@ class AttentionBackward : public Attention<Form> {
   std::vector<float> sums, key_sums;
 
   [[nodiscard]] int planes() const { return Base::packed ? 1 : this->count(); }
+  [[nodiscard]] kiln::attention::HeadRows<const T> dout_rows() {
+    return {dout.data(), this->batch_stride(dout, true), dout.stride(), Form::value_dim};
+  }
+  [[nodiscard]] kiln::attention::HeadRows<T> dq_rows() { return rows_of(dq, true, Form::head_dim); }
+  [[nodiscard]] kiln::attention::HeadRows<T> dk_rows() { return rows_of(dk, false, Form::head_dim); }
+  [[nodiscard]] kiln::attention::HeadRows<T> dv_rows() { return rows_of(dv, false, Form::value_dim); }
+  template <typename R>
+  [[nodiscard]] kiln::attention::HeadRows<R> rows_of(Matrix<R>& of, bool of_queries, int columns) {
+    return {of.data(), this->batch_stride(of, of_queries), of.stride(), columns};
+  }
 
   /// The largest distance of a gradient from what is right, as a part of the largest in its tensor. Infinite if anything else was
   /// written, or nothing.
@@ -146,10 +156,10 @@ void launch_rows(AttentionBackward<Form>& of, std::uint32_t seed) {
   const auto blocks = static_cast<unsigned>((of.planes() * queries + rows_of_block - 1) / rows_of_block);
   emulator::launch({.grid = {blocks, static_cast<unsigned>(heads)}, .block = {256}, .seed = seed}, [&] {
     attention_backward_rows<typename Form::T, Form::head_dim, Form::value_dim, Form::layout, clears>(
-        of.out.data(), of.dout.data(), of.lse.data(), of.told_query_offsets.data(), of.told_key_offsets.data(),
-        &of.reports[0], &of.reports[1], of.facts.data(), of.sums.data(), of.key_sums.data(),
-        clears_keys ? static_cast<long long>(of.key_sums.size()) : 0, of.count(), of.planes(), queries, of.rows(false),
-        heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride());
+        {of.out.data(), of.batch_stride(of.out, true), of.out.stride(), Form::value_dim}, of.dout.data(), of.lse_sums(),
+        of.told_query_offsets.data(), of.told_key_offsets.data(), &of.reports[0], &of.reports[1], of.facts.data(),
+        of.sums.data(), of.key_sums.data(), clears_keys ? static_cast<long long>(of.key_sums.size()) : 0, of.count(),
+        of.planes(), queries, of.rows(false), heads);
   });
 }
 
@@ -162,8 +172,8 @@ void launch_end(AttentionBackward<Form>& of, bool converts, std::uint32_t seed) 
     emulator::launch({.grid = {(threads + 255) / 256, static_cast<unsigned>(heads)}, .block = {256}, .seed = seed},
                      [&] {
                        attention_backward_convert<typename Form::T, Form::head_dim, Form::layout, swizzled>(
-                           of.sums.data(), of.dq.data(), of.told_query_offsets.data(), of.count(), of.planes(), queries,
-                           heads, of.batch_stride(of.dq, true), of.dq.stride(), Form::head_dim, of.problem.scale);
+                           of.sums.data(), of.dq_rows(), of.told_query_offsets.data(), of.count(), of.planes(), queries,
+                           heads, of.problem.scale);
                      });
   if (Form::sinks == Sinks::head)
     emulator::launch({.grid = {static_cast<unsigned>(heads)}, .block = {64}, .seed = seed}, [&] {
@@ -180,9 +190,8 @@ void launch_convert_keys(AttentionBackward<Form>& of, std::uint32_t seed) {
       {.grid = {(threads + 255) / 256, static_cast<unsigned>(2 * of.problem.key_heads)}, .block = {256}, .seed = seed},
       [&] {
         attention_backward_convert_keys<typename Form::T, Form::head_dim, Form::value_dim, Form::layout>(
-            of.key_sums.data(), of.dk.data(), of.dv.data(), of.told_key_offsets.data(), of.count(), of.planes(),
-            of.rows(false), of.problem.key_heads, of.batch_stride(of.dk, false), of.dk.stride(), Form::head_dim,
-            of.batch_stride(of.dv, false), of.dv.stride(), Form::value_dim);
+            of.key_sums.data(), of.dk_rows(), of.dv_rows(), of.told_key_offsets.data(), of.count(), of.planes(),
+            of.rows(false), of.problem.key_heads);
       });
 }
 

@@ -26,14 +26,10 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
       {.grid = {tiles_of(of, false, tile.n)}, .block = {tile.warps * 32}, .shared_bytes = Tiles::bytes, .seed = seed},
       [&] {
         attention_backward_keys_mma<Form, tile.m, tile.n, tile.warps, tile.stages, tile.sums_dq>(
-            of.q.data(), of.k.data(), of.v.data(), of.dout.data(), of.facts.data(), of.told_query_offsets.data(),
+            of.q_rows(), of.k_rows(), of.v_rows(), of.dout_rows(), of.facts.data(), of.told_query_offsets.data(),
             of.told_key_offsets.data(), of.sums.data(), of.dk.data(), of.dv.data(), of.count(), of.rows(true),
-            of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(),
-            Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false),
-            of.v.stride(), Form::value_dim, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
-            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, section, of.slopes.data(),
-            of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
-            problem.p);
+            of.rows(false), problem.heads, problem.key_heads, problem.scale, problem.cap, problem.from_end,
+            problem.left, problem.right, section, of.slopes.data(), of.bias_rows(), of.dropout_seed.data(), problem.p);
       });
   if (!tile.sums_dq)
     emulator::launch({.grid = {tiles_of(of, true, tile.warps * 16)},
@@ -42,14 +38,11 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
                       .seed = seed},
                      [&] {
                        attention_backward_queries_mma<Form, tile.n, tile.warps, tile.stages>(
-                           of.q.data(), of.k.data(), of.v.data(), of.dout.data(), of.facts.data(),
+                           of.q_rows(), of.k_rows(), of.v_rows(), of.dout_rows(), of.facts.data(),
                            of.told_query_offsets.data(), of.told_key_offsets.data(), of.dq.data(), of.count(),
-                           of.rows(true), of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.q, true),
-                           of.q.stride(), Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
-                           of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
-                           of.out.stride(), Form::value_dim, problem.scale, problem.cap, problem.from_end, problem.left,
-                           problem.right, section, of.slopes.data(), of.bias.data(), of.bias_batch_stride(),
-                           of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(), problem.p);
+                           of.rows(true), of.rows(false), problem.heads, problem.key_heads, problem.scale, problem.cap,
+                           problem.from_end, problem.left, problem.right, section, of.slopes.data(), of.bias_rows(),
+                           of.dropout_seed.data(), problem.p);
                      });
   launch_end(of, tile.sums_dq, seed);
 }

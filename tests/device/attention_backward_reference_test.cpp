@@ -17,28 +17,26 @@ double reference_error(const AttentionProblem& problem) {
     return Matrix<float>(each.rows(), each.columns(), each.stride());
   };
   Matrix<float> dq = like(of.dq), dk = like(of.dk), dv = like(of.dv);
+  const kiln::attention::HeadRows<const typename Form::T> out = {of.out.data(), of.batch_stride(of.out, true),
+                                                                 of.out.stride(), Form::value_dim};
   const auto planes = static_cast<unsigned>(of.planes());
-  const auto pass = [&](unsigned rows, int heads, auto kernel, auto*... gradients) {
+  const auto pass = [&](unsigned rows, int heads, auto kernel, auto... gradients) {
     emulator::launch({.grid = {planes * rows, static_cast<unsigned>(heads)}, .block = {256}, .seed = 1}, [&] {
-      kernel(of.q.data(), of.k.data(), of.v.data(), of.out.data(), of.lse.data(), of.dout.data(),
-             of.query_offsets.data(), of.key_offsets.data(), gradients..., of.count(), of.rows(true), of.rows(false),
-             problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(), Form::head_dim,
-             of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false), of.v.stride(),
-             Form::value_dim, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(),
-             of.lse.stride(), problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1,
-             of.slopes.data(), of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(),
-             of.dropout_seed.data(), problem.p);
+      kernel(of.q_rows(), of.k_rows(), of.v_rows(), out, of.lse_sums(), of.dout_rows(), of.query_offsets.data(),
+             of.key_offsets.data(), gradients..., of.count(), of.rows(true), of.rows(false), problem.heads,
+             problem.key_heads, problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1,
+             of.slopes.data(), of.bias_rows(), of.dropout_seed.data(), problem.p);
     });
   };
-  pass(static_cast<unsigned>(of.rows(true)), problem.heads, attention_backward_reference_queries<Form>, dq.data());
-  pass(static_cast<unsigned>(of.rows(false)), problem.key_heads, attention_backward_reference_keys<Form>, dk.data(),
-       dv.data());
+  pass(static_cast<unsigned>(of.rows(true)), problem.heads, attention_backward_reference_queries<Form>,
+       of.rows_of(dq, true, Form::head_dim));
+  pass(static_cast<unsigned>(of.rows(false)), problem.key_heads, attention_backward_reference_keys<Form>,
+       of.rows_of(dk, false, Form::head_dim), of.rows_of(dv, false, Form::value_dim));
   if (Form::sinks == Sinks::head)
     emulator::launch({.grid = {static_cast<unsigned>(problem.heads)}, .block = {1024}, .seed = 1}, [&] {
       attention_backward_reference_sinks<typename Form::T, Form::value_dim, Form::layout>(
-          of.out.data(), of.lse.data(), of.dout.data(), of.sinks.data(), of.query_offsets.data(), of.dsink.data(),
-          of.count(), of.rows(true), of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
-          of.lse_batch_stride(), of.lse.stride());
+          out, of.lse_sums(), of.dout.data(), of.sinks.data(), of.query_offsets.data(), of.dsink.data(), of.count(),
+          of.rows(true));
     });
   return of.error_of(dq, dk, dv);
 }

@@ -90,8 +90,8 @@ class Context {
     return {{.grid = {3}, .block = {32}, .seed = seed}, [this](int, int rank) {
               Rank& its = at(rank);
               attention_context_gather<World, mask, 32>(
-                  words(its.k), words(its.v), words(its.keys), words(its.values), its.query_offsets.data(),
-                  its.key_offsets.data(), problem.batch, rows_of(rank), its.k.stride() / 8, its.v.stride() / 8,
+                  {words(its.k), {its.k.stride() / 8}}, {words(its.v), {its.v.stride() / 8}}, words(its.keys),
+                  words(its.values), its.query_offsets.data(), its.key_offsets.data(), problem.batch, rows_of(rank),
                   problem.key_heads * head_dim / 8, problem.key_heads * value_dim / 8, most_tokens(),
                   problem.chunk_rows, pushed_keys(), pushed_values(), team.argument(rank));
             }};

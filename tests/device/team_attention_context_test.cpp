@@ -152,11 +152,11 @@ void run_fused(Context<T, head_dim, value_dim, mask, World>& of, Run how) {
         auto& its = of.at(rank);
         const Maps& by = maps[static_cast<std::size_t>(rank)];
         attention_context_fused<Its, World, tile_m, tile_n, 2, pingpong, false>(
-            by.q, by.k, by.v, by.keys[0], by.values[0], by.keys[1], by.values[1], of.words(its.k), of.words(its.v),
-            its.out.data(), its.lse.data(), problem.batch, of.rows_of(rank), problem.heads, problem.key_heads,
-            its.k.stride() / 8, its.v.stride() / 8, problem.key_heads * head_dim / 8, problem.key_heads * value_dim / 8,
-            its.out.stride(), problem.scale, of.most_rows, problem.chunk_rows, 2, 1, of.pushed_keys(),
-            of.pushed_values(), of.team.argument(rank));
+            by.q, by.k, by.v, by.keys[0], by.values[0], by.keys[1], by.values[1],
+            {of.words(its.k), {its.k.stride() / 8}}, {of.words(its.v), {its.v.stride() / 8}},
+            {its.out.data(), {its.out.stride()}}, its.lse.data(), problem.batch, of.rows_of(rank), problem.heads,
+            problem.key_heads, problem.key_heads * head_dim / 8, problem.key_heads * value_dim / 8, problem.scale,
+            of.most_rows, problem.chunk_rows, 2, 1, of.pushed_keys(), of.pushed_values(), of.team.argument(rank));
       },
       how.resident};
   test::run_passes(of.team, {all}, how.launches, how.absent);
@@ -301,8 +301,11 @@ double reference_error() {
     test::Matrix<float> out(batch * rows, heads * value_dim, heads * value_dim);
     emulator::launch({.grid = {batch * rows, heads}, .block = {256}, .seed = 1}, [&] {
       kiln::attention_context_reference<bf16, head_dim, value_dim, mask>(
-          q.data(), k.data(), v.data(), out.data(), its.lse.data(), batch, rows, heads, key_heads, heads * head_dim,
-          key_heads * head_dim, key_heads * value_dim, heads * value_dim, of.problem.scale, world, rank, 1);
+          {q.data(), rows * heads * head_dim, heads * head_dim, head_dim},
+          {k.data(), rows * key_heads * head_dim, key_heads * head_dim, head_dim},
+          {v.data(), rows * key_heads * value_dim, key_heads * value_dim, value_dim},
+          {out.data(), rows * heads * value_dim, heads * value_dim, value_dim}, its.lse.data(), batch, rows, heads,
+          key_heads, of.problem.scale, world, rank, 1);
     });
     for (std::int64_t row = 0; row < out.rows(); ++row)
       for (std::int64_t column = 0; column < out.columns(); ++column)

@@ -47,6 +47,18 @@ struct LogSums {  // lse: one of each query, head by head; null where the launch
   float* at;
   long long batch_stride, head_stride;
 };
+/// As kiln::in_registers() of `common/view.cuh`.
+template <typename T>
+__device__ __forceinline__ HeadRows<T> in_registers(const HeadRows<T>& rows) {
+  T* const at = rows.at;
+  const long long batch_stride = rows.batch_stride, row_stride = rows.row_stride, head_stride = rows.head_stride;
+  return {at, batch_stride, row_stride, head_stride};
+}
+__device__ __forceinline__ LogSums in_registers(const LogSums& sums) {
+  float* const at = sums.at;
+  const long long batch_stride = sums.batch_stride, head_stride = sums.head_stride;
+  return {at, batch_stride, head_stride};
+}
 template <typename T>
 struct BiasRows {  // a stride of 0: batches or heads share it
   const T* at;
