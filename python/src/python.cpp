@@ -1,5 +1,7 @@
 #include "python.hpp"
 
+#include <unistd.h>
+
 #include "engines.hpp"
 
 namespace kiln_python {
@@ -7,6 +9,16 @@ namespace {
 
 thread_local Released* innermost = nullptr;
 constexpr std::chrono::milliseconds between_looks{50};
+
+/// After its end an interpreter of before 3.14 ends each daemon thread that asks for the GIL by unwinding its stack, past destructors that
+/// need the GIL. Such a thread waits for the end of the process instead, as newer interpreters have it do.
+void take_gil(PyThreadState* state) noexcept {
+  try {
+    PyEval_RestoreThread(state);
+  } catch (...) {
+    for (;;) pause();
+  }
+}
 
 }  // namespace
 
@@ -50,7 +62,7 @@ Released::Released() : outer_(innermost) {
 
 Released::~Released() {
   leave_call();
-  PyEval_RestoreThread(state_);
+  take_gil(state_);
   innermost = outer_;
 }
 
@@ -62,7 +74,7 @@ bool Released::has_signal() {
   if (signalled_ || now < next_look_) return signalled_;
   next_look_ = now + between_looks;
   if (is_first) return false;
-  PyEval_RestoreThread(state_);
+  take_gil(state_);
   signalled_ = PyErr_CheckSignals() != 0;
   state_ = PyEval_SaveThread();
   return signalled_;
