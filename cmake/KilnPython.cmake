@@ -1,0 +1,36 @@
+# kiln_python_library(): what the Python package has of Kiln, in the build's folder python/. libkiln_kernels.so holds the library, the command and
+# the worker once; the programs and the extension link it. Its name and the version of its symbols are its own, so that another libkiln of the
+# process takes no part. Made without symbols for a debugger.
+function(kiln_python_library)
+  set(folder "${PROJECT_BINARY_DIR}/python")
+  set(script "${PROJECT_SOURCE_DIR}/cmake/python.map")
+  add_library(kiln_kernels SHARED EXCLUDE_FROM_ALL src/worker/program.cpp $<TARGET_OBJECTS:kiln_commands>)
+  foreach(module IN LISTS KILN_MODULES ITEMS check)
+    target_sources(kiln_kernels PRIVATE $<TARGET_OBJECTS:kiln_${module}>)
+  endforeach()
+  target_link_libraries(kiln_kernels PRIVATE kiln_flags kiln_commands)
+  target_include_directories(kiln_kernels INTERFACE "${PROJECT_SOURCE_DIR}/include")
+  target_link_options(kiln_kernels PRIVATE "LINKER:--version-script=${script}" LINKER:-Bsymbolic LINKER:--no-undefined)
+  if(KILN_STATIC_DEPENDENCIES)
+    target_link_options(kiln_kernels PRIVATE -static-libstdc++) # no exception or object of C++ leaves it
+    target_sources(kiln_kernels PRIVATE python/library/older_glibc.cpp)
+  endif()
+  set_target_properties(kiln_kernels PROPERTIES LINK_DEPENDS "${script}" LIBRARY_OUTPUT_DIRECTORY "${folder}" CXX_VISIBILITY_PRESET hidden)
+
+  add_executable(kiln_kernels_command EXCLUDE_FROM_ALL src/cli/main.cpp)
+  set_target_properties(kiln_kernels_command PROPERTIES OUTPUT_NAME kiln)
+  # A worker says in its own file what it was built of.
+  add_executable(kiln_kernels_worker EXCLUDE_FROM_ALL src/worker/main.cpp "${PROJECT_BINARY_DIR}/generated/identity.cpp")
+  add_dependencies(kiln_kernels_worker kiln_process)
+  set_target_properties(kiln_kernels_worker PROPERTIES OUTPUT_NAME kiln-worker)
+  foreach(program kiln_kernels_command kiln_kernels_worker)
+    target_include_directories(${program} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+    target_link_libraries(${program} PRIVATE kiln_flags kiln_kernels)
+    set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${folder}")
+  endforeach()
+  foreach(target kiln_kernels kiln_kernels_command kiln_kernels_worker)
+    target_link_options(${target} PRIVATE LINKER:--strip-all)
+    set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "\$ORIGIN")
+  endforeach()
+  add_custom_target(kiln_python DEPENDS kiln_kernels kiln_kernels_command kiln_kernels_worker)
+endfunction()

@@ -1,0 +1,193 @@
+#include "cli/program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <new>
+#include <sstream>
+#include <string_view>
+
+#include "cli/build.hpp"
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "kiln/error.hpp"
+#include "manifest/text.hpp"
+
+namespace kiln::cli {
+namespace {
+
+constexpr const char* summary =
+    "Specialises CUDA kernels at run time, tunes them once for each bucket of sizes, and keeps the results in a file.";
+
+constexpr const char* epilogue = R"(Examples:
+  kiln doctor                                        what this machine has, and what follows
+  kiln ops rms_norm                                  an op's axes, types and implementations
+  kiln check my_op --templates my_ops                what is wrong in an op of your own; kiln new begins one
+  kiln tune rms_norm rows=1..16384 cols=4096,8192    tune every bucket of these sizes, once
+  kiln run rms_norm rows=137 cols=4096               launch, verify, time
+  kiln explain rms_norm rows=137 cols=4096           what would be launched, and why
+  kiln prewarm llama3_8b.toml --arch sm_90a -o llama3_8b.kiln --base h200.kiln
+                                                     a file to deploy, made without a GPU
+  kiln replay stream.trace --base llama3_8b.kiln     launch a recorded stream, count answers by origin
+  kiln report -o report.html --base h200.kiln        a page to look at
+  kiln bench records --base h200.kiln                time the records again
+
+Files are asked in this order: the overlay (yours; --overlay, else $KILN_CACHE, else ~/.cache/kiln/overlay.kiln), then each --base.
+An install has records (h100.kiln, h200.kiln) and workloads (such as llama3_8b.toml): their bare names are enough.
+
+Exit status: 0 good, 1 something is wrong or missing (a wrong result, a bucket without a record), 2 bad input,
+3 this machine lacks a driver, a device, memory or NVRTC, 4 a file was refused, cannot be read or written, or
+the overlay cannot keep results, 5 a compile or the driver failed, 130 interrupted, 141 the reader of the output
+closed it (| head).)";
+
+void declare_globals(CLI::App& app, Globals& globals) {
+  app.add_flag("--json", globals.json,
+               "Print one JSON object a line; errors as {\"error\": {...}} on the standard error");
+  app.add_flag("-q,--quiet", globals.quiet, "No progress and no notes");
+  app.add_option("--device", globals.device, "The GPU to use")
+      ->check(CLI::Validator(CLI::Range(0, 1023)).description(""))
+      ->type_name("N");
+  app.add_option("--overlay", globals.overlay, "Your own file of records; created when missing. \"\": in memory")
+      ->type_name("FILE");
+  app.add_option(
+         "--base", globals.bases,
+         "A shipped file of records, .kiln or .jsonl; may be repeated. A bare name may be that of an installed one, h100.kiln or h200.kiln")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  app.add_option(
+         "--trust", globals.trust,
+         "Bases that may supply machine code: owner (those of this user or root, and signed ones) or signed (signed ones alone); else $KILN_TRUST, else owner")
+      ->type_name("owner|signed");
+  app.add_option("--trusted-keys", globals.trusted_keys, "A folder of trusted public keys, NAME.pem; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("DIR");
+  app.add_option("--templates", globals.templates,
+                 "A folder of op folders, which come before the built-in ops; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("DIR");
+}
+
+/// Returns the message for a first word that is not a command.
+std::string unknown_command(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> names;
+  const auto any = [](const CLI::App*) { return true; };
+  for (const CLI::App* command : app.get_subcommands(any)) {
+    names.push_back(command->get_name());
+    for (const CLI::App* below : command->get_subcommands(any))
+      if (below->get_name() == word)
+        return fmt::format("there is no command {}; it is kiln {} {}", manifest::quote(word), command->get_name(),
+                           word);
+  }
+  return fmt::format("there is no command {}{}; there are {}", manifest::quote(word),
+                     manifest::did_you_mean(word, names), fmt::join(names, ", "));
+}
+
+/// Returns the commands that were named, each with a space after it: "cache sign ".
+std::string names_of_chosen(const CLI::App& app) {
+  std::string names;
+  for (auto below = app.get_subcommands(); !below.empty(); below = below.front()->get_subcommands())
+    names += below.front()->get_name() + " ";
+  return names;
+}
+
+bool wants_json(int argc, char** argv) noexcept {
+  return std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--json"; });
+}
+
+int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const bool json = wants_json(argc, argv);
+  const auto commands = app.get_subcommands();
+  std::string message = error.what();
+  const auto left = app.remaining();
+  const auto word =
+      std::find_if(left.begin(), left.end(), [](const std::string& each) { return !each.starts_with('-'); });
+  if (commands.empty() && word != left.end())
+    message = unknown_command(app, *word);
+  else
+    message += fmt::format("; see kiln {}--help", names_of_chosen(app));
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  say_error(json, "bad_input", message);
+  return exit_usage;
+}
+
+int run_chosen(Chosen& chosen) {
+  try {
+    find_paths(chosen.globals);
+    return chosen.run(chosen.globals);
+  } catch (const Error& error) {
+    say_error(chosen.globals.json, to_string(error.kind()), error.what());
+    return exit_code_of(error.kind());
+  } catch (const std::filesystem::filesystem_error& error) {  // such as a name that is too long
+    say_error(chosen.globals.json, to_string(ErrorKind::io), error.what());
+    return exit_refused;
+  } catch (const std::bad_alloc&) {
+    say_out_of_memory(chosen.globals.json);
+    return exit_lacking;
+  } catch (const std::exception& error) {
+    say_error(chosen.globals.json, "internal", fmt::format("an error that kiln did not expect: {}", error.what()));
+    return exit_failed;
+  }
+}
+
+/// Prints what --help and --version request.
+int show_asked(const CLI::App& app, const CLI::Success& asked) {
+  std::ostringstream output, errors;
+  const int status = app.exit(asked, output, errors);
+  print(output.str());
+  say(errors.str());
+  return status;
+}
+
+/// Returns the arguments, with "help check" as "check --help".
+std::vector<char*> with_help_last(int argc, char** argv) {
+  static char option[] = "--help";
+  std::vector<char*> words(argv, argv + argc);
+  if (argc < 2 || std::string_view(argv[1]) != "help") return words;
+  words.erase(words.begin() + 1);
+  words.push_back(option);
+  return words;
+}
+
+int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
+  app.footer(epilogue);
+  app.set_version_flag("--version", fmt::format("kiln {}, build {}", KILN_VERSION, build()));
+  app.fallthrough();
+  declare_globals(app, chosen.globals);
+  for (const auto add : {add_doctor, add_devices, add_ops, add_check, add_new, add_tune, add_prewarm, add_coverage,
+                         add_run, add_explain, add_replay, add_trace, add_cache, add_report, add_bench})
+    add(app, chosen);
+  if (argc < 2) {
+    print(app.help());
+    return exit_usage;
+  }
+  app.require_subcommand(1);
+  try {
+    std::vector<char*> words = with_help_last(argc, argv);
+    app.parse(static_cast<int>(words.size()), words.data());
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return show_asked(app, asked);
+  } catch (const CLI::ParseError& error) {
+    return bad_usage(app, error, argc, argv);
+  }
+  return run_chosen(chosen);
+}
+
+int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past the file-size limit then fails with EFBIG
+  open_output();
+  try {
+    CLI::App app(summary, "kiln");
+    Chosen chosen;
+    return close_output(run_command(app, chosen, argc, argv), chosen.globals.json);
+  } catch (const std::bad_alloc&) {  // before the command runs, where its options are declared and read
+    say_out_of_memory(wants_json(argc, argv));
+    return exit_lacking;
+  }
+}
+
+}  // namespace
+}  // namespace kiln::cli
+
+int kiln_command_main(int argc, char** argv) { return kiln::cli::main(argc, argv); }
