@@ -121,6 +121,22 @@ class Evidence(unittest.TestCase):
         self.write("src/tune/a.cpp", CODE.replace("//kiln", "//oven"))
         self.assertEqual(self.mark(), "†")
 
+    def test_code_of_a_bench_that_differs_for_a_reason_marks_nothing_until_it_changes_again(self):
+        self.write("bench/time.cpp", "int time(Old x) { return x; }")
+        was = digests.of_code("bench/time.cpp#time")
+        self.change_run(code={"bench/time.cpp#time": was})
+        self.write("bench/time.cpp", "int time(New x) { return x; }")
+        self.assertEqual(self.mark(), "†")
+        equal = f'[[equal]]\ncode = "bench/time.cpp#time"\nwas = "{was}"\nis = "{digests.of_code("bench/time.cpp#time")}"\n'
+        self.write("bench/results/equal.toml", equal)
+        self.assertIn("why it is equal", self.wrong())
+        self.write("bench/results/equal.toml", equal + 'why = "abc1234 renames a type"\n')
+        self.assertEqual(self.mark(), "")
+        self.assertNotIn("equal.toml", self.wrong())
+        self.write("bench/time.cpp", "int time(New x) { return 2 * x; }")
+        self.assertEqual(self.mark(), "†")
+        self.assertIn("changed again", self.wrong())
+
     def test_other_ptx_is_said_with_the_count_of_rows(self):
         self.present(source="bb", ptx="02")
         self.assertEqual(self.mark(), "†")

@@ -1,9 +1,11 @@
 """What must hold of the evidence and of the documents that show it, as sentences about what does not."""
 import json
 import re
+import tomllib
 
 from evidence import claim, digests
 from evidence.claim import Claim, folders
+from evidence.marks import EQUAL
 
 # Which list of bench/problems a file answers, line by line.
 PROBLEMS = {"attention.json": "attention.txt", "attention_backward.json": "attention_backward.txt", "attention_models.json": "attention_models.txt",
@@ -25,9 +27,22 @@ def of_claims():
             if all((claim.RESULTS / folder / name).is_file() for name in run.files):
                 yield from of_build(folder, run, known)
                 yield from of_problems(folder, run)
+    yield from of_equal()
     for path in claim.RESULTS.iterdir():
         if path.is_dir() and not (path / "claim.toml").is_file():
             yield f"bench/results/{path.name} has no claim.toml"
+
+
+def of_equal():
+    """A benign change is of a bench alone, with a reason, and is dropped once the code has changed again or no run speaks of it."""
+    path = claim.RESULTS / EQUAL
+    spoken = {(name, digest) for folder in folders() for run in Claim.read(folder).run for name, digest in run.code.items()}
+    for each in tomllib.loads(path.read_text())["equal"] if path.is_file() else []:
+        name = f"bench/results/{EQUAL}: {each['code']} of {each['was']}"
+        if not each["code"].startswith("bench/") or not each.get("why"):
+            yield f"{name}: expected code of bench/ and why it is equal"
+        elif digests.of_code(each["code"]) != each["is"] or (each["code"], each["was"]) not in spoken:
+            yield f"{name}: the code has changed again, or no run has this digest: leave it out"
 
 
 def rows_of(folder, run):

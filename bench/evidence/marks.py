@@ -2,6 +2,9 @@
 
 What counts depends on the kind of the run (evidence/claim.py): machine code of its rows, code, records, instructions, versions. A canary
 (bench/canary.py) times a tenth of a file's problems again; where these hold, code that has not changed since the canary counts as unchanged.
+
+A bench's own code changes also where it times as before: a type of its set-up has another name, a row another field. bench/results/equal.toml has such
+changes, each with both digests and the reason, for a reader to compare with the commits that it names. The next change marks again.
 """
 import dataclasses
 import datetime
@@ -20,6 +23,7 @@ LAUNCHES = {("rms_norm", "block_row"): "plain (rms_norm)", ("gemm", "stream"): "
             ("gemm", "wgmma"): "three TMA descriptors (gemm, wgmma)", ("attention_forward", "wgmma"): "five strided tensors (attention_forward, mma)"}
 HOLDS = 0.9  # of a canary's rows
 DRAWN = 0.1  # of a file's problems, at least: fewer say nothing of it
+EQUAL = "equal.toml"
 SAMPLES = ("samples.jsonl", "samples.jsonl.xz")  # how the names of files end that hold what tunes were answered
 
 
@@ -37,12 +41,18 @@ class State:
         self.programs, self.code, self.canaries = Programs(), {}, None
         lock = digests.ROOT / "bench/peers.lock"
         self.locked = tomllib.loads(lock.read_text()) if lock.is_file() else {}
+        equal = claim.RESULTS / EQUAL
+        self.equal = {(each["code"], each["was"], each["is"]) for each in tomllib.loads(equal.read_text())["equal"]} if equal.is_file() else set()
         self.lock = {name: peer["version"] for name, peer in self.locked.items() if isinstance(peer, dict)}
 
     def of_code(self, path):
         if path not in self.code:
             self.code[path] = digests.of_code(path)
         return self.code[path]
+
+    def is_as(self, path, was):
+        """Whether code is as it was, or differs by what bench/results/equal.toml has a reason for."""
+        return self.of_code(path) == was or (path, was, self.of_code(path)) in self.equal
 
     def rows(self, folder, name):
         return [json.loads(line) for line in (claim.RESULTS / folder / name).read_text().splitlines() if line.startswith("{")] if name.endswith((".json", ".jsonl")) else []
@@ -52,7 +62,7 @@ class State:
         found = []
         if not run.commit:
             found.append(Change(CHANGED, "the build, which was not written down,"))
-        found += [Change(CHANGED, path) for path, digest in run.code.items() if run.commit and self.of_code(path) != digest]
+        found += [Change(CHANGED, path) for path, digest in run.code.items() if run.commit and not self.is_as(path, digest)]
         found += [Change(CHANGED, path) for path, digest in run.records.items() if digests.of_records(path) != digest]
         if run.kind == "host" and counts_of(f"{folder}/instructions.json"):  # these decide, launch by launch
             found = [change for change in found if not change.what.startswith("src/")]
