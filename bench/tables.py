@@ -12,15 +12,15 @@ import argparse
 import re
 import sys
 
-from evidence import attention, blocks, checks, decode, faults, family, hits, products, serving, summary, team, tuner
+from evidence import attention, blocks, checks, decode, face, faults, family, hits, products, serving, summary, team, tuner
 from evidence.claim import Claim, folders
 from evidence.digests import ROOT
 from evidence.marks import caption
 from evidence.table import Reader, state
 
-TABLES = {name: show for module in (summary, tuner, serving, hits, family, products, attention, blocks, decode, faults, team) for name, show in module.TABLES.items()}
-FIGURES = {name: show for module in (summary,) for name, show in module.FIGURES.items()}
-UNCAPTIONED = {"results", "slower"}
+TABLES = {name: show for module in (face, summary, tuner, serving, hits, family, products, attention, blocks, decode, faults, team) for name, show in module.TABLES.items()}
+FIGURES = {name: show for module in (face,) for name, show in module.FIGURES.items()}
+UNCAPTIONED = {"face", "losses", "results", "slower"}
 DOCUMENTS = ("README.md", "docs/faults.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("performance*.md")))
 MARKED = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.S)
 FIGURE = re.compile(r"<!-- figure: (\w+) -->.*?<!-- end -->", re.S)
@@ -55,7 +55,7 @@ def wrong():
 def shares():
     runs = [(folder, run) for folder in folders() for run in Claim.read(folder).run]
     marks = [state().mark_of_run(folder, run) or "†" * bool(state().kernels_changed(folder, run)[0]) for folder, run in runs]
-    plain, marked, left_out = summary.shares()
+    plain, marked, left_out = face.shares()
     return f"README: {plain} of {plain + marked} figures without a mark, {left_out} left out for their age or want of a build\nruns: {marks.count('')} of {len(runs)} without a mark"
 
 

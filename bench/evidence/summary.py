@@ -1,4 +1,4 @@
-"""README's table of results: the figures that a reader asks for first, each with its own mark and its worst case."""
+"""All figures at a glance, each with its own mark and its worst case."""
 import re
 from statistics import median
 
@@ -250,23 +250,4 @@ def slower(read):
     return listed(read, SLOWER, ["where", "Kiln takes"])
 
 
-def shares():
-    """Figures of README without a mark, with one, and those that it leaves out."""
-    read = Reader()
-    results(read)
-    slower(read)
-    return sum(mark == "" for mark in read.figures), sum(bool(mark) for mark in read.figures), sum(mark is None for mark in read.figures)
-
-
-def share(_):
-    plain, marked, _ = shares()
-    return f"{plain} of {plain + marked}"
-
-
-def newer(_):
-    """Which peers have a newer release than the one that figures stand beside."""
-    return listed_words(name for name, peer in state().locked.items() if isinstance(peer, dict) and peer["newest"] != peer["version"])
-
-
-FIGURES = {"share": share, "newer": newer}
 TABLES = {"results": results, "slower": slower}

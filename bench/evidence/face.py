@@ -1,0 +1,146 @@
+"""README's tables: what a reader asks first, one number and its worst a line. A figure whose code has changed since is left out of them; the other documents have
+it, with its mark."""
+from evidence.attention import MODELS_PEERS, ratios_of
+from evidence.claim import listed
+from evidence.family import in_class, ratios, rows_and_peers
+from evidence.marks import CHANGED
+from evidence.summary import MANY_ROWS, PARTS, of_many_rows
+from evidence.table import Reader, markdown, mean, state, words
+from evidence.team import best_of_peers, compared
+from evidence.tuner import at, measured
+
+
+def unmarked(read, told):
+    """What `told` makes of a reader; "" where its figure is marked as changed or is too old."""
+    text = read.figure(told)
+    return "" if CHANGED in text else text
+
+
+def as_fast(found):
+    """The cells 'Kiln is' and 'at its worst' of ratios, a peer's time over Kiln's."""
+    return f"{mean(found):.2f} x as fast | {min(found):.2f} x"
+
+
+def products(read):
+    rows = measured(read, "H100", "bf16")
+    worst = min(rows, key=lambda row: row["best_over_kiln"])
+    return f"{as_fast([row['best_over_kiln'] for row in rows])} at {at(worst)}"
+
+
+def gradients(read):
+    """Beside the faster of the peers at each problem."""
+    best = {}
+    for peer in MODELS_PEERS:
+        for row in read("attention-h100/attention_models_peers.json"):
+            if row["peer"] == peer and row.get("right") and "ns" in row:
+                best[row["asked"]] = min(row["ns"], best.get(row["asked"], row["ns"]))
+    return as_fast([best[row["asked"]] / row["ns"] for row in read("attention-h100/attention_models.json") if row["asked"] in best])
+
+
+def memory_bound(read):
+    rows, peers, _ = rows_and_peers(read)
+    return as_fast(ratios(in_class(rows, "0.7 to 1.4 GB"), peers, "compile"))
+
+
+def of_two_gpus(read):
+    rows = [(row, peers) for row, peers in compared(read) if peers and not PARTS["attention"](row["asked"])]
+    return as_fast([best_of_peers(peers) / row["ns"] for row, peers in rows])
+
+
+def launches(read):
+    ways = {row["way"]: row["median_ns"] for row in read("hits-h100/hit_latency_peers.json")}
+    own = [row for row in read("hits-h100/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and row["way"] == "Op::launch, hot"]
+    norm = [row for row in own if row["op"] == "rms_norm"]
+    return as_fast([ways["torch rms_norm"] / row["median_ns"] for row in norm]), norm
+
+
+# What is computed, how many problems, the peer, and the figure of a reader.
+FACE = [("`gemm` at random lengths of 100 products of models, bf16", "cuBLASLt's best algorithm for each very length", products),
+        ("gradients of attention, 17 problems with models' grouped heads, bf16", "the faster of FlashAttention-4 and cuDNN at each", gradients),
+        ("norms, softmax, SwiGLU, rotary and their gradients at about 1 GB, bf16", "`torch.compile`", memory_bound),
+        ("products and collectives on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each", of_two_gpus),
+        ("host time of a launch, `rms_norm`", "torch's `rms_norm`", launches)]
+
+
+def face(read):
+    body = [[what, peer, *figure.split(" | ")] for what, peer, told in FACE if (figure := unmarked(read, told))]
+    return markdown(["H100, unless said", "beside", "Kiln is", "at its worst"], body)
+
+
+def slower_by(found):
+    """'1 % longer, worst 13 %' of ratios, a peer's time over Kiln's."""
+    more = 1 / mean(found) - 1
+    return f"{abs(more):.0%} {'longer' if more >= 0 else 'less'} in the mean, {1 / min(found) - 1:.0%} longer at worst ({len(found)})"
+
+
+def own_products(read):
+    return slower_by([row["best_over_own"] for row in of_many_rows(measured(read, "H100", "bf16")) if "best_over_own" in row])
+
+
+def training(read):
+    return slower_by([row["best_over_kiln"] for row in read("training-h100/training.json") if "best_over_kiln" in row])
+
+
+def gradients_beside_flash4(read, dim):
+    found = ratios_of(read, "attention_models", "flash4", lambda row: words(row["asked"])["head_dim"] == str(dim))
+    return f"slower at {sum(ratio < 1 for ratio in found)} of {len(found)}, {1 / min(found) - 1:.0%} longer at worst"
+
+
+def team(read, run, peer):
+    found = [(peers[peer]["ns"] / row["ns"], row["asked"]) for row, peers in compared(read, run) if peer in peers]
+    ratio, asked = min(found)
+    return f"slower at {sum(each < 1 for each, _ in found)} of {len(found)}, {1 / ratio - 1:.0%} longer at worst, at `{asked.removesuffix(' dtype=bf16').removesuffix(' ranks=alike').removesuffix(' dtype=bf16')}`"
+
+
+LOSSES = [(f"products above {MANY_ROWS} rows by Kiln's own kernels, H100, beside cuBLASLt's best", own_products),
+          ("products of a training step by the records that ship, H100, beside cuBLASLt's best", training),
+          ("gradients of attention with heads of 64, H100, beside FlashAttention-4", lambda read: gradients_beside_flash4(read, 64)),
+          ("gradients of attention with heads of 128, H100, beside FlashAttention-4", lambda read: gradients_beside_flash4(read, 128)),
+          ("heads of 40 to 224 that fill no tile, forward, H100, beside FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
+          ("two H200, beside torch's fused ops", lambda read: team(read, "team", "fused")),
+          ("four H200, beside torch's fused ops", lambda read: team(read, "team4", "fused")),
+          ("four H200, beside NCCL", lambda read: team(read, "team4", "nccl"))]
+
+
+def losses(read):
+    return markdown(["where", "Kiln takes, or is"], [[what, figure] for what, told in LOSSES if (figure := unmarked(read, told))])
+
+
+def stream(read):
+    def told(r):
+        [row], [verified] = r("stream-h100/replay.json"), r("stream-h100/replay_verified.json")[-1:]
+        return f"{row['tunes']} tunes, {row['compiles']} compiles, {verified['wrong']} wrong results"
+    return read.figure(told)
+
+
+def start(read):
+    def told(r):
+        rows = {row["way"]: row["result_ms"] - row["until_context_ms"] for row in r("cold-start-h100/cold_start.json") if "failed" not in row}
+        return f"{rows['Kiln, shipped file, overlay']:.1f} ms"
+    return read.figure(told)
+
+
+def hot(read):
+    def told(r):
+        rows = [row for row in r("hits-h100/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and row["way"] == "Op::launch, hot"]
+        few = [row["over_bare_ns"] for row in rows if row["op"] != "attention_forward"]
+        [most] = [row["over_bare_ns"] for row in rows if row["op"] == "attention_forward"]
+        return f"{min(few)} to {max(few)} ns, {most} ns for attention's five strided tensors", rows
+    return read.figure(told)
+
+
+def shares():
+    """Figures of README without a mark, with one, and those that it leaves out."""
+    read = Reader()
+    face(read), losses(read), stream(read), start(read), hot(read)
+    shown = [mark for mark in read.figures if mark is not None and CHANGED not in mark]
+    return sum(mark == "" for mark in shown), sum(bool(mark) for mark in shown), len(read.figures) - len(shown)
+
+
+def newer(_):
+    """Which peers have a newer release than the one that figures stand beside."""
+    return listed(name for name, peer in state().locked.items() if isinstance(peer, dict) and peer["newest"] != peer["version"])
+
+
+TABLES = {"face": face, "losses": losses}
+FIGURES = {"newer": newer, "stream": stream, "start": start, "hot": hot}
