@@ -60,8 +60,6 @@ struct Bound {
 Bound& bound_op(const std::string& name, const std::string& folder, int device);
 /// The device of the calling thread's current context; 0 without one.
 int current_device();
-/// The device that has this memory, or KILN_DEVICE_UNKNOWN; nothing where the driver knows no such memory.
-std::optional<int> device_of(const void* address);
 
 struct Engine {
   int device;
@@ -70,20 +68,21 @@ struct Engine {
 };
 std::vector<Engine> engines();
 
-/// The team of this process, which engines of its device take. Throws kiln.Error where there is one, or an engine.
-void refuse_second_team();
-void set_team(kiln_team* team, int device);
-/// A tuner ends before its engine does: at its owner's end, or at the interpreter's.
-void add_tuner(kiln_tuner* tuner);
-void destroy_tuner(kiln_tuner* tuner) noexcept;
-
 /// Throws kiln.Error at the interpreter's end, and in a child that was forked from a process with engines.
 void refuse_if_over();
+/// Whether it would.
+bool is_over() noexcept;
 void enter_call() noexcept;
 void leave_call() noexcept;
 /// Hands what tunes had to say to the log.
 void tell();
+/// Where engines that are made later take workspaces from; kiln_options says more. `user` is the device's ordinal.
+void set_allocator(void* (*allocate)(std::size_t, kiln_stream, std::int32_t, void*),
+                   void (*free)(void*, std::size_t, kiln_stream, void*));
 /// At the interpreter's end: stops background work and writes counts.
 void end();
+
+/// Gives the module the address of kiln.torch's functions, which table.hpp lists.
+void add_table(nb::module_& module);
 
 }  // namespace kiln_python
