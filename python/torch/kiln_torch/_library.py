@@ -1,0 +1,51 @@
+"""The ops as torch knows them: their library, and for each its schema, its kernel and its fake."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pathlib
+from typing import Any
+
+import torch
+
+import kiln
+from kiln import _kiln
+
+from .fakes import fake_of
+from .signature import Signature
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def _open() -> ctypes.CDLL:
+    path = os.environ.get("KILN_TORCH_LIBRARY") or str(HERE / "libkiln_torch.so")
+    torch.ops.load_library(path)
+    library = ctypes.CDLL(path)
+    for function in (library.kiln_torch_install, library.kiln_torch_define):
+        function.restype = ctypes.c_char_p
+    _told(library.kiln_torch_install(ctypes.c_void_p(_kiln.table)))
+    return library
+
+
+def _told(failure: bytes | None) -> None:
+    if failure is not None:
+        raise kiln.Error(failure.decode())
+
+
+_opened: ctypes.CDLL | None = None
+
+
+def define(signature: Signature, space: str, folder: str = "") -> Any:
+    """The op of torch, such as torch.ops.kiln.rms_norm.default. The same name twice is an error of torch."""
+    global _opened
+    if _opened is None:
+        _opened = _open()
+    texts = (space, signature.name, signature.schema, signature.spec(folder))
+    _told(_opened.kiln_torch_define(*(ctypes.c_char_p(each.encode()) for each in texts)))
+    torch.library.register_fake(f"{space}::{signature.name}", fake_of(signature))
+    return getattr(getattr(torch.ops, space), signature.name).default
+
+
+def shipped() -> dict[str, Signature]:
+    return {each["name"]: Signature.of_json(each) for each in json.loads((HERE / "signatures.json").read_text())}

@@ -1,0 +1,114 @@
+"""Attention of many queries, dense or packed, with gradients; of few queries over a cache; and for Hugging Face's AttentionInterface."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from .functions import autocast, needs_gradient
+
+_kiln = torch.ops.kiln
+
+
+def _named(offsets: Any, causal: bool, window: Any, ending: str = "") -> Any:
+    layout = "dense" if offsets is None else "packed"
+    mask = "_window" if window is not None else "_causal" if causal else ""
+    return getattr(_kiln, f"attention_{layout}{mask}{ending}").default
+
+
+def _run(q: Tensor, k: Tensor, v: Tensor, offsets: Any, causal: bool, window: Any, scale: float | None, longest: Any) -> tuple[Tensor, Tensor]:
+    named = _named(offsets, causal, window)
+    values = (scale,) if window is None else (scale, *window)
+    return named(q, k, v, *values) if offsets is None else named(q, k, v, *offsets, *values, longest)
+
+
+class _Attention(Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, query_offsets: Any, key_offsets: Any, causal: bool, window: Any, scale: Any,
+                longest: Any) -> tuple[Tensor, Tensor]:
+        offsets = None if query_offsets is None else (query_offsets, key_offsets)
+        out, lse = _run(q, k, v, offsets, causal, window, scale, longest)
+        ctx.save_for_backward(q, k, v, out, lse, *(offsets or ()))
+        ctx.causal, ctx.window, ctx.scale = causal, window, scale
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, dout: Tensor, _: Any) -> tuple[Any, ...]:
+        q, k, v, out, lse, *offsets = ctx.saved_tensors
+        values = (ctx.scale,) if ctx.window is None else (ctx.scale, *ctx.window)
+        named = _named(offsets or None, ctx.causal, ctx.window, "_backward")
+        return *named(q, k, v, out, lse, dout, *offsets, *values), None, None, None, None, None, None
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: tuple[int | None, int] | None = None, scale: float | None = None,
+              query_offsets: Tensor | None = None, key_offsets: Tensor | None = None, longest_query: int | None = None,
+              return_lse: bool = False) -> Any:
+    """softmax(scale * q k^T) v, head by head; scale is 1 / sqrt(head_dim) unless given.
+
+    q is [batch, queries, heads, head_dim], k [batch, keys, key_heads, head_dim], v [batch, keys, key_heads, value_dim]; heads may share keys.
+    Packed: with offsets, i32 [batch + 1], tensors are [tokens, heads, dim], and sequence i has rows offsets[i] to offsets[i + 1]. Rows past the last
+    offset are undefined. key_offsets are query_offsets unless given; longest_query, at least that of any sequence, saves work.
+
+    causal: the last query sees all keys, the one before all but one. window: (left, right) keys beside that diagonal; a left of None is all.
+    return_lse: (out, log-sum-exp of each row, f32 [batch, heads, queries]), the second without gradient.
+    """
+    q, k, v = autocast(q, k, v)
+    offsets = None
+    if query_offsets is not None:
+        offsets = (query_offsets, query_offsets if key_offsets is None else key_offsets)
+    if needs_gradient(q, k, v):
+        out, lse = _Attention.apply(q, k, v, *(offsets or (None, None)), causal, window, scale, longest_query)
+    else:
+        out, lse = _run(q, k, v, offsets, causal, window, scale, longest_query)
+    return (out, lse) if return_lse else out
+
+
+def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, scale: float | None = None, block_table: Tensor | None = None,
+                     keys: int | None = None) -> Tensor:
+    """Attention of the last queries of each sequence over its cache. No gradient.
+
+    q is [batch, queries, heads, head_dim] of 16 queries at most, k and v [batch, keys, key_heads, dim], key_lengths i32 [batch]. With a block_table, i32
+    [batch, pages of a sequence], k and v are pools [pages, page_size, key_heads, dim]; `keys` is then the most that a sequence may have.
+    """
+    q, k, v = autocast(q, k, v)
+    if block_table is None:
+        return _kiln.attention_decode_contiguous.default(q, k, v, key_lengths, scale)[0]
+    most = block_table.shape[1] * k.shape[1] if keys is None else keys
+    return _kiln.attention_decode_paged.default(q, k, v, key_lengths, block_table, most, scale)[0]
+
+
+def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0,
+                          scaling: float | None = None, sliding_window: int | None = None, is_causal: bool | None = None,
+                          **others: Any) -> tuple[Tensor, None]:
+    """An attention function for transformers' AttentionInterface; kiln.torch.patch() registers it as "kiln".
+
+    Packed sequences come by cu_seq_lens_q, as flash_attention_2's do. A batch with padding is packed on the way, for which the host waits. Dropout,
+    softcap and sinks are refused.
+    """
+    if dropout or others.get("softcap") is not None or others.get("s_aux") is not None:
+        raise ValueError("kiln attention: dropout, softcap and sinks are not there; use another attn_implementation")
+    query, key, value = (each.transpose(1, 2) for each in (query, key, value))
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    named: dict[str, Any] = {"causal": causal, "window": (sliding_window - 1, 0) if causal and sliding_window else None, "scale": scaling}
+    if attention_mask is not None:
+        return _padded(query, key, value, attention_mask, named), None
+    offsets = others.get("cu_seq_lens_q")
+    if offsets is None:
+        return attention(query, key, value, **named), None
+    packed = attention(query[0], key[0], value[0], query_offsets=offsets.to(torch.int32), key_offsets=others["cu_seq_lens_k"].to(torch.int32),
+                       longest_query=others.get("max_length_q"), **named)
+    return packed[None], None
+
+
+def _padded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, named: dict[str, Any]) -> Tensor:
+    """Of sequences whose tokens the mask, [batch, keys], tells from padding. Queries are the last of them; those of padding give 0."""
+    if mask.dim() != 2 or mask.shape[1] != key.shape[1]:
+        raise ValueError(f"kiln attention: the attention mask is {list(mask.shape)}, expected [batch, {key.shape[1]}], which tells tokens from padding")
+    keys = mask.bool()
+    queries = keys[:, keys.shape[1] - query.shape[1] :]
+    offsets = [torch.nn.functional.pad(each.sum(1).cumsum(0), (1, 0)).to(torch.int32) for each in (queries, keys)]
+    packed = attention(query[queries], key[keys], value[keys], query_offsets=offsets[0], key_offsets=offsets[1], **named)
+    return packed.new_zeros(*query.shape[:-1], value.shape[-1]).index_put((queries,), packed)

@@ -1,0 +1,250 @@
+"""Ops with gradients and autocast. Gradients are autograd.Functions around the ops, which cost less a call than gradients of the ops would.
+
+Under autocast, products and attention take its type, as torch's do. Norms and SwiGLU keep the type of x: they compute in f32 whatever it is.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from . import _ops  # noqa: F401  defines torch.ops.kiln
+
+_kiln = torch.ops.kiln
+_LINEAR = {each: getattr(_kiln, f"linear_{each}").default for each in ("relu", "gelu", "silu", "swiglu")}
+_linear, _linear_add, _matmul_nn, _matmul_tn = (getattr(_kiln, each).default for each in ("linear", "linear_add", "matmul_nn", "matmul_tn"))
+
+
+def needs_gradient(*tensors: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in tensors)
+
+
+def autocast(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Tensors in autocast's type where it is on."""
+    if not torch.is_autocast_enabled("cuda"):
+        return tensors
+    dtype = torch.get_autocast_dtype("cuda")
+    return tuple(None if each is None else each.to(dtype) for each in tensors)
+
+
+def like(x: Tensor, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Tensors in x's type where autocast is on."""
+    if not torch.is_autocast_enabled("cuda"):
+        return tensors
+    return tuple(None if each is None else each.to(x.dtype) for each in tensors)
+
+
+class _RmsNorm(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.epsilon = epsilon
+        return _kiln.rms_norm.default(x, weight, epsilon)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        return *_kiln.rms_norm_backward.default(x, weight, dy, ctx.epsilon), None
+
+
+class _RmsNormAdd(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+        total, y = _kiln.rms_norm_add.default(x, residual, weight, epsilon)
+        ctx.save_for_backward(total, weight)
+        ctx.epsilon = epsilon
+        return y, total
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, dtotal: Tensor) -> tuple[Tensor | None, ...]:
+        total, weight = ctx.saved_tensors
+        dx, dweight = _kiln.rms_norm_add_backward.default(total, weight, dy, dtotal, ctx.epsilon)
+        return dx, dx, dweight, None
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-6, residual: Tensor | None = None) -> Any:
+    """y = s / rms(s) * weight over the last dimension, with s = x. With a residual, s = x + residual, and the result is (y, s)."""
+    weight, residual = like(x, weight, residual)
+    if residual is None:
+        if needs_gradient(x, weight):
+            return _RmsNorm.apply(x, weight, epsilon)
+        return _kiln.rms_norm.default(x, weight, epsilon)
+    if needs_gradient(x, residual, weight):
+        return _RmsNormAdd.apply(x, residual, weight, epsilon)
+    total, y = _kiln.rms_norm_add.default(x, residual, weight, epsilon)
+    return y, total
+
+
+class _LayerNorm(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.epsilon, ctx.has_bias = epsilon, bias is not None
+        return _kiln.layer_norm.default(x, weight, bias, epsilon)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        dx, dweight, dbias = _kiln.layer_norm_backward.default(x, weight, dy, ctx.epsilon)
+        return dx, dweight, dbias if ctx.has_bias else None, None
+
+
+class _LayerNormAdd(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> tuple[Tensor, Tensor]:
+        total, y = _kiln.layer_norm_add.default(x, residual, weight, bias, epsilon)
+        ctx.save_for_backward(total, weight)
+        ctx.epsilon, ctx.has_bias = epsilon, bias is not None
+        return y, total
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, dtotal: Tensor) -> tuple[Tensor | None, ...]:
+        total, weight = ctx.saved_tensors
+        dx, dweight, dbias = _kiln.layer_norm_add_backward.default(total, weight, dy, dtotal, ctx.epsilon)
+        return dx, dx, dweight, dbias if ctx.has_bias else None, None
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None = None, epsilon: float = 1e-5, residual: Tensor | None = None) -> Any:
+    """Layer normalisation over the last dimension. With a residual, of s = x + residual, and the result is (y, s)."""
+    weight, bias, residual = like(x, weight, bias, residual)
+    if residual is None:
+        if needs_gradient(x, weight, bias):
+            return _LayerNorm.apply(x, weight, bias, epsilon)
+        return _kiln.layer_norm.default(x, weight, bias, epsilon)
+    if needs_gradient(x, residual, weight, bias):
+        return _LayerNormAdd.apply(x, residual, weight, bias, epsilon)
+    total, y = _kiln.layer_norm_add.default(x, residual, weight, bias, epsilon)
+    return y, total
+
+
+def linear_gradients(ctx: Any, x: Tensor, weight: Tensor, dy: Tensor, has_bias: bool, at: int = 2) -> tuple[Tensor | None, ...]:
+    """Of x, weight and bias, which is input `at`."""
+    dx = _matmul_nn(dy, weight) if ctx.needs_input_grad[0] else None
+    dweight = _matmul_tn(dy, x) if ctx.needs_input_grad[1] else None
+    dbias = dy.sum(dim=tuple(range(dy.dim() - 1))) if has_bias and ctx.needs_input_grad[at] else None
+    return dx, dweight, dbias
+
+
+class _Linear(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.has_bias, ctx.has_residual = bias is not None, residual is not None
+        return _linear(x, weight, bias) if residual is None else _linear_add(x, weight, residual, bias)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        return *linear_gradients(ctx, x, weight, dy, ctx.has_bias), dy if ctx.has_residual else None
+
+
+def _activate(z: Tensor, activation: str) -> Tensor:
+    if activation == "swiglu":
+        return torch.nn.functional.silu(z[..., 0::2]) * z[..., 1::2]
+    return getattr(torch.nn.functional, activation)(z)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none", residual: Tensor | None = None) -> Tensor:
+    """y = activation(x weight^T + bias), or x weight^T + bias + residual.
+
+    Activations: none, relu, gelu (the exact one), silu, and swiglu, which joins neighbouring columns: silu(z[2j]) * z[2j + 1]. They are part of the
+    product. Where gradients are wanted they follow it, since their backward needs z.
+    """
+    x, weight, bias, residual = autocast(x, weight, bias, residual)
+    if activation != "none" and activation not in _LINEAR:
+        raise ValueError(f"linear: activation is {activation!r}, expected one of: none, {', '.join(_LINEAR)}")
+    if activation != "none" and residual is not None:
+        raise ValueError("linear: activation and residual are given, expected one of them")
+    if needs_gradient(x, weight, bias, residual):
+        z = _Linear.apply(x, weight, bias, residual)
+        return z if activation == "none" else _activate(z, activation)
+    if activation != "none":
+        return _LINEAR[activation](x, weight, bias)
+    return _linear(x, weight, bias) if residual is None else _linear_add(x, weight, residual, bias)
+
+
+class _SwiGlu(Function):
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate, up)
+        return _kiln.swiglu.default(gate, up)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor]:
+        return _kiln.swiglu_backward.default(*ctx.saved_tensors, dy)
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate) * up. Both may be halves of one tensor."""
+    (up,) = like(gate, up)
+    return _SwiGlu.apply(gate, up) if needs_gradient(gate, up) else _kiln.swiglu.default(gate, up)
+
+
+_ROTARY = {False: (_kiln.rotary.default, _kiln.rotary_backward.default),
+           True: (_kiln.rotary_interleaved.default, _kiln.rotary_interleaved_backward.default)}
+
+
+class _Rotary(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: bool) -> Tensor:
+        ctx.save_for_backward(cos, sin, positions)
+        ctx.interleaved = interleaved
+        return _ROTARY[interleaved][0](x, cos, sin, positions)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        return _ROTARY[ctx.interleaved][1](dy, *ctx.saved_tensors), None, None, None, None
+
+
+def rotary(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: bool = False) -> Tensor:
+    """x [..., heads, dim] with the first dimensions of each head turned by the angles of its token's position.
+
+    cos, sin: f32 [positions, turned dimensions / 2]. positions: i32 or i64 [...], rows of these. Tables have no gradients.
+    """
+    if needs_gradient(x):
+        return _Rotary.apply(x, cos, sin, positions, interleaved)
+    return _ROTARY[interleaved][0](x, cos, sin, positions)
+
+
+class _Softmax(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float, causal: bool, mask: Tensor | None) -> Tensor:
+        y = _softmax(x, scale, causal, mask)
+        ctx.save_for_backward(y)
+        ctx.scale = scale
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        return _kiln.softmax_backward.default(*ctx.saved_tensors, dy, ctx.scale), None, None, None
+
+
+def _softmax(x: Tensor, scale: float, causal: bool, mask: Tensor | None) -> Tensor:
+    if causal:
+        return _kiln.softmax_causal.default(x, scale, x.shape[-2])
+    if mask is None:
+        return _kiln.softmax.default(x, scale)
+    rows = mask.reshape(-1, mask.shape[-1])
+    return (_kiln.softmax_keep if mask.dtype in (torch.bool, torch.uint8) else _kiln.softmax_bias).default(x, rows, scale)
+
+
+def softmax(x: Tensor, scale: float = 1.0, causal: bool = False, mask: Tensor | None = None) -> Tensor:
+    """softmax(scale * x + mask) over the last dimension; a row of which nothing counts gives 0.
+
+    causal: x is [..., queries, keys], and the last query sees all keys. mask: of booleans, which are true for what counts, or of x's type, which is
+    added. Row r of x has row r % n of a mask of n rows. A mask has no gradient.
+    """
+    if causal and mask is not None:
+        raise ValueError("softmax: causal and mask are given, expected one of them")
+    if needs_gradient(x):
+        return _Softmax.apply(x, scale, causal, mask)
+    return _softmax(x, scale, causal, mask)
+
+
+def quantise(x: Tensor, scale: Tensor | None = None, block: bool = False) -> tuple[Tensor, Tensor]:
+    """(y, scale) with y = x / scale in float8_e4m3fn. The scale is the one given, that of each 128 neighbours of a row (block), or x's own. No gradient."""
+    if scale is not None:
+        return _kiln.quantise.default(x, scale), scale
+    return (_kiln.quantise_block if block else _kiln.quantise_dynamic).default(x)

@@ -1,0 +1,140 @@
+"""Gradients, autocast and torch.compile, with the references in the kernels' place. python/torch/tests/gpu.py does the same on a GPU."""
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import kiln.torch as kt  # noqa: E402
+import reference  # noqa: E402
+from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
+
+KEEP = reference.install_on_cpu()
+
+
+def leaf(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def same_gradients(ours, theirs, *inputs):
+    """Of a weighted sum of all results."""
+    results, expected = ours(*inputs), theirs(*inputs)
+    results, expected = (each if isinstance(each, tuple) else (each,) for each in (results, expected))
+    leaves = [each for each in inputs if torch.is_tensor(each) and each.requires_grad]
+    seeds = [torch.randn_like(each) for each in expected]
+    for result, wanted in zip(results, expected):
+        torch.testing.assert_close(result, wanted)
+    found = torch.autograd.grad(results, leaves, seeds)
+    for each, wanted in zip(found, torch.autograd.grad(expected, leaves, seeds)):
+        torch.testing.assert_close(each, wanted)
+
+
+def rms(x, weight, epsilon=1e-6):
+    return torch.nn.functional.rms_norm(x, (x.shape[-1],), weight, epsilon)
+
+
+def test_norms_have_gradients():
+    x, weight, bias, residual = leaf(2, 5, 32), leaf(32), leaf(32), leaf(2, 5, 32)
+    same_gradients(kt.rms_norm, rms, x, weight)
+    same_gradients(lambda *a: kt.rms_norm(*a[:2], residual=a[2]), lambda x, w, r: (rms(x + r, w), x + r), x, weight, residual)
+    layer = lambda x, w, b=None: torch.nn.functional.layer_norm(x, (32,), w, b)  # noqa: E731
+    same_gradients(kt.layer_norm, layer, x, weight, bias)
+    same_gradients(kt.layer_norm, layer, x, weight)
+    same_gradients(lambda x, w, b, r: kt.layer_norm(x, w, b, residual=r), lambda x, w, b, r: (layer(x + r, w, b), x + r), x, weight, bias, residual)
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "silu", "swiglu"])
+def test_products_have_gradients(activation):
+    x, weight, bias = leaf(2, 5, 16), leaf(24, 16), leaf(24)
+    expected = lambda x, w, b: reference._activate(torch.nn.functional.linear(x, w, b), activation)  # noqa: E731
+    same_gradients(lambda *a: kt.linear(*a, activation=activation), expected, x, weight, bias)
+    with torch.no_grad():
+        torch.testing.assert_close(kt.linear(x, weight, bias, activation), expected(x, weight, bias))
+
+
+def test_a_product_adds_a_residual():
+    x, weight, residual = leaf(2, 5, 16), leaf(24, 16), leaf(2, 5, 24)
+    same_gradients(lambda x, w, r: kt.linear(x, w, residual=r), lambda x, w, r: x @ w.t() + r, x, weight, residual)
+
+
+def test_swiglu_rotary_and_softmax_have_gradients():
+    gate, up, x = leaf(2, 5, 16), leaf(2, 5, 16), leaf(2, 5, 3, 10)
+    same_gradients(kt.swiglu, lambda gate, up: torch.nn.functional.silu(gate) * up, gate, up)
+    angles, positions = torch.rand(7, 4, dtype=torch.float64), torch.randint(7, (2, 5))
+    for interleaved in (False, True):
+        turn = reference._rotate("interleaved" if interleaved else "half", "forward")
+        tables = angles.cos(), angles.sin(), positions
+        same_gradients(lambda x: kt.rotary(x, *tables, interleaved), lambda x: turn(x, *tables), x)
+    scores = leaf(2, 4, 6)
+    for named in ({}, {"causal": True}, {"mask": torch.rand(4, 6) < 0.7}, {"mask": torch.randn(4, 6, dtype=torch.float64)}):
+        rest = ("causal", (4,)) if named.get("causal") else ("none", ()) if not named else ("boolean" if named["mask"].dtype == torch.bool else "additive", (named["mask"],))
+        values = (*rest[1], 0.5) if rest[0] != "causal" else (0.5, 4)
+        same_gradients(lambda x: kt.softmax(x, 0.5, **named), lambda x: reference._softmax(rest[0])(x, *values), scores)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("mask", ["none", "causal", "window"])
+def test_attention_has_gradients(packed, mask):
+    q, k, v = (leaf(*shape) for shape in ([(9, 4, 8), (9, 2, 8), (9, 2, 8)] if packed else [(2, 5, 4, 8), (2, 7, 2, 8), (2, 7, 2, 8)]))
+    offsets = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
+    named = {"causal": mask == "causal", "window": (2, 1) if mask == "window" else None}
+    if packed:
+        named |= {"query_offsets": offsets}
+    rest = (*((offsets, offsets) if packed else ()), None, *((2, 1) if mask == "window" else ()))
+    expected = reference.attention("packed" if packed else "dense", mask)
+    same_gradients(lambda *a: kt.attention(*a, **named), lambda *a: expected(*a, *rest)[0], q, k, v)
+
+
+def block(x, weights, offsets):
+    """What a layer does, with all that has a gradient."""
+    norm, qkv, out, up = weights
+    y = kt.rms_norm(x, norm)
+    q, k, v = kt.linear(y, qkv).unflatten(-1, (3, 2, 16)).unbind(-3)
+    y = kt.attention(q, k, v, causal=True, query_offsets=offsets).flatten(-2)
+    y, x = kt.rms_norm(kt.linear(y, out), norm, residual=x)
+    gate, up = kt.linear(y, up).chunk(2, -1)
+    return kt.linear(kt.swiglu(gate, up), out, residual=x)
+
+
+def weights():
+    return tuple(torch.randn(*shape, requires_grad=True) for shape in ((32,), (96, 32), (32, 32), (64, 32)))
+
+
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_one_graph_serves_all_lengths(has_gradients):
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(block, fullgraph=True, backend=counter)
+    given = weights()
+    with torch.set_grad_enabled(has_gradients):
+        for tokens in (8, 13, 27, 64, 5):
+            x = torch.randn(tokens, 32)
+            torch._dynamo.mark_dynamic(x, 0)
+            offsets = torch.tensor([0, tokens // 2, tokens], dtype=torch.int32)
+            result, expected = compiled(x, given, offsets), block(x, given, offsets)
+            torch.testing.assert_close(result, expected)
+            if has_gradients:
+                found, wanted = (torch.autograd.grad(each.sum(), given) for each in (result, expected))
+                torch.testing.assert_close(found, wanted)
+    assert counter.frame_count == 1
+    torch._dynamo.reset()
+
+
+def test_autocast_gives_products_its_type_and_norms_that_of_x(monkeypatch):
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda _="": True)
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda _="": torch.bfloat16)
+    x, weight = torch.randn(5, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    y = kt.linear(x, weight)
+    assert y.dtype == torch.bfloat16
+    assert kt.rms_norm(y, weight[0]).dtype == torch.bfloat16
+    kt.rms_norm(y, weight[0]).sum().backward()
+    assert x.grad.dtype == weight.grad.dtype == torch.float32
+
+
+def test_what_makes_no_sense_is_refused():
+    x, weight = torch.randn(5, 16), torch.randn(16, 16)
+    with pytest.raises(ValueError, match="activation is 'tanh', expected one of: none, relu, gelu, silu, swiglu"):
+        kt.linear(x, weight, activation="tanh")
+    with pytest.raises(ValueError, match="activation and residual are given"):
+        kt.linear(x, weight, activation="relu", residual=x)
+    with pytest.raises(ValueError, match="causal and mask are given"):
+        kt.softmax(x, causal=True, mask=x)

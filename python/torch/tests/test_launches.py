@@ -1,0 +1,148 @@
+"""From torch.ops.kiln to launches on the fake driver, in host memory."""
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+COMPUTED = ["rms_norm", "linear", "linear_gelu", "linear_swiglu", "linear_add", "linear_grouped", "matmul_nn", "matmul_tn", "bmm_nt", "rotary", "rotary_interleaved",
+            "softmax", "softmax_causal", "softmax_bias"]  # those that the fake driver has twins of
+OPS = "OPS = __import__('pathlib').Path(fake_device.__file__).parents[2] / 'tests/e2e/ops'\n"
+
+
+def test_ops_compute(run_program):
+    said = run_program(f"NAMES = {COMPUTED!r}\n" + """
+import reference, samples
+given = samples.samples("cpu", torch.float32)
+for name in NAMES:
+    expected = reference.references()[name](*given[name])
+    op = getattr(torch.ops.kiln, name).default
+    found = op(*(on(each) if torch.is_tensor(each) else each for each in given[name]))
+    synchronise()
+    for one, wanted in zip(*((each,) if torch.is_tensor(each) else each for each in (found, expected))):
+        torch.testing.assert_close(one, wanted, rtol=1e-3, atol=1e-3)
+    print(name)
+""")
+    assert said.split() == COMPUTED
+
+
+def test_layouts_that_no_kernel_takes_are_copied_and_others_are_not(run_program):
+    said = run_program("""
+weight = on(torch.randn(64))
+expected = lambda x: torch.nn.functional.rms_norm(x, (64,), weight, 1e-6)
+def check(x):
+    y = torch.ops.kiln.rms_norm(x, weight, 1e-6)
+    synchronise()
+    torch.testing.assert_close(y, expected(x))
+    assert y.is_contiguous()
+check(on(torch.randn(6, 128))[:, :64])          # rows apart
+check(on(torch.randn(2, 3, 128))[..., 64:])     # and several dimensions of them
+check(on(torch.randn(64)))                      # one row without its dimension
+for x in (on(torch.randn(64, 6)).t(), on(torch.randn(3, 2, 64)).transpose(0, 1), on(torch.randn(1, 64)).expand(3, 64)):
+    check(x)
+print("done")
+""")
+    assert said == "done\n"
+
+
+def test_a_batch_of_no_rows_gives_no_rows_and_gradients_of_0(run_program):
+    said = run_program("""
+x, weight = torch.empty(0, 64), on(torch.ones(64))
+before = fake_device.query("launches ")
+print(torch.ops.kiln.rms_norm(x, weight).shape, torch.ops.kiln.linear(x.view(2, 0, 64), on(torch.ones(8, 64))).shape)
+dx, dweight = torch.ops.kiln.rms_norm_backward(x, weight, x)
+print(dx.shape, dweight.abs().max().item(), torch.ops.kiln.matmul_tn(torch.empty(0, 8), x).abs().max().item())
+print(fake_device.query("launches ") - before)
+""")
+    assert said == "torch.Size([0, 64]) torch.Size([2, 0, 8])\ntorch.Size([0, 64]) 0.0 0.0\n0\n"
+
+
+def test_what_does_not_fit_is_refused_in_a_sentence(run_program):
+    said = run_program("""
+x, weight = on(torch.randn(3, 64)), on(torch.ones(64))
+def refused(function, *given):
+    try:
+        function(*given)
+        print("no")
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+ops = torch.ops.kiln
+refused(ops.rms_norm, x, weight[:32])
+refused(ops.rms_norm, x.double(), weight)
+refused(ops.rms_norm, x, weight.half())
+refused(ops.rms_norm, x.to(torch.complex64), weight)
+refused(ops.rms_norm, on(torch.tensor(1.0)), weight)
+refused(ops.linear, x, weight.view(1, 1, 64))
+refused(ops.attention_dense, x, x, x)
+""").splitlines()
+    for line, sentence in zip(said, (
+        "rms_norm: tensor 'weight' of shape [cols] has 32 in dimension 0, expected cols = 64 as in 'x'",
+        "rms_norm: tensor 'x' is f64, expected", "rms_norm: tensor 'weight' is f16, expected dtype = f32", "tensor 'x' has elements of a type that Kiln has not",
+        "kiln::rms_norm: tensor 'x' has 0 dimensions, expected 2 or more", "gemm: tensor 'w' has 3 dimensions, expected 2",
+        "kiln::attention_dense: tensor 'q' has 2 dimensions, expected 4 or more"), strict=True):
+        assert sentence in line, said
+
+
+def test_a_user_op_is_registered_from_its_manifest(run_program):
+    said = run_program(OPS + """
+scale = kiln.torch.register(OPS, "scale")
+print(scale._schema)
+x = on(torch.randn(3, 8))
+y = torch.ops.kiln_user.scale(x, 2.0)
+synchronise()
+assert torch.equal(y, 2 * x)
+compiled = torch.compile(lambda x: torch.ops.kiln_user.scale(x, 3.0), fullgraph=True, backend="aot_eager")
+y = compiled(x)
+synchronise()
+assert torch.equal(y, 3 * x)
+kiln.torch.register(OPS, "scale", torch_name="scale_with_gradient",
+                    setup_context=lambda ctx, inputs, output: setattr(ctx, "factor", inputs[1]), backward=lambda ctx, dy: (dy * ctx.factor, None))
+x.requires_grad_()
+torch.ops.kiln_user.scale_with_gradient(x, 2.0).sum().backward()
+print(x.grad.unique().tolist())
+try:
+    kiln.torch.register(OPS, "scale", shape="round")
+except kiln.Error as error:
+    print(error)
+""")
+    lines = said.splitlines()
+    assert lines[0].startswith("kiln_user::scale(Tensor x, ") and lines[1] == "[2.0]" and "shape = round is no choice of it" in lines[2], said
+
+
+def test_more_variants_of_a_shipped_op_are_made_on_demand(run_program):
+    said = run_program("""
+made = kiln.torch.op("gemm", layout="tt", omit=("bias", "y_scale"), values=())
+print(made._schema, made is kiln.torch.op("gemm", layout="tt", omit=("bias", "y_scale"), values=()))
+x, w = on(torch.randn(16, 8)), on(torch.randn(4, 16))
+y = made(x, w)
+synchronise()
+torch.testing.assert_close(y, (w @ x).t())
+made = kiln.torch.op("rms_norm", lengths=("rows",))
+print(made._schema)
+x, weight, rows = on(torch.randn(6, 64)), on(torch.ones(64)), on(torch.tensor(2, dtype=torch.int32))
+y = made(x, weight, rows)
+synchronise()
+torch.testing.assert_close(y[:2], torch.nn.functional.rms_norm(x, (64,), weight, 1e-6)[:2])
+""")
+    assert said == ("kiln::gemm_tt(Tensor x, Tensor w) -> Tensor True\n"
+                    "kiln::rms_norm_rows_on_device(Tensor x, Tensor weight, Tensor rows, float epsilon=9.9999999999999995e-07) -> Tensor\n")
+
+
+def test_workspaces_come_from_torchs_allocator(run_program):
+    said = run_program(OPS + """
+library = ctypes.CDLL(os.environ["LD_PRELOAD"])
+kiln.configure(overlay="", on_miss="tune", isolation="in_process", compile_workers=1)
+fake_device.control("kernel wrong scale_tiled")  # so that the implementation with a workspace is left
+scale = kiln.torch.register(OPS, "scale")
+print(library.pretend_workspaces())
+scale(on(torch.randn(3, 8)), 2.0)
+print(library.pretend_workspaces() > 0)
+""")
+    assert said == "0\nTrue\n"
+
+
+def test_tensors_of_the_cpu_are_refused_with_what_to_do():
+    program = "import torch, kiln.torch\ntorch.ops.kiln.rms_norm(torch.randn(3, 64), torch.ones(64))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "tensor 'x' lies in host memory, expected memory of a CUDA device; move it with .cuda()" in ran.stderr, ran.stderr
