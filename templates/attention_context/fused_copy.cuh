@@ -6,8 +6,7 @@
 
 namespace kiln::attention {
 
-/// Maps of q, k and v as [sequences, rows, heads, columns], and of the parts of all ranks as [ranks, tokens, heads,
-/// columns].
+/// Of q, k and v as [sequences, rows, heads, columns], and of the parts of all ranks as [ranks, tokens, heads, columns].
 struct ContextMaps {
   const tensor_map *q, *k, *v, *keys, *values;
 };
