@@ -361,6 +361,13 @@ class Evidence(unittest.TestCase):
         self.write("templates/common/clock.cuh", "long now();\n")
         self.assertNotEqual(digests.of_code("templates/gemm"), before)
 
+    def test_an_op_counts_with_the_parts_that_its_manifests_include(self):
+        self.write("templates/gemm/mma.toml", 'include = ["common/tile.part.toml"]\n[default]\ntile = 1\n')
+        self.write("templates/common/tile.part.toml", "[parameters]\ntile = [1]\n")
+        before = digests.of_code("templates/gemm")
+        self.write("templates/common/tile.part.toml", "[parameters]\ntile = [1, 2]\n")
+        self.assertNotEqual(digests.of_code("templates/gemm"), before)
+
     def test_a_comment_behind_a_line_of_a_manifest_is_no_change(self):
         self.write("templates/gemm/op.toml", 'when = "a # b"   # not timed yet\n')
         before = digests.of_code("templates/gemm")

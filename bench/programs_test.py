@@ -166,6 +166,19 @@ class Code(Trees):
                 self.assertNotEqual(after["source"], before["source"])
                 before = after
 
+    def test_parts_of_a_tree_hide_those_of_the_library(self):
+        tree = self.root / "parts"
+        shutil.copytree(ROOT / "templates", tree / "templates")
+        manifest = tree / "templates/gemm/mma.toml"
+        manifest.write_text('include = ["common/spare.part.toml"]\n' + manifest.read_text())
+        row = {"op": "gemm", "problem": "m=64 n=4096 k=4096", "implementation": "mma", "config": "tile_m=16 tile_n=64 tile_k=128"}
+        for part, error in (("", "no part 'common/spare.part.toml'"), ("[constraints]\nall = [\"tile_m > 16\"]\n", "breaks the constraint 'tile_m > 16'")):
+            with self.subTest(part):
+                if part:
+                    (tree / "templates/common/spare.part.toml").write_text(part)
+                answer, = ask([row], "--tree", tree)
+                self.assertIn(error, answer.get("error", ""))
+
     def test_an_op_of_the_library_is_none_of_a_tree_without_it(self):
         answer, = ask([{**ROW, "op": "gemm"}], "--tree", self.tree())
         self.assertIn("there is no op 'gemm'", answer["error"])

@@ -11,6 +11,7 @@ import posixpath
 import re
 import subprocess
 import tarfile
+import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 C_FAMILY = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
@@ -117,12 +118,17 @@ def of_tree(path, tree):
     found = set(pending)
     while pending:
         name = pending.pop()
-        for included in INCLUDE.findall(tree[name]) if name.endswith(".cuh") else ():
+        for included in INCLUDE.findall(tree[name]) if name.endswith(".cuh") else parts_of(tree[name]) if name.endswith(".toml") else ():
             beside, common = (posixpath.normpath(posixpath.join(folder, included.decode())) for folder in (posixpath.dirname(name), "templates"))
             for needed in {beside if beside in tree else common} & tree.keys() - found:
                 found.add(needed)
                 pending.append(needed)
     return digest(bare(name, tree[name]) for name in found)
+
+
+def parts_of(manifest):
+    """What a manifest of an op includes."""
+    return [each.encode() for each in tomllib.loads(manifest.decode()).get("include", [])]
 
 
 def of_data(paths):

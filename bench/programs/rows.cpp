@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -22,22 +23,21 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorKind::bad_input, what); }
 
-std::vector<fs::path> with_tree(std::vector<fs::path> templates, const fs::path& tree) {
-  if (!tree.empty()) templates.push_back(tree / "templates");
-  return templates;
-}
-
-std::vector<manifest::SourceFile> common_of(const fs::path& tree) {
+/// The manifests and sources in a folder and its sub-folders, by their names from `root`.
+std::vector<manifest::SourceFile> files_in(const fs::path& folder, const fs::path& root) {
   std::vector<manifest::SourceFile> files;
-  if (tree.empty()) return files;
-  const fs::path templates = tree / "templates";
-  for (const fs::directory_entry& each : fs::recursive_directory_iterator(templates / "common")) {
-    if (each.path().extension() != ".cuh") continue;
+  for (const fs::directory_entry& each : fs::recursive_directory_iterator(folder)) {
+    if (each.path().extension() != ".cuh" && each.path().extension() != ".toml") continue;
     std::ifstream stream(each.path(), std::ios::binary);
-    files.push_back({each.path().lexically_relative(templates).generic_string(),
+    files.push_back({each.path().lexically_relative(root).generic_string(),
                      std::string(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>())});
   }
   return files;
+}
+
+std::vector<manifest::SourceFile> common_of(const fs::path& tree) {
+  if (tree.empty()) return {};
+  return files_in(tree / "templates" / "common", tree / "templates");
 }
 
 /// Takes a text out of the row. Empty where it has none.
@@ -106,19 +106,23 @@ void resolve(Program& program, Ops& ops, const std::string& problem_words, const
 }  // namespace
 
 Ops::Ops(std::vector<fs::path> templates, const fs::path& tree)
-    : tree_(tree), catalogue_(with_tree(std::move(templates), tree)), common_(common_of(tree)) {}
+    : tree_(tree), catalogue_(std::move(templates)), common_(common_of(tree)) {}
 
 const manifest::Op& Ops::find(const std::string& name) {
-  const manifest::Op& op = catalogue_[catalogue_.index_of(name)];
-  if (tree_.empty()) return op;
-  if (op.folder == "built-in") refuse(fmt::format("there is no op '{}' in {}", name, tree_.string()));
-  const auto [kept, is_new] = of_tree_.try_emplace(name, op);
-  if (is_new) {  // an op's own files come before the library's headers of the same name
-    std::vector<manifest::SourceFile> files = op.files.files();
-    files.insert(files.end(), common_.begin(), common_.end());
-    kept->second.files = std::move(files);
-  }
-  return kept->second;
+  if (tree_.empty()) return catalogue_[catalogue_.index_of(name)];
+  if (const auto kept = of_tree_.find(name); kept != of_tree_.end()) return kept->second;
+  fs::path folder = tree_ / "templates" / name;
+  const auto is_refused = [&](const manifest::RefusedOp& each) { return each.name == name; };
+  const auto refused = catalogue_.refused();
+  if (std::any_of(refused.begin(), refused.end(), is_refused)) static_cast<void>(catalogue_.index_of(name));
+  const manifest::Op* const given = catalogue_.op(name);
+  if (given != nullptr && given->folder != "built-in") folder = given->folder;
+  if (!fs::exists(folder / manifest::op_file)) refuse(fmt::format("there is no op '{}' in {}", name, tree_.string()));
+  // An op's own files come before the library's headers and parts of the same name.
+  std::vector<manifest::SourceFile> files = files_in(folder, folder);
+  std::erase_if(files, [](const manifest::SourceFile& each) { return each.name.find('/') != std::string::npos; });
+  files.insert(files.end(), common_.begin(), common_.end());
+  return of_tree_.emplace(name, manifest::parse_op(name, folder.string(), files)).first->second;
 }
 
 Program read_program(Ops& ops, const std::string& line, const std::string& device_class) {

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 /// Ops of folders, then those of the library, or of another checkout in place of the library's.
 class Ops {
  public:
-  /// `templates`: folders of ops, as Options::template_paths. `tree`: a checkout, with manifests and common/ headers in its templates/;
+  /// `templates`: folders of ops, as Options::template_paths. `tree`: a checkout, with manifests, common/ headers and parts in its templates/;
   /// empty: the library's. Throws Error(io) for a folder that cannot be listed.
   Ops(std::vector<std::filesystem::path> templates, const std::filesystem::path& tree);
   /// Throws Error(bad_input) for an unknown op, and Error(bad_manifest) for one that today's parser refuses.

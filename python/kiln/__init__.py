@@ -9,6 +9,7 @@ Tensors are objects of any library that speaks DLPack or the CUDA array interfac
 """
 from __future__ import annotations
 
+import operator as _operator
 import os as _os
 from collections.abc import Iterable as _Iterable
 
@@ -16,11 +17,15 @@ from . import _kiln
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Literal, Union
 
     Path = Union[str, _os.PathLike[str]]
 
-__all__ = ["Coverage", "Error", "Op", "check", "configure", "coverage", "explain", "op", "prepare", "stats", "wait_for_tunes", "warnings"]
+__all__ = [
+    "Coverage", "Error", "Op", "Team", "Tuner", "check", "configure", "coverage", "explain", "join_team", "op", "prepare", "stats",
+    "wait_for_tunes", "warnings",
+]
 __version__: str = _kiln.version
 
 
@@ -101,20 +106,39 @@ class Coverage:
         return f"Coverage(total={self.total}, hits={self.hits}, capturable={self.capturable}, gaps={self.gaps!r})"
 
 
-def _cover(op: Op, stream: object, device: int | None, only_looks: bool, problem: dict[str, Any]) -> Coverage:
-    import json
+def _ordinal(device: int | None) -> int:
+    if device is None:
+        return -1
+    if not isinstance(device, int) or not 0 <= device < 1024:
+        raise Error(f"device is {device!r}, expected the ordinal of a CUDA device, from 0 on")
+    return device
 
+
+def _split(op: Op, problem: dict[str, Any]) -> tuple[dict[str, int | str], dict[str, list[int]]]:
+    """What each problem has, with the first size of each axis that has several; and all sizes of those axes."""
+    if not isinstance(op, Op):
+        raise Error(f"an op is expected, as kiln.op() gives it, and a {type(op).__name__} is given")
     settings: dict[str, int | str] = {}
     sizes: dict[str, list[int]] = {}
     for name, value in problem.items():
         if isinstance(value, str) or not isinstance(value, _Iterable):
             settings[name] = value
-        else:
-            sizes[name] = list(value)
-            if not sizes[name]:
-                raise Error(f"{op.name}: '{name}' has no sizes, expected one at least")
-            settings[name] = sizes[name][0]
-    total, hits, capturable, text = _kiln.prepare(op, settings, sizes, stream, -1 if device is None else device, only_looks)
+            continue
+        try:
+            sizes[name] = list(map(_operator.index, value))
+        except TypeError as error:
+            raise Error(f"{op.name}: the sizes of '{name}' are no ints: {error}") from None
+        if not sizes[name]:
+            raise Error(f"{op.name}: '{name}' has no sizes, expected one at least")
+        settings[name] = sizes[name][0]
+    return settings, sizes
+
+
+def _cover(op: Op, stream: object, device: int | None, only_looks: bool, problem: dict[str, Any]) -> Coverage:
+    import json
+
+    settings, sizes = _split(op, problem)
+    total, hits, capturable, text = _kiln.prepare(op, settings, sizes, stream, _ordinal(device), only_looks)
     return Coverage(total, hits, capturable, json.loads(text)["gaps"])
 
 
@@ -134,12 +158,128 @@ def coverage(op: Op, *, stream: object = None, device: int | None = None, **prob
 
 def explain(op: Op, *, device: int | None = None, **problem: int | str) -> str:
     """Which config serves a problem and why: bucket, key, each file that was asked, expected times."""
-    return _kiln.explain(op, problem, -1 if device is None else device)
+    settings, sizes = _split(op, problem)
+    if sizes:
+        raise Error(f"{op.name}: one problem is explained, and several sizes are given for '{next(iter(sizes))}'")
+    return _kiln.explain(op, settings, _ordinal(device))
+
+
+class Tuner:
+    """Tunes, compiles or deploys ahead what add() was given: problems of ops of one folder, on one device.
+
+        tuner = kiln.Tuner()
+        tuner.add(norm, rows=range(1, 8193), cols=4096, dtype="bf16")
+        print(tuner.tune()["buckets"])
+        tuner.deploy("norm.kiln")
+
+    Each blocks, for minutes where buckets are many; Ctrl-C ends it, and what was tuned before is kept."""
+
+    __slots__ = ("_tuner",)
+
+    def __init__(self, *, device: int | None = None) -> None:
+        self._tuner = _kiln.Tuner(_ordinal(device))
+
+    def add(self, op: Op, **problem: int | str | _Iterable[int]) -> None:
+        """Adds the buckets of problems, whose sizes are given as to prepare()."""
+        self._tuner.add(op, *_split(op, problem))
+
+    def tune(self, retune: Literal["none", "stale", "all"] = "none") -> dict[str, Any]:
+        """Tunes buckets without a usable record, and those of `retune`, into the overlay. Gives a report: for each of its "buckets" the "outcome",
+        "config", "cost_ns" and the "reason" of a failure, which ends no other bucket's tune."""
+        import json
+
+        report: dict[str, Any] = json.loads(self._tuner.tune(_one_of("retune", retune, _RETUNE) or 0))
+        return report
+
+    def compile(self) -> list[dict[str, Any]]:
+        """Brings all machine code that these buckets can need to the overlay. Gives what was compiled, and what is "missing", an architecture each."""
+        import json
+
+        report: list[dict[str, Any]] = json.loads(self._tuner.compile())
+        return report
+
+    def deploy(self, path: Path, *, replace: bool = False) -> dict[str, Any]:
+        """Writes a file that serves these buckets without NVRTC, for configure(bases=...) or `python -m kiln.wheel`. `replace`: over any file."""
+        import json
+
+        report: dict[str, Any] = json.loads(self._tuner.deploy(_os.fspath(path), replace))
+        return report
+
+
+class Team:
+    """This process's part in a team, which join_team() gives: `rank` of `world`, on `device`, with `bytes` of symmetric memory.
+
+    Engines that are made on that device belong to the team, so that ops with a team axis, such as all_reduce, may be called."""
+
+    __slots__ = ("name", "rank", "world", "device", "bytes")
+
+    def __init__(self, name: str, rank: int, world: int, device: int, bytes: int) -> None:
+        self.name, self.rank, self.world, self.device, self.bytes = name, rank, world, device, bytes
+
+    def __repr__(self) -> str:
+        return f"kiln.Team(rank={self.rank}, world={self.world}, device={self.device})"
+
+    def reset(self) -> None:
+        """Collective: the team serves again after an Error of kind "team_failed", where no rank has ended. Streams must be synchronised before."""
+        _kiln.reset_team()
+
+    def close(self) -> None:
+        """Collective: frees what the ranks share. No kernel of this process may use it any more."""
+        _kiln.close_team()
+
+
+def join_team(
+    rank: int | None = None,
+    world: int | None = None,
+    *,
+    exchange: Callable[[str | None], str] | None = None,
+    name: str | None = None,
+    address: str | None = None,
+    device: int | None = None,
+    bytes: int | None = None,
+    timeout: float | None = None,
+    launch_timeout: float | None = None,
+) -> Team:
+    """Meets the other ranks of a team, a process each; once, before Kiln's first use. Blocks until every rank has come.
+
+    Without `rank` and `world` they are those of torchrun, Open MPI's mpirun or Slurm's srun. With them, the ranks know each other by one of:
+
+    exchange: called with a name on rank 0 and None on the others, gives all ranks what rank 0 passed, as mpi4py's comm.bcast does.
+    name: the same text for all ranks of the team and for no other team.
+    address: "HOST:PORT" where rank 0 listens, for ranks on several hosts, which share no memory; NCCL alone serves them.
+
+    device: ordinal of this rank's GPU; left out, the launcher's local rank, else the only one. bytes: symmetric memory of each rank.
+    timeout, launch_timeout: seconds that a rank waits for the others, in each collective and in a launch. docs/teams.md says more.
+    """
+    if (rank is None) != (world is None):
+        raise Error("kiln.join_team: rank and world are given together, or both are left to the launcher's variables")
+    if rank is None and (exchange is not None or name is not None):
+        raise Error("kiln.join_team: exchange and name need rank and world")
+    if exchange is not None and name is not None:
+        raise Error("kiln.join_team: exchange and name are both given, expected one")
+    if rank is not None and name is None:
+        if exchange is not None:
+            name = exchange(_kiln.team_name() if rank == 0 else None)
+            if not isinstance(name, str):
+                raise Error(f"kiln.join_team: exchange gave a {type(name).__name__}, expected the str that rank 0 passed to it")
+        elif address is None and world != 1:
+            raise Error("kiln.join_team: the ranks do not know each other; give exchange, name or address")
+        else:
+            name = _kiln.team_name() if address is None else f"kiln at {address}"
+    return Team(*_kiln.join_team(rank, world or 0, name or "", _ordinal(device), bytes or 0, _milliseconds(timeout), _milliseconds(launch_timeout), address))
+
+
+def _milliseconds(seconds: float | None) -> int:
+    if seconds is None:
+        return 0
+    if not 0 < seconds < 1e9:
+        raise Error(f"kiln.join_team: a timeout is {seconds}, expected seconds, more than 0")
+    return max(1, round(seconds * 1000))
 
 
 def stats(device: int | None = None) -> dict[str, int | float]:
     """Launches by where their config came from, tunes, compiles and misses by reason, of all devices or of one; `tuning_s` is in seconds."""
-    return _kiln.stats(-1 if device is None else device)
+    return _kiln.stats(_ordinal(device))
 
 
 def warnings() -> list[str]:
@@ -154,18 +294,19 @@ def wait_for_tunes(seconds: float) -> bool:
 
 def check(stream: object = None, device: int | None = None) -> str | None:
     """Waits for `stream`, then tells of a length or an index in device memory that was out of its bounds; None where there is none."""
-    return _kiln.fault_on(stream, -1 if device is None else device)
+    return _kiln.fault_on(stream, _ordinal(device))
 
 
 _ON_MISS = ("tune", "background", "nearest", "error")
 _COMPILE = ("when_needed", "never")
 _TRUST = ("default", "owner", "signed")
 _ISOLATION = ("automatic", "worker", "in_process")
+_RETUNE = ("none", "stale", "all")
 
 
 def _one_of(name: str, value: str | None, names: tuple[str, ...]) -> int | None:
     if value is not None and value not in names:
-        raise Error(f"kiln.configure: {name} is {value!r}, expected one of: {', '.join(names)}")
+        raise Error(f"{name} is {value!r}, expected one of: {', '.join(names)}")
     return None if value is None else names.index(value)
 
 

@@ -10,9 +10,11 @@ def contract_of(description: dict[str, Any]) -> str:
     lines = [f"{description['op']}: {description['summary']}"]
     if description["contract"]:
         lines += ["", description["contract"].strip()]
-    lines += ["", "Tensors, in elements:"] + [_tensor(each) for each in description["tensors"]]
-    if description["runtime"]:
-        lines += ["", "Values:"] + [_value(each) for each in description["runtime"]]
+    lines += ["", "Tensors; sizes and strides, in elements, are read from them:"] + [_tensor(each) for each in description["tensors"]]
+    strides = {stride for each in description["tensors"] for stride in each["strides"]}
+    values = [each for each in description["runtime"] if each["name"] not in strides]
+    if values:
+        lines += ["", "Values:"] + [_value(each) for each in values]
     if description["selections"]:
         lines += ["", "Types and choices:"] + [_selection(each) for each in description["selections"]]
     lines += ["", "Axes:"] + [_axis(each) for each in description["axes"]]

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -25,6 +26,9 @@ struct State {
   std::mutex list_mutex;  // held for moments alone
   std::vector<Engine> engines;
   std::map<std::tuple<std::string, std::string, int>, std::unique_ptr<Bound>> ops;
+  std::set<kiln_tuner*> tuners;
+  kiln_team* team = nullptr;
+  int team_device = -1;
   std::mutex making;  // taken without the GIL
   std::vector<std::string> package_bases;
   bool has_begun = false;
@@ -109,6 +113,7 @@ kiln_status create(int device, const std::string& folder, kiln_engine** engine) 
   set(options.overlay_limit_bytes, settings.overlay_limit_bytes);
   set(options.search_trials, settings.search_trials);
   set(options.search_time_limit_ms, settings.search_time_limit_ms);
+  if (device == from.team_device) options.team = from.team;
   options.stop_requested = stop_requested;
   options.on_log = on_log;
   options.allocate = from.allocate;
@@ -161,6 +166,11 @@ void read_names(Bound& bound) {
   }
 }
 
+void mark_forks() {
+  static const int once = pthread_atfork(nullptr, nullptr, [] { state().is_forked = true; });
+  (void)once;
+}
+
 void begin() {
   State& in = state();
   if (in.has_begun) return;
@@ -168,7 +178,7 @@ void begin() {
   if (in.has_begun) return;  // another thread was faster
   in.package_bases = std::move(files);
   in.has_begun = true;
-  pthread_atfork(nullptr, nullptr, [] { state().is_forked = true; });
+  mark_forks();
 }
 
 }  // namespace
@@ -182,6 +192,33 @@ void configure(Settings settings) {
 std::vector<Engine> engines() {
   const std::lock_guard lock(state().list_mutex);
   return state().engines;
+}
+
+void refuse_second_team() {
+  if (state().team != nullptr) bad_input("kiln.join_team was called before, and a process is one rank of one team");
+  if (!engines().empty())
+    bad_input("kiln.join_team was called after Kiln's first use; call it before the first op is launched or prepared");
+}
+
+void set_team(kiln_team* team, int device) {
+  state().team = team;
+  state().team_device = device;
+  mark_forks();
+}
+
+void add_tuner(kiln_tuner* tuner) {
+  const std::lock_guard lock(state().list_mutex);
+  state().tuners.insert(tuner);
+}
+
+void destroy_tuner(kiln_tuner* tuner) noexcept {
+  State& in = state();
+  if (in.is_forked) return;
+  {
+    const std::lock_guard lock(in.list_mutex);
+    if (in.tuners.erase(tuner) == 0) return;
+  }
+  kiln_tuner_destroy(tuner);
 }
 
 Bound& bound_op(const std::string& name, const std::string& folder, int device) {
@@ -204,16 +241,35 @@ Bound& bound_op(const std::string& name, const std::string& folder, int device) 
   return *kept;
 }
 
-int current_device() {
+namespace {
+
+/// The driver's function, where this process has loaded the driver; else null.
+template <class Function>
+Function* driver_function(const char* name) {
   const char* const named = std::getenv("KILN_CUDA_LIBRARY");
   const char* const file = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
   void* const library = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) return 0;
+  if (library == nullptr) return nullptr;
+  auto* const function = reinterpret_cast<Function*>(dlsym(library, name));
+  dlclose(library);  // it stays: who loaded it holds it
+  return function;
+}
+
+}  // namespace
+
+int current_device() {
+  auto* const get = driver_function<int(int*)>("cuCtxGetDevice");
   int device = 0;
-  const auto get = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuCtxGetDevice"));
-  if (get == nullptr || get(&device) != 0) device = 0;
-  dlclose(library);
-  return device;
+  return get != nullptr && get(&device) == 0 ? device : 0;
+}
+
+std::optional<int> device_of(const void* address) {
+  constexpr int device_ordinal = 9, invalid_value = 1;  // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CUDA_ERROR_INVALID_VALUE
+  auto* const get = driver_function<int(void*, int, std::uintptr_t)>("cuPointerGetAttribute");
+  int device = 0;
+  const int found = get == nullptr ? -1 : get(&device, device_ordinal, reinterpret_cast<std::uintptr_t>(address));
+  if (found == invalid_value) return {};
+  return found == 0 && device >= 0 ? device : KILN_DEVICE_UNKNOWN;
 }
 
 void refuse_if_over() {
@@ -264,8 +320,10 @@ void end() {
       if (std::chrono::steady_clock::now() > limit) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    for (kiln_tuner* each : std::exchange(in.tuners, {})) kiln_tuner_destroy(each);
     for (auto& [key, bound] : in.ops) kiln_op_destroy(std::exchange(bound->op, nullptr));
     for (Engine& each : in.engines) kiln_engine_destroy(std::exchange(each.handle, nullptr));
+    kiln_team_destroy(std::exchange(in.team, nullptr));
   }
   tell();
 }

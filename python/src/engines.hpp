@@ -60,6 +60,8 @@ struct Bound {
 Bound& bound_op(const std::string& name, const std::string& folder, int device);
 /// The device of the calling thread's current context; 0 without one.
 int current_device();
+/// The device that has this memory, or KILN_DEVICE_UNKNOWN; nothing where the driver knows no such memory.
+std::optional<int> device_of(const void* address);
 
 struct Engine {
   int device;
@@ -67,6 +69,13 @@ struct Engine {
   kiln_engine* handle;
 };
 std::vector<Engine> engines();
+
+/// The team of this process, which engines of its device take. Throws kiln.Error where there is one, or an engine.
+void refuse_second_team();
+void set_team(kiln_team* team, int device);
+/// A tuner ends before its engine does: at its owner's end, or at the interpreter's.
+void add_tuner(kiln_tuner* tuner);
+void destroy_tuner(kiln_tuner* tuner) noexcept;
 
 /// Throws kiln.Error at the interpreter's end, and in a child that was forked from a process with engines.
 void refuse_if_over();

@@ -4,16 +4,15 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <map>
+#include <algorithm>
 
+#include "ahead.hpp"
 #include "engines.hpp"
 #include "op.hpp"
 #include "tensor.hpp"
 
 namespace kiln_python {
 namespace {
-
-constexpr std::size_t most_problems = 1'000'000;
 
 PyObject* call_op(PyObject* self, PyObject* positional, PyObject* keywords) {
   try {
@@ -30,33 +29,11 @@ PyObject* call_op(PyObject* self, PyObject* positional, PyObject* keywords) {
 
 PyType_Slot op_slots[] = {{Py_tp_call, reinterpret_cast<void*>(call_op)}, {0, nullptr}};
 
-/// The problems of a base problem and of sizes for some axes, each with each.
-std::vector<kiln_problem> product(const Bound& bound, kiln_problem problem, const nb::dict& sizes) {
-  std::vector<kiln_problem> all{problem};
-  for (const auto& [key, value] : sizes) {
-    const auto list = nb::cast<std::vector<std::int64_t>>(value);
-    if (list.empty() || all.size() > most_problems / list.size())
-      bad_input("prepare: '" + text_of(key) + "' makes " + std::to_string(all.size() * list.size()) +
-                " problems, expected 1 to " + std::to_string(most_problems));
-    std::uint32_t axis = 0;
-    check(kiln_op_axis(bound.op, text_of(key).c_str(), &axis));
-    std::vector<kiln_problem> next;
-    next.reserve(all.size() * list.size());
-    for (const kiln_problem& each : all)
-      for (const std::int64_t size : list) {
-        next.push_back(each);
-        next.back().axes[axis] = size;
-      }
-    all = std::move(next);
-  }
-  return all;
-}
-
 nb::tuple prepare(Op& op, const nb::dict& settings, const nb::dict& sizes, nb::object stream, int device,
                   bool only_looks) {
   Bound& bound = op.on(device);
   const Stream on = stream_of(stream);
-  const std::vector<kiln_problem> problems = product(bound, op.problem(bound, settings), sizes);
+  const std::vector<kiln_problem> problems = op.problems(bound, settings, sizes);
   kiln_coverage found = KILN_COVERAGE_INIT;
   char* json = nullptr;
   refuse_if_over();
@@ -139,6 +116,9 @@ std::vector<std::string> warnings() {
 
 /// Waits for tunes in the background; false where the time passed before.
 bool wait_for_tunes(double seconds) {
+  constexpr double longest = 1e9;
+  if (!(seconds >= 0)) bad_input("wait_for_tunes: a time of 0 seconds or more is expected");
+  seconds = std::min(seconds, longest);
   bool all_ended = true;
   for (const Engine& each : engines()) {
     refuse_if_over();
@@ -204,6 +184,7 @@ NB_MODULE(_kiln, module) {
   module.def("warnings", &warnings);
   module.def("wait_for_tunes", &wait_for_tunes);
   module.def("fault_on", &fault_on, nb::arg("stream").none(), nb::arg("device"));
+  add_ahead(module);
   module.def("end", &end);
   module.attr("version") = kiln_version();
   add_table(module);

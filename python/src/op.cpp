@@ -1,5 +1,7 @@
 #include "op.hpp"
 
+#include <nanobind/stl/vector.h>
+
 #include <algorithm>
 
 #include "tensor.hpp"
@@ -44,6 +46,7 @@ struct Op::Call {
   struct Length {
     std::uint32_t axis;
     const void* address;  // in device memory
+    int device;
   };
   explicit Call(const Op& op, Stream given) : reader(op.name_, given) {}
   TensorReader reader;
@@ -93,9 +96,8 @@ Bound& Op::first_bound(PyObject* keywords) {
     if (key == stream_key() || !TensorReader::is_tensor(value)) continue;
     const nb::object attribute = nb::borrow(value);
     if (!nb::hasattr(attribute, "__dlpack_device__")) continue;
-    const nb::object place = attribute.attr("__dlpack_device__")();
-    const int kind = nb::cast<int>(nb::object(nb::int_(nb::object(place[0]))));
-    if (kind == kDLCUDA || kind == kDLCUDAManaged) return on(nb::cast<int>(nb::object(nb::int_(nb::object(place[1])))));
+    const DLDevice place = TensorReader(name_, {}).device_of(key, attribute);
+    if (place.device_type == kDLCUDA || place.device_type == kDLCUDAManaged) return on(place.device_id);
   }
   return on(-1);
 }
@@ -141,7 +143,10 @@ void Op::take_length(Call& call, const Name& name, nb::handle value) {
   for (int i = 0; i < length.rank; ++i) elements *= length.sizes[i];
   if (length.type != KILN_I32 || elements != 1)
     refuse("axis '" + text_of(name.text) + "' is given as a tensor, expected one i32 in device memory");
-  call.lengths[call.length_count++] = {name.id, length.address};
+  if (length.address == nullptr || reinterpret_cast<std::uintptr_t>(length.address) % sizeof(std::int32_t) != 0)
+    refuse("axis '" + text_of(name.text) +
+           "' is given as a tensor, and its address is null or no multiple of 4; pass one i32 in device memory");
+  call.lengths[call.length_count++] = {name.id, length.address, length.device};
 }
 
 void Op::take(Call& call, const Bound& bound, PyObject* key, nb::handle value) {
@@ -216,6 +221,10 @@ void Op::call(PyObject* positional, PyObject* keywords) {
     if (key != stream_key()) take(call, *bound, key, value);
   const int device = call.tensor_count == 0 ? -1 : call.tensors[0].device;
   if (device >= 0 && device != bound->device) bound = &on(device);
+  for (std::size_t i = 0; i < call.length_count; ++i)
+    if (call.lengths[i].device >= 0 && call.lengths[i].device != bound->device)
+      refuse("an axis is given as a tensor on device " + std::to_string(call.lengths[i].device) +
+             ", and the tensors lie on device " + std::to_string(bound->device) + "; pass one of that device");
   kiln_binding binding = ready(*bound, call);
   // From here to the launch no Python runs, so that the interpreter's end does not come between.
   refuse_if_over();
@@ -250,6 +259,29 @@ kiln_problem Op::problem(Bound& bound, const nb::dict& settings) const {
   kiln_problem made = KILN_PROBLEM_INIT;
   check(kiln_op_problem(bound.op, given.data(), given.size(), &made));
   return made;
+}
+
+std::vector<kiln_problem> Op::problems(Bound& bound, const nb::dict& settings, const nb::dict& sizes) const {
+  constexpr std::size_t most_problems = 1'000'000;
+  std::vector<kiln_problem> all{problem(bound, settings)};
+  for (const auto& [key, value] : sizes) {
+    std::vector<std::int64_t> list;
+    if (!nb::try_cast(value, list)) refuse("the sizes of axis '" + text_of(key) + "' are no integers of 64 bits");
+    if (list.empty() || all.size() > most_problems / list.size())
+      refuse("'" + text_of(key) + "' makes " + std::to_string(all.size() * list.size()) + " problems, expected 1 to " +
+             std::to_string(most_problems));
+    std::uint32_t axis = 0;
+    check(kiln_op_axis(bound.op, text_of(key).c_str(), &axis));
+    std::vector<kiln_problem> next;
+    next.reserve(all.size() * list.size());
+    for (const kiln_problem& each : all)
+      for (const std::int64_t size : list) {
+        next.push_back(each);
+        next.back().axes[axis] = size;
+      }
+    all = std::move(next);
+  }
+  return all;
 }
 
 }  // namespace kiln_python

@@ -25,6 +25,8 @@ class Op {
   void call(PyObject* positional, PyObject* keywords);
   /// The problem of sizes, types and choices.
   kiln_problem problem(Bound& bound, const nb::dict& settings) const;
+  /// The problems of `settings` and of sizes for some axes, each with each.
+  std::vector<kiln_problem> problems(Bound& bound, const nb::dict& settings, const nb::dict& sizes) const;
 
  private:
   struct Call;

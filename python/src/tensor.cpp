@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "engines.hpp"
+
 namespace kiln_python {
 namespace {
 
@@ -153,6 +155,8 @@ kiln_tensor TensorReader::view(nb::handle name, const DLTensor& tensor) const {
     refuse(name, kind == kDLCPU || kind == kDLCUDAHost
                      ? "lies in host memory, expected memory of a CUDA device; copy it there first"
                      : "lies on a device of DLPack's type " + std::to_string(kind) + ", expected a CUDA device");
+  if (tensor.ndim > 0 && tensor.shape == nullptr) [[unlikely]]
+    refuse(name, "comes by DLPack without its sizes; report that to its library");
   view.type = *type;
   view.device = tensor.device.device_id;
   view.rank = tensor.ndim;
@@ -198,10 +202,27 @@ kiln_tensor TensorReader::read_exchange(nb::handle name, nb::handle object, cons
   return view;
 }
 
+DLDevice TensorReader::device_of(nb::handle name, nb::handle object) const {
+  const nb::object told = object.attr("__dlpack_device__")();
+  std::pair<std::int32_t, std::int32_t> device;
+  nb::tuple pair;
+  if (nb::try_cast(told, pair) && pair.size() == 2)
+    for (int i = 0; i < 2; ++i) {
+      const nb::object number = nb::steal(PyNumber_Index(nb::object(pair[i]).ptr()));
+      std::int32_t& into = i == 0 ? device.first : device.second;
+      if (number.is_valid() && nb::try_cast(number, into)) continue;
+      PyErr_Clear();
+      pair = nb::tuple();
+      break;
+    }
+  if (!pair.is_valid() || pair.size() != 2)
+    refuse(name, "has a __dlpack_device__ that gives no pair of integers; report that to its library");
+  return {device.first, device.second};
+}
+
 kiln_tensor TensorReader::read_dlpack(nb::handle name, nb::handle object, bool& is_read_only) {
-  const nb::object device = object.attr("__dlpack_device__")();
   DLTensor place{};
-  place.device.device_type = static_cast<std::int32_t>(integer(nb::object(nb::int_(nb::object(device[0])))));
+  place.device = device_of(name, object);
   place.dtype = {kDLFloat, 32, 1};
   (void)view(name, place);  // refuses a host's tensor before its library is asked about streams
   const auto handle = reinterpret_cast<std::uint64_t>(stream());
@@ -235,6 +256,19 @@ kiln_tensor TensorReader::read_dlpack(nb::handle name, nb::handle object, bool& 
 }
 
 kiln_tensor TensorReader::read_array_interface(nb::handle name, nb::handle interface, bool& is_read_only) {
+  try {
+    return read_array(name, interface, is_read_only);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_KeyError) && !error.matches(PyExc_TypeError) && !error.matches(PyExc_AttributeError) &&
+        !error.matches(PyExc_IndexError) && !error.matches(PyExc_OverflowError))
+      throw;
+    refuse(name, "has a __cuda_array_interface__ that cannot be read: " + text_of(nb::str(error.value())));
+  }
+}
+
+kiln_tensor TensorReader::read_array(nb::handle name, nb::handle interface, bool& is_read_only) {
+  if (const nb::object mask = nb::object(interface.attr("get")("mask")); !mask.is_none())
+    refuse(name, "has a mask, expected one without");
   const nb::object shape = interface["shape"], data = interface["data"];
   const std::string type_text = text_of(nb::object(interface["typestr"]));
   const auto type = type_of(type_text);
@@ -266,6 +300,13 @@ kiln_tensor TensorReader::read_array_interface(nb::handle name, nb::handle inter
   if (!stream.is_none()) take_stream(name, stream_of(stream));
   kiln_tensor made = view(name, tensor);
   made.device = KILN_DEVICE_UNKNOWN;
+  if (made.address == nullptr) return made;
+  const std::optional<int> device = kiln_python::device_of(made.address);
+  if (!device)
+    refuse(
+        name,
+        "has an address that no allocation of CUDA holds: it was freed, or lies in host memory; pass device memory that lives");
+  made.device = *device;
   return made;
 }
 

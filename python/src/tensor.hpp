@@ -28,6 +28,8 @@ class TensorReader {
   kiln_tensor read(nb::handle name, nb::handle object, bool& is_read_only);
   /// The stream given, else that of the tensors. Throws kiln.Error where there is none.
   [[nodiscard]] kiln_stream stream() const;
+  /// What its __dlpack_device__ says.
+  DLDevice device_of(nb::handle name, nb::handle object) const;
   /// Whether read() would take it.
   static bool is_tensor(nb::handle object);
 
@@ -38,6 +40,7 @@ class TensorReader {
   kiln_tensor read_exchange(nb::handle name, nb::handle object, const DLPackExchangeAPI& api, bool& is_read_only);
   kiln_tensor read_dlpack(nb::handle name, nb::handle object, bool& is_read_only);
   kiln_tensor read_array_interface(nb::handle name, nb::handle interface, bool& is_read_only);
+  kiln_tensor read_array(nb::handle name, nb::handle interface, bool& is_read_only);
   void keep(DLManagedTensorVersioned* versioned, DLManagedTensor* plain);
 
   struct Kept {

@@ -1,10 +1,31 @@
 """Each wrong input is refused in a sentence with its remedy; nothing crashes or is copied."""
+import ctypes
 import pickle
 
 import pytest
 
 import kiln
-from fake_device import HOST, CudaArray, Dlpack, Exchanged, Tensor, control, stream
+from fake_device import HOST, CudaArray, Dlpack, Exchanged, Tensor, control, driver, stream
+
+
+class Said:
+    def __init__(self, interface):
+        self.__cuda_array_interface__ = interface
+
+
+class Placed(Dlpack):
+    def __init__(self, place):
+        super().__init__([3, 64])
+        self.place = place
+
+    def __dlpack_device__(self):
+        return self.place
+
+
+def freed():
+    address = Tensor([3, 64]).address
+    assert driver().cuMemFree_v2(ctypes.c_uint64(address)) == 0
+    return address
 
 
 def refused(norm, kind="bad_input", **given):
@@ -45,6 +66,22 @@ def refused(norm, kind="bad_input", **given):
         ({"residual": lambda: "subtract"}, "subtract"),
         ({"stream": lambda: -1}, "a stream is no address"),
         ({"stream": lambda: "main"}, "stream is a str, expected an integer or an object"),
+        ({"rows": lambda: Exchanged([1], "i32", device_type=HOST)}, "tensor 'rows' lies in host memory"),
+        ({"rows": lambda: Exchanged([1], "i32", address=0)}, "axis 'rows' is given as a tensor, and its address is null or no multiple of 4"),
+        ({"rows": lambda: Exchanged([1], "i32", device=1)}, "an axis is given as a tensor on device 1, and the tensors lie on device 0"),
+        ({"x": lambda: Exchanged([-3, 64])}, "-3"),
+        ({"x": lambda: Exchanged([1 << 62, 64], address=4096)}, "rows"),
+        ({"x": lambda: CudaArray([3, 64], address=4096), "stream": stream}, "no allocation of CUDA holds: it was freed, or lies in host memory"),
+        ({"x": lambda: CudaArray([3, 64], address=freed()), "stream": stream}, "no allocation of CUDA holds: it was freed, or lies in host memory"),
+        ({"x": lambda: Said({"shape": (3, 64)}), "stream": stream}, "has a __cuda_array_interface__ that cannot be read: '"),
+        ({"x": lambda: Said([]), "stream": stream}, "has a __cuda_array_interface__ that cannot be read"),
+        ({"x": lambda: Said({"shape": 3, "typestr": "<f4", "data": None}), "stream": stream}, "has a __cuda_array_interface__ that cannot be read"),
+        ({"x": lambda: Said({"shape": (3, 64), "typestr": "<f4", "data": (1 << 80, False)}), "stream": stream}, "that cannot be read"),
+        ({"x": lambda: Said({"shape": (3, 64), "typestr": ">f4", "data": (0, False)}), "stream": stream}, "expected a little-endian f, i or u"),
+        ({"x": lambda: Said({"mask": 1}), "stream": stream}, "has a mask, expected one without"),
+        ({"x": lambda: Placed("here"), "stream": stream}, "has a __dlpack_device__ that gives no pair of integers"),
+        ({"x": lambda: Placed((2,)), "stream": stream}, "has a __dlpack_device__ that gives no pair of integers"),
+        ({"x": lambda: Placed((2, 1 << 40)), "stream": stream}, "has a __dlpack_device__ that gives no pair of integers"),
     ],
 )
 def test_a_call_is_refused_in_a_sentence(norm, given, sentence):
@@ -103,6 +140,22 @@ def test_problems_that_make_no_sense_are_refused(norm, kiln_on_fake):
     ]:
         with pytest.raises(kiln.Error, match=sentence):
             kiln_on_fake.prepare(norm, **problem)
+
+
+def test_what_is_no_op_and_no_device_is_refused(norm, kiln_on_fake):
+    for refused_call, sentence in [
+        (lambda: kiln_on_fake.prepare("rms_norm", rows=1, cols=64), "an op is expected, as kiln.op\\(\\) gives it, and a str is given"),
+        (lambda: kiln_on_fake.prepare(norm, rows=1, cols=64, device=-1), "device is -1, expected the ordinal"),
+        (lambda: kiln_on_fake.prepare(norm, rows=1, cols=64, device="cuda"), "device is 'cuda', expected the ordinal"),
+        (lambda: kiln_on_fake.prepare(norm, rows=1, cols=64, device=1000), "device 1000 is asked for"),
+        (lambda: kiln_on_fake.prepare(norm, rows=[1.5], cols=64), "sizes of 'rows' are no ints"),
+        (lambda: kiln_on_fake.explain(norm, rows=[1, 2], cols=64), "one problem is explained"),
+        (lambda: kiln_on_fake.wait_for_tunes(float("nan")), "0 seconds or more"),
+        (lambda: kiln_on_fake.stats(device=1.5), "device is 1.5"),
+    ]:
+        with pytest.raises(kiln.Error, match=sentence):
+            refused_call()
+    assert kiln_on_fake.wait_for_tunes(float("inf"))
 
 
 def test_configure_is_refused_after_the_first_use(norm, kiln_on_fake):

@@ -1,5 +1,6 @@
 """Imports, forks, exits, and what the package finds around itself."""
 import os
+import shutil
 import subprocess
 import sys
 
@@ -244,3 +245,139 @@ def test_a_worker_that_strangers_may_write_is_passed_over(run_program):
     finally:
         os.chmod(folder, mode)
     assert said.startswith("2.0 ") and "kiln-worker' is not run" in said, said
+
+
+def test_memory_that_was_freed_behind_a_tensor_is_an_error_of_a_later_call(run_program):
+    said = run_program(
+        SETUP
+        + """
+import ctypes
+norm(**given)
+assert driver().cuMemFree_v2(ctypes.c_uint64(given["x"].address)) == 0
+try:
+    for _ in range(2): norm(**given)
+except kiln.Error as error:
+    print(error.kind, error)
+"""
+    )
+    assert said.startswith("driver_failed ") and "illegal memory access" in said, said
+
+
+def test_a_machine_without_a_gpu_is_told(run_program):
+    said = run_program(
+        """
+try:
+    kiln.op("rms_norm").contract
+except kiln.Error as error:
+    print(error.kind, error)
+""",
+        FAKE_CUDA="devices 0",
+    )
+    assert said.startswith("no_device ") and len(said) > 30, said
+
+
+def test_a_worker_that_is_demanded_and_absent_is_told(run_program):
+    said = run_program(
+        TUNE.replace("MISS", "tune").replace("ISOLATION", "worker")
+        + """
+try:
+    scale(**given)
+except kiln.Error as error:
+    print(error.kind, error)
+""",
+        KILN_WORKER="none",
+    )
+    assert "kiln-worker" in said and said.split()[0] in ("io", "bad_input", "no_permission"), said
+
+
+def test_a_read_only_home_costs_the_overlay_alone(run_program):
+    program = SETUP.replace('overlay="", ', "") + "norm(**given)\nprint(given['y'].values[0] > 0.9, kiln.warnings())\n"
+    said = run_program(program, HOME="/proc/1/net", XDG_CACHE_HOME="")  # where root may not write either
+    assert said.startswith("True [") and "/proc/1/net" in said, said
+
+
+def test_site_packages_that_a_group_may_write_cost_the_worker_alone(run_program):
+    folder = run_program("print(os.path.dirname(kiln.__file__))").strip()
+    mode = os.stat(folder).st_mode & 0o7777
+    program = TUNE.replace("MISS", "tune").replace("ISOLATION", "automatic") + "scale(**given)\nprint(given['y'].values[0], kiln.warnings())\n"
+    os.chmod(folder, 0o775)
+    try:
+        said = run_program(program)
+    finally:
+        os.chmod(folder, mode)
+    assert said.startswith("2.0 ") and "run: chmod go-w" in said, said
+
+
+def test_a_child_that_was_forked_in_mid_tune_is_refused_and_ends(run_program):
+    said = run_program(
+        TUNE.replace("MISS", "tune").replace("ISOLATION", "in_process")
+        + """
+control("pause 20000")
+import threading, time
+def work():
+    make_current()
+    scale(**given)
+thread = threading.Thread(target=work)
+thread.start()
+while query("launches scale_") == 0: time.sleep(0.01)
+child = os.fork()
+if child == 0:
+    try:
+        scale(**given)
+    except kiln.Error as error:
+        print(error.kind, flush=True)
+    sys.exit(3)  # with all that Python does at its end
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), thread.is_alive(), flush=True)
+control("pause 0")
+thread.join()
+print(given["y"].values[0])
+""")
+    assert said == "driver_failed\n3 True\n2.0\n", said
+
+
+def test_spawned_processes_share_one_file(run_program, tmp_path):
+    overlay = str(tmp_path / "overlay.kiln")
+    program = TUNE.replace('overlay=""', f"overlay={overlay!r}").replace("MISS", "tune").replace("ISOLATION", "in_process")
+    said = run_program(
+        f"""
+import subprocess
+begin = "import fake_device, kiln, sys, os\\nfrom fake_device import *\\nOPS = " + repr(OPS)
+one = [sys.executable, "-c", begin + {program!r} + "scale(**given)\\nprint(given['y'].values[0], kiln.stats()['tunes'])"]
+started = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+print(sorted(each.communicate()[0].strip() for each in started))
+"""
+    )
+    assert said == "['2.0 0', '2.0 0', '2.0 1']\n", said
+
+
+def test_another_libkiln_of_the_process_takes_no_part(run_program, tmp_path):
+    source, script, other = tmp_path / "other.c", tmp_path / "other.map", tmp_path / "libkiln.so.0"
+    names = ["kiln_engine_create", "kiln_engine_op", "kiln_bind", "kiln_launch", "kiln_last_error", "kiln_version"]
+    source.write_text("".join(f"long {name}(void) {{ __builtin_trap(); }}\n" for name in names))
+    script.write_text("KILN_0 { global: kiln_*; local: *; };\n")  # as cmake/exports.map names them
+    subprocess.run(["cc", "-shared", "-fPIC", f"-Wl,--version-script={script}", "-Wl,-soname,libkiln.so.0", "-o", other, source], check=True)
+    said = run_program(SETUP + "norm(**given)\nprint(given['y'].values[0] > 0.9)\n", LD_PRELOAD=str(other))
+    assert said == "True\n", said
+
+
+def test_two_copies_of_the_library_serve_in_one_process(run_program, tmp_path):
+    folder = run_program("print(os.path.dirname(kiln.__file__))").strip()
+    other = tmp_path / "libkiln_other.so"
+    shutil.copy(os.path.join(folder, "libkiln_kernels.so"), other)
+    said = run_program(
+        SETUP
+        + f"""
+import ctypes
+norm(**given)
+other = ctypes.CDLL({str(other)!r}, os.RTLD_GLOBAL | os.RTLD_NOW)
+engine, names = ctypes.c_void_p(), ctypes.c_char_p()
+assert other.kiln_engine_create(None, ctypes.byref(engine)) == 0
+assert other.kiln_engine_ops(engine, ctypes.byref(names)) == 0 and b"rms_norm" in names.value
+norm(**given)
+other.kiln_engine_destroy(engine)
+norm(**given)
+print(given["y"].values[0] > 0.9)
+""",
+        KILN_CACHE=str(tmp_path / "other.kiln"),
+    )
+    assert said == "True\n", said

@@ -12,7 +12,7 @@ namespace kiln::check {
 /// A name expression that was compiled, with the line of its pass's kernel in the manifest.
 struct NamedPass {
   std::string name, file;
-  int line = 1;
+  manifest::Line line;
 };
 
 /// Adds the errors and warnings of a log. One about a name expression is about its pass. Returns whether there was one.

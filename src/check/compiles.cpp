@@ -38,7 +38,7 @@ const manifest::TomlValue* table_of(const Job& job, std::size_t pass) {
   return job.tables != nullptr && pass < job.tables->items.size() ? &job.tables->items[pass] : nullptr;
 }
 
-int line_of(const Job& job, std::size_t pass, std::string_view key) {
+manifest::Line line_of(const Job& job, std::size_t pass, std::string_view key) {
   const manifest::TomlValue* const table = table_of(job, pass);
   const manifest::TomlValue* const value = table == nullptr ? nullptr : table->find(key);
   return value == nullptr ? job.passes[pass].line : value->line;

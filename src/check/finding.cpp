@@ -13,7 +13,7 @@ namespace {
 auto place_of(const Finding& finding) {
   const std::size_t slash = finding.file.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : finding.file.substr(0, slash);
-  return std::tuple(folder, !finding.file.ends_with(manifest::op_file), finding.file, finding.line);
+  return std::tuple(folder, !finding.file.ends_with(manifest::op_file), finding.file, finding.line.number);
 }
 
 }  // namespace
@@ -21,13 +21,14 @@ auto place_of(const Finding& finding) {
 std::string_view to_string(Severity severity) noexcept { return severity == Severity::error ? "error" : "warning"; }
 
 std::string to_string(const Finding& finding) {
-  return fmt::format("{}:{}: {}: {}{}{}", finding.file, finding.line, to_string(finding.severity), finding.what,
+  return fmt::format("{}:{}: {}: {}{}{}", finding.file, finding.line.number, to_string(finding.severity), finding.what,
                      finding.at.empty() ? "" : " (at " + finding.at + ")",
                      finding.remedy.empty() ? "" : "; " + finding.remedy);
 }
 
 void Findings::add(Finding finding) {
-  if (known_.emplace(finding.file, finding.line, finding.kind).second) all_.push_back(std::move(finding));
+  if (finding.line.part) finding.file = *finding.line.part;
+  if (known_.emplace(finding.file, finding.line.number, finding.kind).second) all_.push_back(std::move(finding));
 }
 
 void Findings::add(const manifest::Mistake& mistake) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "manifest/mistakes.hpp"
+#include "manifest/toml_document.hpp"
 
 namespace kiln::check {
 
@@ -21,8 +22,8 @@ std::string_view to_string(Severity severity) noexcept;
 struct Finding {
   Severity severity = Severity::error;
   std::string kind;  // one word for each check: "grid", "launch_bounds"
-  std::string file;
-  int line = 1;
+  std::string file;  // of a line of a part, Findings::add puts the part's
+  manifest::Line line;
   std::string what;
   std::string remedy;
   std::string at;  // the first problem, config and architecture where it is so; empty where it is so everywhere

@@ -6,6 +6,7 @@
 
 #include "check/check.hpp"
 #include "kiln/error.hpp"
+#include "manifest/includes.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::check {
@@ -35,7 +36,7 @@ bool looks_like_op(const fs::path& folder) {
   if (!fs::is_directory(folder, ignored)) return false;
   bool has_manifest = false, has_source = false;
   for (fs::directory_iterator each(folder, ignored), end; !ignored && each != end; each.increment(ignored)) {
-    has_manifest = has_manifest || each->path().extension() == ".toml";
+    has_manifest = has_manifest || (each->path().extension() == ".toml" && !manifest::is_part(each->path().string()));
     has_source = has_source || each->path().extension() == ".cuh";
   }
   return has_manifest && has_source;

@@ -87,7 +87,7 @@ struct Source {
   bool toolkit_headers;
   std::span<const manifest::Pass> passes;
   const manifest::TomlValue* tables;  // of the passes
-  int line;                           // where the manifest names the source
+  manifest::Line line;                // where the manifest names the source
 };
 
 /// Takes "FILE(LINE): what; what to do" apart.
@@ -95,7 +95,8 @@ Finding of_closure(std::string_view text, const Source& source) {
   Finding finding{Severity::error, "source", source.file, source.line, {}, "mend the source", {}};
   const std::size_t open = text.find('('), close = text.find("): ");
   if (open < close && close != std::string_view::npos) {
-    const auto [end, error] = std::from_chars(text.data() + open + 1, text.data() + close, finding.line);
+    const auto [end, error] = std::from_chars(text.data() + open + 1, text.data() + close, finding.line.number);
+    finding.line.part = nullptr;
     if (error == std::errc{}) finding.file = text.substr(0, open);
     text.remove_prefix(close + 3);
   }

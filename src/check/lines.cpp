@@ -1,5 +1,6 @@
 #include "check/lines.hpp"
 
+#include "manifest/includes.hpp"
 #include "manifest/sources.hpp"
 
 namespace kiln::check {
@@ -7,8 +8,11 @@ namespace kiln::check {
 using manifest::TomlValue;
 
 Lines::Lines(const manifest::Op& op) {
-  for (const manifest::SourceFile& each : op.manifests)
-    files_.emplace(each.name, manifest::parse_toml(manifest::shown_file(op, each.name), each.text));
+  for (const manifest::SourceFile& each : op.manifests) {
+    if (manifest::is_part(each.name)) continue;
+    manifest::ManifestReader reader(manifest::shown_file(op, each.name));
+    files_.emplace(each.name, manifest::read_with_parts(reader, each.text, op.manifests, op));
+  }
 }
 
 const TomlValue& Lines::file(const std::string& name) const {
@@ -26,7 +30,7 @@ const TomlValue* value_at(const TomlValue& from, std::initializer_list<std::stri
   return at;
 }
 
-int line_at(const TomlValue& from, std::initializer_list<std::string_view> keys) {
+manifest::Line line_at(const TomlValue& from, std::initializer_list<std::string_view> keys) {
   const TomlValue* at = &from;
   for (const std::string_view key : keys) {
     const TomlValue* const next = at->find(key);
@@ -36,7 +40,7 @@ int line_at(const TomlValue& from, std::initializer_list<std::string_view> keys)
   return at->line;
 }
 
-int line_of_item(const TomlValue* list, std::size_t index, int otherwise) {
+manifest::Line line_of_item(const TomlValue* list, std::size_t index, const manifest::Line& otherwise) {
   if (list == nullptr) return otherwise;
   return index < list->items.size() ? list->items[index].line : list->line;
 }

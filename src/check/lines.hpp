@@ -13,7 +13,7 @@ namespace kiln::check {
 
 class Lines {
  public:
-  /// Reads the manifests of the op again. They must be TOML.
+  /// Reads the manifests of the op again, with what they include. They must be TOML.
   explicit Lines(const manifest::Op& op);
 
   [[nodiscard]] const manifest::TomlValue& op() const { return file("op.toml"); }
@@ -30,8 +30,8 @@ class Lines {
 /// Returns the value under these keys, one inside the other, or null.
 const manifest::TomlValue* value_at(const manifest::TomlValue& from, std::initializer_list<std::string_view> keys);
 /// Returns the line of that value, else of the last table on the way to it.
-int line_at(const manifest::TomlValue& from, std::initializer_list<std::string_view> keys);
+manifest::Line line_at(const manifest::TomlValue& from, std::initializer_list<std::string_view> keys);
 /// Returns the line of item `index` of a list, else that of the list; of null: `otherwise`.
-int line_of_item(const manifest::TomlValue* list, std::size_t index, int otherwise);
+manifest::Line line_of_item(const manifest::TomlValue* list, std::size_t index, const manifest::Line& otherwise);
 
 }  // namespace kiln::check

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "manifest/includes.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::check {
@@ -67,12 +68,13 @@ void check_names(const manifest::Implementation& implementation, const Lines& li
                     multiplies ? fmt::format(", and multiplies the configs by {}", each.value.items.size()) : ""),
         "name it in a pass, or remove it");
   });
+  // A part's are for whoever includes it.
   each_of("terms", [&](const TomlEntry& each) {
-    if (!used.contains(each.key))
+    if (!used.contains(each.key) && !each.value.line.part)
       add(Severity::warning, each, fmt::format("the term '{}' is never used", each.key), "use it, or remove it");
   });
   each_of("workspace", [&](const TomlEntry& each) {
-    if (!names_of(document, {"pass", "collective"}).contains(each.key))
+    if (!names_of(document, {"pass", "collective"}).contains(each.key) && !each.value.line.part)
       add(Severity::warning, each, fmt::format("no pass takes the workspace '{}'", each.key),
           "name it in 'args', or remove it");
   });
@@ -98,6 +100,21 @@ void check_names(const manifest::Op& op, const Lines& lines, Findings& findings)
                   "use it, or remove it: it multiplies buckets and calls",
                   {}});
   };
+  for (const manifest::SourceFile& each : op.manifests) {
+    const std::string file = manifest::shown_file(op, each.name);
+    const auto includes = [&](const manifest::Implementation& one) {
+      return std::find(one.parts.begin(), one.parts.end(), file) != one.parts.end();
+    };
+    if (!manifest::is_part(each.name) || std::any_of(op.implementations.begin(), op.implementations.end(), includes))
+      continue;
+    findings.add({Severity::warning,
+                  "unused_part",
+                  file,
+                  1,
+                  "no manifest includes this part",
+                  fmt::format("include = [\"{}\"] in one, or remove it", each.name),
+                  {}});
+  }
   for (const manifest::Axis& each : op.axes) add("axes", "the axis", each.name);
   for (const manifest::Runtime& each : op.runtime) add("runtime", "the run-time value", each.name);
   for (const manifest::Selection& each : op.selections)

@@ -5,6 +5,7 @@
 #include "check/check.hpp"
 #include "check/kernels.hpp"
 #include "check/names.hpp"
+#include "manifest/includes.hpp"
 
 namespace kiln::check {
 namespace {
@@ -24,10 +25,16 @@ std::vector<manifest::Op> whole_parts(const ReadOp& read) {
   };
   if (is_wrong(manifest::shown_file(read.op, manifest::op_file))) return whole;
   whole.push_back(read.op);
-  std::erase_if(whole.front().implementations,
-                [&](const manifest::Implementation& each) { return is_wrong(each.file); });
-  std::erase_if(whole.front().manifests,
-                [&](const manifest::SourceFile& each) { return is_wrong(manifest::shown_file(read.op, each.name)); });
+  std::erase_if(whole.front().implementations, [&](const manifest::Implementation& each) {
+    return is_wrong(each.file) || std::any_of(each.parts.begin(), each.parts.end(), is_wrong);
+  });
+  std::erase_if(whole.front().manifests, [&](const manifest::SourceFile& each) {
+    const std::string file = manifest::shown_file(read.op, each.name);
+    const auto& left = whole.front().implementations;
+    return file != manifest::shown_file(read.op, manifest::op_file) && !manifest::is_part(each.name) &&
+           std::none_of(left.begin(), left.end(),
+                        [&](const manifest::Implementation& one) { return one.file == file; });
+  });
   return whole;
 }
 

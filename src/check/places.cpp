@@ -38,13 +38,13 @@ class PassPlaces {
   [[nodiscard]] const TomlValue* list(std::string_view key) const {
     return table_ == nullptr ? nullptr : table_->find(key);
   }
-  [[nodiscard]] int line(std::string_view key) const {
+  [[nodiscard]] manifest::Line line(std::string_view key) const {
     const TomlValue* const value = list(key);
     return value == nullptr ? pass_.line : value->line;
   }
 
-  void add(std::string kind, std::string what, int at, const Expression& expression, Range limits = {},
-           std::string remedy = {}) {
+  void add(std::string kind, std::string what, const manifest::Line& at, const Expression& expression,
+           Range limits = {}, std::string remedy = {}) {
     const bool is_condition = kind == "when";
     places_.push_back({std::move(kind), std::move(what), at, expression,
                        is_condition ? std::optional<Expression>() : pass_.when, limits, std::move(remedy)});
@@ -70,7 +70,7 @@ class PassPlaces {
   }
 
   void add_argument(std::size_t i, const manifest::Argument& argument) {
-    const int at = line_of_item(list("args"), i, pass_.line);
+    const manifest::Line at = line_of_item(list("args"), i, pass_.line);
     const auto kind = [&](std::string_view part) { return fmt::format("argument_{}_{}", i + 1, part); };
     if (argument.kind == manifest::ArgumentKind::expression)
       add(kind("value"), fmt::format("argument {}", i + 1), at, argument.value, jit::range_of(argument.type),

@@ -13,7 +13,7 @@ namespace kiln::check {
 struct Place {
   std::string kind;  // of a finding here
   std::string what;  // "the grid's y"
-  int line = 1;
+  manifest::Line line;
   manifest::Expression expression;
   std::optional<manifest::Expression> when{};  // 0: it is not evaluated
   manifest::Range limits{};

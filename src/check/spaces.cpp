@@ -58,7 +58,9 @@ Removal removal_of(const Subject& subject, const Conditions& conditions, std::si
   const Expression& condition = conditions.list[which];
   const Problem& problem = subject.trials.usual.front().problem;
   const auto* const all = value_at(subject.lines.of(implementation), {conditions.table, "all"});
-  Removal removal{condition.text(), line_of_item(all, which, 1), conditions.table == "search", {}};
+  const manifest::Line line = line_of_item(all, which, 1);
+  Removal removal{
+      condition.text(), line.part ? *line.part : implementation.file, line.number, conditions.table == "search", {}};
   const manifest::Site site(subject.op, subject.target.facts);
   std::vector<std::int64_t> frame = manifest::default_of(implementation).frame(site, problem);
   const auto parameters = parameters_in(subject.op, implementation, condition);
@@ -72,8 +74,7 @@ Removal removal_of(const Subject& subject, const Conditions& conditions, std::si
     for (const Expression& other : implementation.constraints)
       if (const manifest::Value its = other.evaluate(frame); its.ok() && its.number == 0) return;
     const manifest::Config config(frame.begin() + subject.op.first_parameter(), frame.end());
-    findings.add({Severity::error, fmt::format("value_{}_{}", conditions.table, which), implementation.file,
-                  removal.line,
+    findings.add({Severity::error, fmt::format("value_{}_{}", conditions.table, which), removal.file, removal.line,
                   fmt::format("{} '{}' has no value: {}", conditions.what, condition.text(), to_string(value.status)),
                   "a config without one is never legal; rule the divisor 0 out, or give a run-time value a default",
                   text_of(subject.op, problem, {&implementation, config}, subject.target)});

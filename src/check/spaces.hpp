@@ -9,6 +9,7 @@ namespace kiln::check {
 
 struct Removal {
   std::string condition;
+  std::string file;  // the implementation's, or that of a part
   int line = 1;
   bool is_search = false;                 // of [search]
   std::optional<std::int64_t> removed{};  // configs that it alone breaks; nothing: too many values to try

@@ -118,7 +118,7 @@ void print_finding(const Globals& globals, const check::Finding& finding) {
               {"severity", check::to_string(finding.severity)},
               {"kind", finding.kind},
               {"file", finding.file},
-              {"line", finding.line},
+              {"line", finding.line.number},
               {"what", finding.what},
               {"remedy", finding.remedy},
               {"at", finding.at}});
@@ -148,6 +148,7 @@ void print_space(const Globals& globals, const std::string& op, const check::Spa
               {"conditions", Json::array()}};
     for (const check::Removal& each : space.removals)
       json["conditions"].push_back({{"condition", each.condition},
+                                    {"file", each.file},
                                     {"line", each.line},
                                     {"search", each.is_search},
                                     {"removed", each.removed ? Json(*each.removed) : Json()}});
@@ -158,8 +159,11 @@ void print_space(const Globals& globals, const std::string& op, const check::Spa
                     format_count(static_cast<std::int64_t>(space.searched))));
   if (space.removals.empty()) return;
   Table table({"line", "condition", "> removes"});
+  const auto place_of = [&](const check::Removal& each) {
+    return each.file == space.file ? fmt::format("{}", each.line) : fmt::format("{}:{}", each.file, each.line);
+  };
   for (const check::Removal& each : space.removals)
-    table.row({fmt::format("{}", each.line), cut((each.is_search ? "search: " : "") + each.condition),
+    table.row({place_of(each), cut((each.is_search ? "search: " : "") + each.condition),
                each.removed ? format_count(*each.removed) : "?"});
   print(table.text(2));
 }

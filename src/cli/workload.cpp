@@ -41,13 +41,13 @@ class Reader {
 
  private:
   [[noreturn]] void fail(const TomlValue& value, const std::string& message) const {
-    throw Error(ErrorKind::bad_input, fmt::format("{}:{}: {}", name_, value.line, message));
+    throw Error(ErrorKind::bad_input, fmt::format("{}:{}: {}", name_, value.line.number, message));
   }
 
   WorkloadEntry entry(const TomlValue& table) const {
     WorkloadEntry entry;
     entry.file = name_;
-    entry.line = table.line;
+    entry.line = table.line.number;
     for (const auto& [key, value] : table.entries) {
       if (key == "op") {
         if (value.kind != Kind::text) fail(value, "'op' is no text, expected the name of an op");

@@ -122,10 +122,12 @@ void check_arguments(const manifest::Op& op, const manifest::Implementation* imp
                      std::span<const std::int64_t> parameters) {
   const std::vector<std::string> mistakes = argument_mistakes(op, implementation, pass, parameters);
   if (mistakes.empty()) return;
+  const std::string file = pass.line.part              ? *pass.line.part
+                           : implementation != nullptr ? implementation->file
+                                                       : manifest::shown_file(op, manifest::op_file);
   throw Error(ErrorKind::bad_manifest,
-              fmt::format("{}:{}: the kernel {} {}; make 'args' what the kernel is declared with",
-                          implementation != nullptr ? implementation->file : manifest::shown_file(op, "op.toml"),
-                          pass.line, pass.kernel, mistakes.front()));
+              fmt::format("{}:{}: the kernel {} {}; make 'args' what the kernel is declared with", file,
+                          pass.line.number, pass.kernel, mistakes.front()));
 }
 
 }  // namespace kiln::jit

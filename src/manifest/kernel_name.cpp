@@ -86,7 +86,7 @@ std::vector<std::string> name_expressions(const Op& op, std::span<const Pass> pa
       names.push_back(fill_kernel_name(name, symbols, frame));
     } catch (const Error& error) {
       throw Error(ErrorKind::bad_manifest,
-                  fmt::format("op '{}', pass at line {}: {}", op.name, pass.line, error.what()));
+                  fmt::format("op '{}', pass at line {}: {}", op.name, pass.line.number, error.what()));
     }
   }
   return names;

@@ -11,6 +11,7 @@ inline constexpr std::size_t max_key_parts = 8;                         // of a 
 inline constexpr std::size_t max_toml_nesting = 16;                     // of lists and inline tables
 inline constexpr std::size_t max_toml_entries = 4096;                   // of one list or table
 inline constexpr int max_terms = 256;                                   // of an implementation
+inline constexpr std::size_t max_parts = 16;                            // that a manifest includes
 inline constexpr std::size_t max_source_bytes = std::size_t{16} << 20;  // of a CUDA source
 inline constexpr std::size_t max_trace_line_bytes = std::size_t{1} << 16;
 

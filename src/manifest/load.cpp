@@ -7,6 +7,7 @@
 #include "manifest/catalogue.hpp"
 #include "manifest/embedded.hpp"
 #include "manifest/environment.hpp"
+#include "manifest/includes.hpp"
 #include "manifest/limits.hpp"
 #include "manifest/shortage.hpp"
 #include "manifest/text.hpp"
@@ -101,6 +102,13 @@ std::vector<SourceFile> embedded_in(std::string_view folder) {
     if (file.path.substr(0, slash) == folder)
       files.push_back({std::string(file.path.substr(slash + 1)), SourceText::of_static(file.text)});
   }
+  return files;
+}
+
+std::vector<SourceFile> common_files(std::string_view suffix) {
+  std::vector<SourceFile> files;
+  for (const SourceFile& file : embedded_in("common"))
+    if (file.name.ends_with(suffix)) files.push_back({"common/" + file.name, file.text});
   return files;
 }
 
@@ -210,12 +218,13 @@ std::span<const Op> Catalogue::all() const {
 }
 
 std::span<const SourceFile> common_headers() {
-  static const std::vector<SourceFile> headers = [] {
-    std::vector<SourceFile> files = embedded_in("common");
-    for (SourceFile& file : files) file.name = "common/" + file.name;
-    return files;
-  }();
+  static const std::vector<SourceFile> headers = common_files(".cuh");
   return headers;
+}
+
+std::span<const SourceFile> common_parts() {
+  static const std::vector<SourceFile> parts = common_files(part_suffix);
+  return parts;
 }
 
 }  // namespace kiln::manifest

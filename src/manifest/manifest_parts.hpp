@@ -82,8 +82,8 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
 std::string read_source(const ManifestReader& reader, const TomlValue& table, std::string_view otherwise, const Op& op);
 
 /// Throws unless `name` is an identifier that no symbol, term, tensor or workspace of the op uses.
-void check_free_name(const ManifestReader& reader, const std::string& name, int line, const Op& op,
+void check_free_name(const ManifestReader& reader, const std::string& name, const Line& line, const Op& op,
                      const Symbols& symbols, std::span<const Workspace> workspaces = {});
-void check_count(const ManifestReader& reader, int line, std::size_t count, int limit, std::string_view what);
+void check_count(const ManifestReader& reader, const Line& line, std::size_t count, int limit, std::string_view what);
 
 }  // namespace kiln::manifest

@@ -34,27 +34,37 @@ std::string by_term(const Expression& expression, const Symbols& symbols, int sl
 
 }  // namespace
 
-void ManifestReader::fail(int line, std::string_view found, std::string_view expected) const {
-  throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: found {}, expected {}", file_, line, found, expected));
+std::string ManifestReader::place_of(const Line& line) const {
+  return fmt::format("{}:{}", line.part ? *line.part : file_, line.number);
 }
 
-bool ManifestReader::has_mistake_at(int line) const {
-  return mistakes_ != nullptr && std::any_of(mistakes_->begin(), mistakes_->end(), [&](const Mistake& each) {
-           return each.line == line && each.file == file_;
-         });
+void ManifestReader::fail(const Line& line, std::string_view found, std::string_view expected) const {
+  throw Error(ErrorKind::bad_manifest, fmt::format("{}: found {}, expected {}", place_of(line), found, expected));
+}
+
+bool ManifestReader::has_mistake_at(const Line& line) const {
+  if (mistakes_ == nullptr) return false;
+  const std::string& file = line.part ? *line.part : file_;
+  return std::any_of(mistakes_->begin() + static_cast<std::ptrdiff_t>(earlier_), mistakes_->end(),
+                     [&](const Mistake& each) { return each.line == line.number && each.file == file; });
 }
 
 bool ManifestReader::has_mistakes() const {
-  return mistakes_ != nullptr && std::any_of(mistakes_->begin(), mistakes_->end(), [&](const Mistake& each) {
-           return each.file == file_ || each.file.ends_with(op_file);
-         });
+  if (mistakes_ == nullptr) return false;
+  return mistakes_->size() > earlier_ || std::any_of(mistakes_->begin(), mistakes_->end(),
+                                                     [](const Mistake& each) { return each.file.ends_with(op_file); });
 }
 
 void ManifestReader::stop() const { throw Told(); }
 
 void ManifestReader::keep(const Error& error) const {
   if (error.kind() != ErrorKind::bad_manifest) throw;
-  if (dynamic_cast<const Told*>(&error) == nullptr) mistakes_->push_back(mistake_of(error, file_));
+  if (dynamic_cast<const Told*>(&error) != nullptr) return;
+  const std::string_view text = error.what();
+  const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const std::string& each) {
+    return text.starts_with(each) && text.substr(each.size()).starts_with(':');
+  });
+  mistakes_->push_back(mistake_of(error, part == parts_.end() ? file_ : *part));
 }
 
 void ManifestReader::check_keys(const TomlValue& value, std::string_view where,
@@ -136,19 +146,20 @@ std::size_t ManifestReader::one_of(const TomlValue& value, std::string_view what
   return static_cast<std::size_t>(found - words.begin());
 }
 
-int ManifestReader::add(Symbols& symbols, Symbols::Symbol symbol, int line) const {
+int ManifestReader::add(Symbols& symbols, Symbols::Symbol symbol, const Line& line) const {
   try {
     return symbols.add(std::move(symbol));
   } catch (const Error& error) {
-    throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: {}", file_, line, error.what()));
+    throw Error(ErrorKind::bad_manifest, fmt::format("{}: {}", place_of(line), error.what()));
   }
 }
 
-void ManifestReader::define(Symbols& symbols, const std::string& name, const Expression& value, int line) const {
+void ManifestReader::define(Symbols& symbols, const std::string& name, const Expression& value,
+                            const Line& line) const {
   try {
     symbols.define(name, value);
   } catch (const Error& error) {
-    throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: {}", file_, line, error.what()));
+    throw Error(ErrorKind::bad_manifest, fmt::format("{}: {}", place_of(line), error.what()));
   }
 }
 
@@ -160,7 +171,7 @@ Expression ManifestReader::expression(const TomlValue& value, std::string_view w
   try {
     return Expression::parse(value.text, symbols);
   } catch (const Error& error) {
-    throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: in {}: {}", file_, value.line, what, error.what()));
+    throw Error(ErrorKind::bad_manifest, fmt::format("{}: in {}: {}", place_of(value.line), what, error.what()));
   }
 }
 
@@ -186,12 +197,12 @@ RealExpression ManifestReader::real_expression(const TomlValue& value, std::stri
     return result;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::bad_expression) throw;
-    throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: in {}: {}", file_, value.line, what, error.what()));
+    throw Error(ErrorKind::bad_manifest, fmt::format("{}: in {}: {}", place_of(value.line), what, error.what()));
   }
 }
 
 void ManifestReader::check_known(const Expression& expression, std::string_view what, const Symbols& symbols,
-                                 const Op& op, Known known, int line) const {
+                                 const Op& op, Known known, const Line& line) const {
   for (const int slot : expression.slots()) {
     const std::string reason = why_not_known(symbols, op, slot, known);
     if (!reason.empty())

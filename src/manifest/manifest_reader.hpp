@@ -28,10 +28,15 @@ class ManifestReader {
  public:
   /// `mistakes`, which outlives the reader: where attempt() keeps errors; null: it throws them.
   explicit ManifestReader(std::string file, std::vector<Mistake>* mistakes = nullptr)
-      : file_(std::move(file)), mistakes_(mistakes) {}
+      : file_(std::move(file)), mistakes_(mistakes), earlier_(mistakes == nullptr ? 0 : mistakes->size()) {}
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
+  /// The parts that the file includes, as messages show them. Errors in one must begin with its name.
+  [[nodiscard]] const std::vector<std::string>& parts() const noexcept { return parts_; }
+  void add_part(std::string file) { parts_.push_back(std::move(file)); }
 
-  [[noreturn]] void fail(int line, std::string_view found, std::string_view expected) const;
+  /// "FILE:LINE"
+  [[nodiscard]] std::string place_of(const Line& line) const;
+  [[noreturn]] void fail(const Line& line, std::string_view found, std::string_view expected) const;
 
   /// Runs `read`, and returns whether it threw no Error(bad_manifest). Throws that error unless mistakes are collected.
   /// Callers put something in place of what was not read: a name that is declared wrongly is still known, so that the
@@ -51,9 +56,9 @@ class ManifestReader {
     }
   }
 
-  /// Whether a mistake at this line was kept, so that what follows from it is none.
-  [[nodiscard]] bool has_mistake_at(int line) const;
-  /// Whether one in this file or in op.toml was kept.
+  /// Whether this reader kept a mistake at this line, so that what follows from it is none.
+  [[nodiscard]] bool has_mistake_at(const Line& line) const;
+  /// Whether one in this file, in its parts or in op.toml was kept.
   [[nodiscard]] bool has_mistakes() const;
   /// Ends an attempt after mistakes that were kept, where nothing that follows could be read rightly.
   [[noreturn]] void stop() const;
@@ -81,8 +86,8 @@ class ManifestReader {
                                    const std::vector<std::string>& words) const;
 
   /// Add a symbol or a term. An error has the file and line.
-  int add(Symbols& symbols, Symbols::Symbol symbol, int line) const;
-  void define(Symbols& symbols, const std::string& name, const Expression& value, int line) const;
+  int add(Symbols& symbols, Symbols::Symbol symbol, const Line& line) const;
+  void define(Symbols& symbols, const std::string& name, const Expression& value, const Line& line) const;
 
   /// Parses a text or an integer.
   [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, const Symbols& symbols) const;
@@ -92,14 +97,16 @@ class ManifestReader {
   /// Parses a number, or a text of which each name is an axis of policy `exact`.
   [[nodiscard]] RealExpression real_expression(const TomlValue& value, std::string_view what, const Op& op) const;
   void check_known(const Expression& expression, std::string_view what, const Symbols& symbols, const Op& op,
-                   Known known, int line) const;
+                   Known known, const Line& line) const;
 
  private:
   /// Called in a handler of `error`, which it throws again unless it is a mistake in a manifest.
   void keep(const Error& error) const;
 
   std::string file_;
+  std::vector<std::string> parts_;
   std::vector<Mistake>* mistakes_;
+  std::size_t earlier_;  // mistakes of other readers, which came first
 };
 
 /// Returns why the value in `slot` is not known at the time `known`, or an empty string when it is.

@@ -20,6 +20,7 @@
 #include "kiln/tensor.hpp"
 #include "manifest/bucket_policy.hpp"
 #include "manifest/expression.hpp"
+#include "manifest/line.hpp"
 #include "manifest/mistakes.hpp"
 #include "manifest/real_expression.hpp"
 #include "manifest/sources.hpp"
@@ -222,7 +223,7 @@ struct Pass {
   bool cooperative = false;
   Expression programmatic;  // static: not 0 where it may start before its predecessor ends (PDL), on devices with it
   std::optional<PassModel> model;
-  int line = 0;
+  Line line;
 };
 
 struct Parameter {
@@ -287,7 +288,8 @@ struct Collective {
 
 struct Implementation {
   std::string name;
-  std::string file;  // manifest, as shown in messages
+  std::string file;                // manifest, as shown in messages
+  std::vector<std::string> parts;  // that it includes, likewise
   std::string summary;
   std::string source;  // file name in the op's folder; empty for a library's
   std::string
@@ -423,7 +425,7 @@ bool is_of_class(std::string_view recorded, std::string_view asked) noexcept;
 /// for messages. Throws Error(bad_manifest): "FILE:LINE: found X, expected Y".
 Op parse_op(std::string_view name, std::string_view folder, std::span<const SourceFile> files);
 /// Reads likewise, and appends every mistake in place of throwing the first. The op has what could be read: it is whole
-/// when there is none, and an implementation is when none is in its file or in op.toml.
+/// when there is none, and an implementation is when none is in its file, in its parts or in op.toml.
 Op parse_op(std::string_view name, std::string_view folder, std::span<const SourceFile> files,
             std::vector<Mistake>& mistakes);
 
@@ -443,5 +445,7 @@ std::vector<std::filesystem::path> template_paths_of_environment();
 std::vector<std::string_view> built_in_names();
 /// The shared device headers, by include name such as "common/types.cuh".
 std::span<const SourceFile> common_headers();
+/// The shared parts of manifests, by include name such as "common/gemm/tile.part.toml".
+std::span<const SourceFile> common_parts();
 
 }  // namespace kiln::manifest

@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "kiln/error.hpp"
+#include "manifest/includes.hpp"
 #include "manifest/manifest_parts.hpp"
 #include "manifest/problem.hpp"
 #include "manifest/text.hpp"
@@ -54,10 +57,10 @@ void read_allowed(const ManifestReader& reader, const TomlValue& document, Op& o
 void add_symbols(const ManifestReader& reader, const TomlValue& document, Op& op) {
   const auto line_of = [&](std::string_view section, const std::string& name) {
     const TomlValue* value = section_or_empty(document, section).find(name);
-    return value == nullptr ? 1 : value->line;
+    return value == nullptr ? Line() : value->line;
   };
   bool all_added = true;
-  const auto add = [&](Symbols::Symbol symbol, int line) {
+  const auto add = [&](Symbols::Symbol symbol, const Line& line) {
     all_added = reader.attempt([&] { reader.add(op.symbols, std::move(symbol), line); }) && all_added;
   };
   for (const Axis& axis : op.axes) add({axis.name, {}, {}}, line_of("axes", axis.name));
@@ -129,7 +132,7 @@ std::vector<std::string> implementation_names(const ManifestReader& reader, cons
                                               std::span<const SourceFile> files) {
   std::vector<std::string> found;
   for (const SourceFile& file : files) {
-    if (file.name == op_file || !file.name.ends_with(toml_suffix)) continue;
+    if (file.name == op_file || !file.name.ends_with(toml_suffix) || is_part(file.name)) continue;
     found.push_back(file.name.substr(0, file.name.size() - toml_suffix.size()));
   }
   std::ranges::sort(found);
@@ -179,7 +182,7 @@ std::string shown_file(const Op& op, std::string_view file) {
                                  : fmt::format("{}/{}", op.folder, file);
 }
 
-void check_count(const ManifestReader& reader, int line, std::size_t count, int limit, std::string_view what) {
+void check_count(const ManifestReader& reader, const Line& line, std::size_t count, int limit, std::string_view what) {
   if (count > static_cast<std::size_t>(limit))
     reader.fail(line, fmt::format("{} {}", count, what), fmt::format("at most {}", limit));
 }
@@ -194,7 +197,7 @@ Expression read_condition(const ManifestReader& reader, const TomlValue& value, 
   return condition;
 }
 
-void check_free_name(const ManifestReader& reader, const std::string& name, int line, const Op& op,
+void check_free_name(const ManifestReader& reader, const std::string& name, const Line& line, const Op& op,
                      const Symbols& symbols, std::span<const Workspace> workspaces) {
   if (!is_identifier(name)) {
     reader.fail(line, fmt::format("the name {}", quote(name)),
@@ -236,12 +239,20 @@ void read_op(const ManifestReader& reader, const TomlValue& document, Op& op) {
 
 void read_implementation_file(const SourceFile& file, const std::string& name, bool op_is_read, Op& op,
                               std::vector<Mistake>* mistakes) {
-  const ManifestReader reader(shown_file(op, file.name), mistakes);
+  ManifestReader reader(shown_file(op, file.name), mistakes);
   reader.attempt([&] {
     if (!is_identifier(name))
       reader.fail(1, fmt::format("an implementation named {}", quote(name)), "letters, digits and underscores");
-    const TomlValue document = parse_toml(reader.file(), file.text);
+    const TomlValue document = read_with_parts(reader, file.text, op.manifests, op);
     if (op_is_read) op.implementations.push_back(read_implementation(reader, document, name, op));
+  });
+}
+
+/// Leaves one of equal mistakes, which each manifest that includes a part has.
+void keep_once(std::vector<Mistake>& mistakes) {
+  std::set<std::tuple<std::string, int, std::string, std::string>> known;
+  std::erase_if(mistakes, [&](const Mistake& each) {
+    return !known.emplace(each.file, each.line, each.found, each.expected).second;
   });
 }
 
@@ -274,6 +285,7 @@ Op read_folder(std::string_view name, std::string_view folder, std::span<const S
     for (const std::string& each : implementation_names(reader, document, files))
       read_implementation_file(file_of(files, each + std::string(toml_suffix)), each, op_is_read, op, mistakes);
   });
+  if (mistakes != nullptr) keep_once(*mistakes);
   op.tag = tag_of(op);
   return op;
 }

@@ -97,7 +97,7 @@ std::vector<PolicyCase> read_policies(const ManifestReader& reader, const TomlVa
 }
 
 // Every upper edge must be a legal size, because the bucket is tuned there.
-void check_edges(const ManifestReader& reader, const Axis& axis, const BucketPolicy& policy, int line) {
+void check_edges(const ManifestReader& reader, const Axis& axis, const BucketPolicy& policy, const Line& line) {
   const auto check = [&](std::int64_t edge, std::string_view what) {
     if (edge % axis.multiple_of == 0) return;
     reader.fail(line,
@@ -121,7 +121,7 @@ void check_edges(const ManifestReader& reader, const Axis& axis, const BucketPol
 }
 
 // A length on the device may be any int32 up to its bound.
-void check_on_device(const ManifestReader& reader, const Axis& axis, int line) {
+void check_on_device(const ManifestReader& reader, const Axis& axis, const Line& line) {
   if (axis.multiple_of != 1)
     reader.fail(line, fmt::format("on_device with multiple_of = {} on axis '{}'", axis.multiple_of, axis.name),
                 "one of the two: a length on the device may be any number");

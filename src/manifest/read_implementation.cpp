@@ -153,7 +153,7 @@ void read_alignment(const ManifestReader& reader, const TomlValue& section, cons
   for (const TomlEntry& each : reader.table(section, "[align]")) reader.attempt([&] { read(each.key, each.value); });
 }
 
-void check_symmetric(const ManifestReader& reader, const Op& op, const Workspace& workspace, int line) {
+void check_symmetric(const ManifestReader& reader, const Op& op, const Workspace& workspace, const Line& line) {
   const std::string found = fmt::format("'symmetric' on workspace '{}'", workspace.name);
   if (!op.is_of_team()) reader.fail(line, found, "an axis with team = true in op.toml");
   if (workspace.zeroed)
@@ -306,6 +306,7 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
   Implementation implementation;
   implementation.name = name;
   implementation.file = reader.file();
+  implementation.parts = reader.parts();
   implementation.symbols = op.symbols;
   implementation.library = reader.text_or(document, "library", "");
   if (implementation.is_library()) check_library(reader, *document.find("library"), op, implementation);

@@ -232,7 +232,7 @@ std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue&
   for (const auto& [name, value] : reader.table(section, "[runtime]")) {
     Runtime runtime;
     runtime.name = name;
-    runtime.line = value.line;
+    runtime.line = value.line.number;
     const bool read =
         reader.attempt([&, &its_value = value] { read_declaration(reader, its_value, axes, values, runtime); });
     if (!read) runtime.type = RuntimeType::i64;  // which expressions may use

@@ -82,7 +82,7 @@ std::string read_kernel(const Scope& scope, const TomlValue& value) {
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::bad_expression) throw;
-    throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: {}", scope.reader.file(), value.line, error.what()));
+    throw Error(ErrorKind::bad_manifest, fmt::format("{}: {}", scope.reader.place_of(value.line), error.what()));
   }
   return text;
 }

@@ -55,7 +55,7 @@ void check_seed(const ManifestReader& reader, const Prepare& prepare, int seed) 
 }
 
 /// Outputs are poisoned before each launch, so nothing may be prepared there.
-void check_tensors(const ManifestReader& reader, const Op& op, const Prepare& prepare, int line) {
+void check_tensors(const ManifestReader& reader, const Op& op, const Prepare& prepare, const Line& line) {
   std::vector<bool> given(op.tensors.size(), false);
   for (const Pass& pass : prepare.passes)
     for (const Argument& argument : pass.arguments) {

@@ -61,7 +61,7 @@ void read_strides(const ManifestReader& reader, const TomlValue& section, std::v
       runtime.name = stride_name(reader, declared);
       runtime.type = RuntimeType::i64;
       runtime.stride_of = static_cast<int>(&tensor - section.entries.data());
-      runtime.line = declared.line;
+      runtime.line = declared.line.number;
       values.push_back(std::move(runtime));
     });
   });

@@ -56,7 +56,7 @@ void read_initialised(const ManifestReader& reader, const TomlValue& table, cons
 }
 
 // Strides must not depend on an axis whose length is on the device: memory does not move when it changes.
-void check_strides(const ManifestReader& reader, const Op& op, const Tensor& tensor, int line) {
+void check_strides(const ManifestReader& reader, const Op& op, const Tensor& tensor, const Line& line) {
   for (std::size_t axis = 0; axis < op.axes.size(); ++axis) {
     if (!op.axes[axis].on_device) continue;
     for (const Expression& stride : tensor.strides)

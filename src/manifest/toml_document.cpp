@@ -88,11 +88,12 @@ struct Position {
 
 class Conversion {
  public:
-  explicit Conversion(std::string_view file) : file_(file) {}
+  Conversion(std::string_view file, std::shared_ptr<const std::string> part) : file_(file), part_(std::move(part)) {}
 
   TomlValue convert(const toml::node& node, int line_of_key) const {
     TomlValue value;
     value.line = std::max(static_cast<int>(node.source().begin.line), line_of_key);
+    value.line.part = part_;
     if (const auto* text = node.as_string()) {
       value.kind = Kind::text;
       value.text = text->get();
@@ -107,10 +108,10 @@ class Conversion {
       value.boolean = boolean->get();
     } else if (const auto* array = node.as_array()) {
       value.kind = Kind::array;
-      check_entries(array->size(), "a list", value.line);
-      for (const toml::node& each : *array) value.items.push_back(convert(each, value.line));
+      check_entries(array->size(), "a list", value.line.number);
+      for (const toml::node& each : *array) value.items.push_back(convert(each, value.line.number));
     } else if (const auto* table = node.as_table()) {
-      check_entries(table->size(), "a table", value.line);
+      check_entries(table->size(), "a table", value.line.number);
       value.entries = entries_of(*table);
     } else {
       value.kind = Kind::time;
@@ -137,7 +138,19 @@ class Conversion {
   }
 
   std::string_view file_;
+  std::shared_ptr<const std::string> part_;
 };
+
+TomlValue parse(std::string_view file, std::string_view text, std::shared_ptr<const std::string> part) {
+  if (text.size() > max_toml_bytes) refuse(file, 1, fmt::format("{} bytes", text.size()), max_toml_bytes);
+  check_depth(file, text);
+  try {
+    return Conversion(file, std::move(part)).convert(toml::parse(text), 1);
+  } catch (const toml::parse_error& error) {
+    throw Error(ErrorKind::bad_manifest,
+                fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
+  }
+}
 
 }  // namespace
 
@@ -159,15 +172,10 @@ std::string TomlValue::described() const {
   return "something else";
 }
 
-TomlValue parse_toml(std::string_view file, std::string_view text) {
-  if (text.size() > max_toml_bytes) refuse(file, 1, fmt::format("{} bytes", text.size()), max_toml_bytes);
-  check_depth(file, text);
-  try {
-    return Conversion(file).convert(toml::parse(text), 1);
-  } catch (const toml::parse_error& error) {
-    throw Error(ErrorKind::bad_manifest,
-                fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
-  }
+TomlValue parse_toml(std::string_view file, std::string_view text) { return parse(file, text, nullptr); }
+
+TomlValue parse_toml_part(std::string_view file, std::string_view text) {
+  return parse(file, text, std::make_shared<const std::string>(file));
 }
 
 }  // namespace kiln::manifest

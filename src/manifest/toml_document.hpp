@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "manifest/line.hpp"
+
 namespace kiln::manifest {
 
 struct TomlEntry;
@@ -13,7 +15,7 @@ struct TomlEntry;
 struct TomlValue {
   enum class Kind : std::uint8_t { text, integer, real, boolean, array, table, time };
   Kind kind = Kind::table;
-  int line = 1;
+  Line line;
   std::string text;
   std::int64_t integer = 0;
   double real = 0;
@@ -34,5 +36,7 @@ struct TomlEntry {
 /// Throws Error(bad_manifest): "FILE:LINE: the TOML library's message", or the bound of manifest/limits.hpp that the
 /// text exceeds.
 TomlValue parse_toml(std::string_view file, std::string_view text);
+/// Reads likewise a part, whose lines name `file`.
+TomlValue parse_toml_part(std::string_view file, std::string_view text);
 
 }  // namespace kiln::manifest

@@ -1,7 +1,8 @@
 // attention_backward on the tensor cores of sm_80 and later: mma.sync, fed by cp.async.
 //
-// Passes: the facts of rows; then a block for each tile of keys, which goes through the queries that see it and leaves dk and dv; then
-// dq, of which either those blocks add up parts in f32, in no known order, or the same weights are computed again by tiles of queries.
+// Passes: first the facts of rows. Then a block for each tile of keys goes through the queries that see it and leaves
+// dk and dv. For dq, either those blocks add up parts in f32, in no known order, or the weights are computed again by
+// tiles of queries.
 #pragma once
 
 #include "mma_keys.cuh"
@@ -45,7 +46,8 @@ __global__ void __launch_bounds__(warps * 32, 1)
   tile.store(dk + of_k, k.row_stride, dv + of_v, v.row_stride, scale);
 }
 
-/// The same for dq, which lies as q does, by tiles of 16 * warps queries: grid (at least as many blocks as there are tiles, by heads).
+/// Computes dq, which lies as q does, by tiles of 16 * warps queries: grid (at least as many blocks as there are tiles,
+/// by heads).
 template <typename Form, int tile_n, int warps, int stages>
 __global__ void __launch_bounds__(warps * 32, 1)
     attention_backward_queries_mma(const __grid_constant__ kiln::attention::HeadRows<const typename Form::T> q,

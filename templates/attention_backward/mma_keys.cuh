@@ -70,7 +70,7 @@ class KeyTile {
     cp_async_wait<0>();
   }
 
-  /// Of the block's first key. Keys that no query sees have gradients of 0.
+  /// Stores the rows from the block's first key on. Keys that no query sees have gradients of 0.
   __device__ __forceinline__ void store(T* dk, long long k_row_stride, T* dv, long long v_row_stride, float scale) {
     const int row = key_row_ + static_cast<int>(threadIdx.x) % 32 / 4, rows = work_.of.keys - work_.row;
     store_units<T, Form::head_dim>(dk, k_row_stride, dk_, scale, split_ * key_units, row, rows);

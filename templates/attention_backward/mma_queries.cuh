@@ -42,7 +42,7 @@ class QueryTile {
     Tiles::Query::template copy<Tiles::threads>(shared_, q, q_row_stride, exist);
     Tiles::Gradient::template copy<Tiles::threads>(shared_ + Tiles::gradient, dout, out_row_stride, exist);
   }
-  /// Of the tile's first row on.
+  /// Takes facts from the tile's first row on.
   __device__ __forceinline__ void take_facts(const RowFacts* facts) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

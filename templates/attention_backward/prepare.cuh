@@ -4,9 +4,10 @@
 #include "common/attention/forward_mma.cuh"
 #include "common/attention/prepare.cuh"
 
-/// grid (queries in all planes), block (128): gradients of a query that sees n keys, in [-1, 1) times n^(3/8), beside values that grow as
-/// attention_values makes them. Weights are about 1 / n. Then, where query i sees i keys, dv of key j goes as (j^-1/4 - n^-1/4)^1/2 and dq
-/// of row i as i^3/8: no part of a tensor is far from its root mean square, by which errors are judged.
+/// grid (queries in all planes), block (128). Gradients of a query that sees n keys are in [-1, 1) times n^(3/8),
+/// beside values that grow as attention_values makes them. Weights are about 1 / n. Then, where query i sees i keys, dv
+/// of key j goes as (j^-1/4 - n^-1/4)^1/2 and dq of row i as i^3/8. So no part of a tensor is far from its root mean
+/// square, by which errors are judged.
 template <typename T, kiln::attention::Layout layout, kiln::attention::Mask mask>
 __global__ __launch_bounds__(128) void attention_gradients(kiln::attention::HeadRows<T> dout, const int* query_offsets,
                                                            const int* key_offsets, long long batch, long long queries,
@@ -36,8 +37,8 @@ __global__ __launch_bounds__(128) void attention_gradients(kiln::attention::Head
   }
 }
 
-/// The same grid and block: adds up to 1 / 4 to results, which are about 1 in size. Right ones leave a query that sees one key a gradient of
-/// 0, and where all do, no error could be judged by the gradients' size.
+/// Adds up to 1 / 4 to results, which are about 1 in size. Grid and block are as above. Right results leave a query
+/// that sees one key a gradient of 0. Where all do, no error could be judged by the gradients' size.
 template <typename T>
 __global__ __launch_bounds__(128) void attention_results_moved(kiln::attention::HeadRows<T> out, long long queries,
                                                                long long heads, long long value_dim,

@@ -1,4 +1,5 @@
-// attention_backward in double, by the formulas of op.toml: a row of dq a block, then a row of dk and dv a block, then an element of dsink.
+// attention_backward in double, by the formulas of op.toml. A block computes a row of dq, then one a row of dk and dv,
+// then one an element of dsink.
 #pragma once
 
 #include "common/attention/reference_terms.cuh"
@@ -22,7 +23,8 @@ struct ReferenceInputs {
     return k.at + plane * k.batch_stride + row * k.row_stride + head * k.head_stride;
   }
 
-  /// Of one query and one key, to whose logit `added` is added, and whose weight is multiplied by `kept`: this weight, and the gradient of their product times `scale`.
+  /// Computes the weight of one query and one key, and the gradient of their product times `scale`. `added` is added to
+  /// their logit, and the weight is multiplied by `kept`.
   template <typename Form>
   __device__ void pair(int plane, long long query_row, int head, long long key_row, int key_head, double added,
                        double kept, double& weight, double& change) const {
@@ -49,8 +51,8 @@ struct ReferenceInputs {
   }
 };
 
-/// Of the rows of a pass each step-th. Rows of zeros, since nothing is seen, count as one in 64, for they would lower the root mean square
-/// by which errors are judged.
+/// Whether the row of this block is sampled: each step-th row of a pass is. Rows of zeros, since nothing is seen, count
+/// as one in 64, for they would lower the root mean square by which errors are judged.
 __device__ inline bool is_sampled(long long step) {
   return (blockIdx.y * static_cast<long long>(gridDim.x) + blockIdx.x) % step == 0;
 }
@@ -103,7 +105,8 @@ __global__ __launch_bounds__(256) void attention_backward_reference_queries(
         static_cast<float>(result);
 }
 
-/// grid (rows of k in all planes, key heads), block (256): each step-th row of dk and dv, which are float and lie as k and v do.
+/// grid (rows of k in all planes, key heads), block (256). Computes each step-th row of dk and dv, which are float and
+/// lie as k and v do.
 template <typename Form>
 __global__ __launch_bounds__(256) void attention_backward_reference_keys(
     kiln::attention::HeadRows<const typename Form::T> q, kiln::attention::HeadRows<const typename Form::T> k,

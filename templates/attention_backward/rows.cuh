@@ -16,8 +16,8 @@ inline constexpr int weight_bits = is_same<T, f16> ? 12 : 0;
 template <typename T>
 inline constexpr float weight_scale = is_same<T, f16> ? 4096.0f : 1.0f;
 
-/// Of one query of one head: its weights, times weight_scale, are 2^(rate * score - lse2). delta is the sum of dout * out over the row,
-/// divided by weight_scale.
+/// Facts of one query of one head. Its weights, times weight_scale, are 2^(rate * score - lse2). Its delta is the sum
+/// of dout * out over the row, divided by weight_scale.
 struct alignas(8) RowFacts {
   float lse2;  // infinite where the query sees no key or no sequence has it, so that weights are 0
   float delta;
@@ -28,9 +28,9 @@ __device__ __forceinline__ long long row_index(int plane, int head, long long qu
   return (static_cast<long long>(plane) * heads + head) * queries + query;
 }
 
-/// The swizzle of sums in rows of `dim` floats: returns where the float at `bytes` of a row lies. Groups of eight columns change places within
-/// each four, or each two, by the row's number in the tensor, so that four neighbouring rows have a column in different banks of shared
-/// memory. Where the rows are an odd number of groups, they have so anyway.
+/// The swizzle of sums in rows of `dim` floats: returns where the float at `bytes` of a row lies. Groups of eight
+/// columns change places within each four, or each two, by the row's number in the tensor. So four neighbouring rows
+/// have a column in different banks of shared memory. Where the rows are an odd number of groups, they have so anyway.
 template <int dim>
 __device__ __forceinline__ unsigned swizzle_sums(unsigned bytes, int row) {
   return dim % 32 == 0   ? bytes ^ static_cast<unsigned>(row & 3) * 32
@@ -55,9 +55,10 @@ inline constexpr int lanes_of_row = dim <= 8     ? 1
 
 }  // namespace kiln::attention
 
-/// grid (ceil_div(planes * queries, 256 / lanes_of_row<value_dim>), heads), block (256). Writes the facts of each row, zeros to its sums of
-/// dq if `clears`, and zeros to `key_floats` (a multiple of 4) from `key_sums` on. out and dout lie alike; they begin at multiples of
-/// 16 bytes, as do their rows.
+/// grid (ceil_div(planes * queries, 256 / lanes_of_row<value_dim>), heads), block (256). Writes the facts of each row,
+/// zeros to its sums of dq if `clears`, and `key_floats` zeros from `key_sums` on. Strides are those of both out and
+/// dout.
+/// REQUIRES: `key_floats` is a multiple of 4. out, dout and their rows begin at multiples of 16 bytes.
 template <typename T, int head_dim, int value_dim, kiln::attention::Layout layout, bool clears>
 __global__ void __launch_bounds__(256)
     attention_backward_rows(const __grid_constant__ kiln::attention::HeadRows<const T> out_rows, const T* dout,
@@ -106,8 +107,8 @@ __global__ void __launch_bounds__(256)
 
 namespace kiln::attention {
 
-/// For the threads of a grid (at least ceil_div(planes * length * dim / 8, 256), ...) of blocks of 256: rows of `head`'s gradient from their
-/// sums by [planes, heads, length], which lie in order or as swizzle_sums says.
+/// For the threads of a grid (at least ceil_div(planes * length * dim / 8, 256), ...) of blocks of 256. Makes rows of
+/// `head`'s gradient of their sums by [planes, heads, length], which lie in order or as swizzle_sums says.
 template <typename T, int dim, Layout layout, bool swizzled>
 __device__ __forceinline__ void convert_rows(const float* sums, const HeadRows<T>& gradient, const int* offsets,
                                              int batch, int planes, int length, int heads, int head, float scale) {

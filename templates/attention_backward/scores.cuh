@@ -55,7 +55,7 @@ __device__ __forceinline__ bool all_seen(const Visible<mask>& visible, int queri
   return last < queries && visible.end(query) >= key + width && visible.begin(last) <= key;
 }
 
-/// Of columns 8 * group + 2 * (lane % 4) and the next.
+/// Facts of columns 8 * group + 2 * (lane % 4) and the next.
 struct OfTwo {
   float of[2];
 };
@@ -83,7 +83,8 @@ struct FactsByRow {
   }
 };
 
-/// Facts of a tile's queries in shared memory, all lse2 before all deltas: each is read where the other is not used, in half of the accesses.
+/// Facts of a tile's queries in shared memory, all lse2 before all deltas. Each is read where the other is not used, in
+/// half of the accesses.
 struct FactsApart {
   const float *lse2s, *deltas;
 

@@ -1,10 +1,10 @@
 // attention_backward on the tensor cores of sm_90a by wgmma.
 //
-// The passes are mma.cuh's. A block has a tile of keys; two warps of its first warpgroup copy, by TMA, these and the queries that see
-// them, and each other warpgroup multiplies. Their gradients of weights meet in shared memory for dq, whose part of each tile a third warp
-// adds to sums in global memory by bulk copies. Or dq has a pass of its own, whose blocks have tiles of queries. Where heads share a key
-// head, a block goes through all of them; or (`by_head`) it takes one and adds its part of dk and dv to sums, so that blocks are more and
-// end together.
+// The passes are mma.cuh's. A block has a tile of keys. Two warps of its first warpgroup copy, by TMA, these and the
+// queries that see them. Each other warpgroup multiplies. Their gradients of weights meet in shared memory for dq. A
+// third warp adds dq's part of each tile to sums in global memory by bulk copies. Or dq has a pass of its own, whose
+// blocks have tiles of queries. Where heads share a key head, a block goes through all of them. Or (`by_head`) it takes
+// one and adds its part of dk and dv to sums, so that there are more blocks, which end together.
 #pragma once
 
 #include "common/attention/sorted_tiles.cuh"
@@ -14,9 +14,10 @@
 #include "wgmma_keys.cuh"
 #include "wgmma_queries.cuh"
 
-/// grid (at least as many blocks as there are tiles of tile_n keys, by key_heads or (`by_head`) heads), block and dynamic shared memory as
-/// wgmma.toml says. The maps are of tensors as [planes, tokens, heads, columns], with boxes of one plane, tile_m or tile_n tokens, one head
-/// and the columns of BackwardWgmma's tiles. Else as attention_backward_keys_mma.
+/// grid (at least as many blocks as there are tiles of tile_n keys, by key_heads or (`by_head`) heads). Block and
+/// dynamic shared memory are as wgmma.toml says. The maps show tensors as [planes, tokens, heads, columns]. A box has
+/// one plane, tile_m or tile_n tokens, one head and the columns of BackwardWgmma's tiles. Else as
+/// attention_backward_keys_mma.
 template <typename Form, int tile_m, int tile_n, int stages, bool split, bool sums_dq, bool by_head>
 __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, tile_n, stages, split, sums_dq>::threads,
                                   1)
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
   }
 }
 
-/// The same for dq, by tiles of tile_m queries: grid (at least as many blocks as there are tiles, by heads).
+/// Computes dq, by tiles of tile_m queries: grid (at least as many blocks as there are tiles, by heads).
 template <typename Form, int tile_m, int tile_n, int stages>
 __global__ void __launch_bounds__(kiln::attention::QueryWgmma<Form, tile_m, tile_n, stages>::threads, 1)
     attention_backward_queries_wgmma(const __grid_constant__ kiln::tensor_map q_map,

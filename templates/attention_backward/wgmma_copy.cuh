@@ -63,8 +63,8 @@ __device__ __forceinline__ void copy_facts(const BackwardLayout<Tiles>& shared, 
   }
 }
 
-/// For one thread: adds dq's part of each tile to its queries' sums, which begin at the sequence's first query of head 0 and are
-/// `head_stride` from head to head. Rows past the sequence's end stay out.
+/// For one thread: adds dq's part of each tile to its queries' sums. These begin at the sequence's first query of head
+/// 0 and are `head_stride` from head to head. Rows past the sequence's end stay out.
 template <typename Tiles>
 __device__ __forceinline__ void add_tiles(const BackwardLayout<Tiles>& shared, float* sums, long long head_stride,
                                           const Work& work, QueryTiles at, int count) {

@@ -238,7 +238,7 @@ class WarpgroupKeys {
       wgmma_of_width<T, n, major::mn>(sums, weights[step], wgmma_descriptor_at(b, step * 16 * B::swizzle), true);
     wgmma_commit_group();
   }
-  /// The same by weights in shared memory, in this warpgroup's columns of b.
+  /// Adds products by weights in shared memory, in this warpgroup's columns of b.
   template <typename B, int n>
   __device__ __forceinline__ void add_shared(float (&sums)[n / 2], int offset, int buffer, unsigned b_tile) {
     using Weights = typename Tiles::Weights;
@@ -271,7 +271,7 @@ class WarpgroupKeys {
     release(queries);
   }
 
-  // Of a tile's part of dq: this warpgroup's queries and columns.
+  // This warpgroup's queries and columns of a tile's part of dq.
   __device__ __forceinline__ int query_block() const { return Tiles::query_blocks == 1 ? 0 : consumer_; }
   __device__ __forceinline__ int query_part() const { return Tiles::query_blocks == 1 ? consumer_ : 0; }
 
@@ -328,7 +328,7 @@ class WarpgroupKeys {
 #pragma unroll
     for (int i = 0; i < n; i += 4) {
       if (i * 2 >= columns) continue;
-      // The same where a part of a row is whole lines of shared memory, by four addresses.
+      // Needs four addresses where a part of a row is whole lines of shared memory.
       char* const to = memory_ + (n * 8 % 128 == 0 ? own + i / 16 * 128 + swizzle_sums<dim>(i % 16 * 8, row)
                                                    : swizzle_sums<dim>(own + i * 8, row));
       *reinterpret_cast<float2*>(to) = make_float2(values[i], values[i + 1]);

@@ -15,8 +15,9 @@ template <int dim, int rows, int parts>
 using PartedTile = SwizzledTile<parts == 1 ? dim : parts * part_columns<dim, parts>, rows,
                                 box_columns_of<parts == 1 ? padded_columns<dim> : part_columns<dim, parts>>>;
 
-/// tile_n keys by tile_m queries. Each warpgroup that multiplies has 64 of the keys, with whose weights in registers it multiplies; or
-/// (`split`) two share 64 keys, and each has half of the queries and then half of the columns of dk and dv, by weights in shared memory.
+/// tile_n keys by tile_m queries. Each warpgroup that multiplies has 64 of the keys, and holds their weights in
+/// registers. Or (`split`) two share 64 keys, by weights in shared memory. Each has half of the queries and then half
+/// of the columns of dk and dv.
 template <typename Form_, int tile_m_, int tile_n_, int stages_, bool split_, bool sums_dq_>
 struct BackwardWgmma {
   using Form = Form_;
@@ -27,7 +28,7 @@ struct BackwardWgmma {
   static constexpr int parts = split ? 2 : 1, own_queries = tile_m / parts,
                        own_head = split ? part_columns<Form::head_dim, 2> : Form::head_dim,
                        own_value = split ? part_columns<Form::value_dim, 2> : Form::value_dim;
-  // Of dq a warpgroup has 64 queries, and some of the columns where there are no others.
+  // A warpgroup has 64 queries of dq, and some of the columns where there are no more queries.
   static constexpr int query_blocks = tile_m / warpgroup_rows, dq_parts = consumers / query_blocks,
                        dq_columns = part_columns<Form::head_dim, dq_parts>;
   static_assert(tile_m % warpgroup_rows == 0 && tile_n % warpgroup_rows == 0 && (!split || tile_n == warpgroup_rows));
@@ -59,7 +60,7 @@ struct BackwardLayout {
   __device__ __forceinline__ Place gradients(int slot) const {
     return place(stage + slot * stage_bytes + Tiles::Query::bytes, 1 + Tiles::stages + slot);
   }
-  /// Of a slot's queries from `first` on.
+  /// Facts of a slot's queries from `first` on.
   __device__ __forceinline__ FactsApart facts_of(const char* memory, int slot, int first) const {
     const auto* const lse2s = reinterpret_cast<const float*>(memory + facts + slot * facts_bytes) + first;
     return {lse2s, lse2s + Tiles::tile_m};

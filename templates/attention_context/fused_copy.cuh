@@ -6,7 +6,8 @@
 
 namespace kiln::attention {
 
-/// Of q, k and v as [sequences, rows, heads, columns], and of the parts of all ranks as [ranks, tokens, heads, columns].
+/// Maps of q, k and v as [sequences, rows, heads, columns], and of the parts of all ranks as [ranks, tokens, heads,
+/// columns].
 struct ContextMaps {
   const tensor_map *q, *k, *v, *keys, *values;
 };

@@ -1,5 +1,5 @@
-// The first pass: each rank pushes its keys and values to those that see them, and lays down what it sees as attention_forward's kernels take
-// packed sequences, whose offsets it writes.
+// The first pass: each rank pushes its keys and values to the ranks that see them. It lays down what it sees as
+// attention_forward's kernels take packed sequences, and writes their offsets.
 #pragma once
 
 #include "common/view.cuh"

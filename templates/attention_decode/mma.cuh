@@ -1,8 +1,8 @@
 // attention_decode on the tensor cores of sm_80 and later: mma.sync, fed by rings of cp.async.
 //
-// A block has `key_warps` groups of warps. Each group has its own keys, every key_warps-th `tile_n` of them, its own ring of `stages` tiles
-// of keys and values, and its own softmax, so that groups wait for nobody until a part ends. Its `row_warps` warps have 16 rows each: the
-// queries of all heads that share a key head.
+// A block has `key_warps` groups of warps. Each group has its own keys: every key_warps-th `tile_n` of them. It has its
+// own ring of `stages` tiles of keys and values, and its own softmax. So a group waits for no other until a part ends.
+// Its `row_warps` warps have 16 rows each: the queries of all heads that share a key head.
 #pragma once
 
 #include "combine.cuh"

@@ -1,8 +1,9 @@
 // Which keys of which sequence a block of attention_decode_mma takes.
 //
-// A plane is a sequence's rows of queries of one key head, 64 at most. All blocks of keys of all planes, sequence by sequence and plane by
-// plane, are shared out evenly: a block takes `size` of them, one after another, whatever sequences they belong to. So a long sequence is
-// split and a short one is not, and all blocks end together. What a block takes of one plane is a part.
+// A plane is a sequence's rows of queries of one key head, 64 at most. All blocks of keys of all planes, sequence by
+// sequence and plane by plane, are shared out evenly. A thread block takes `size` of them, one after another, whatever
+// sequences they belong to. So a long sequence is split and a short one is not, and all blocks end together. What a
+// block takes of one plane is a part.
 #pragma once
 
 #include "cache.cuh"
@@ -98,8 +99,9 @@ struct alignas(16) Cut {
   int unused;
 };
 
-/// The parts of a share, one after another. Slots: (no) two for each block of the grid, first that of a part whose plane began in an
-/// earlier block, then that of the others; (yes) most_chunks for each plane.
+/// The parts of a share, one after another. Slots, where invariant is `no`: two for each block of the grid. The first
+/// is for a part of a plane that began in an earlier block, the second for the others. Where it is `yes`: most_chunks
+/// for each plane.
 template <Invariant invariant, Mask mask>
 class Parts {
  public:

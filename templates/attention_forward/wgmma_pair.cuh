@@ -1,5 +1,5 @@
-// attention_forward on the tensor cores of sm_90a by wgmma, without a mask: two blocks of a cluster have neighbouring tiles of queries, and each
-// brings half of the columns of keys and values to both. L2 is asked for half as much.
+// attention_forward on the tensor cores of sm_90a by wgmma, without a mask. Two blocks of a cluster have neighbouring
+// tiles of queries. Each brings half of the columns of keys and values to both. L2 is asked for half as much.
 #pragma once
 
 #include "common/attention/forward_wgmma.cuh"

@@ -14,7 +14,7 @@ __device__ __forceinline__ void cp_async_16(unsigned to_shared, const void* from
                : "memory");
 }
 
-/// The same through L1 (cp.async.ca), for what other warps of the multiprocessor are about to read too.
+/// Copies through L1 (cp.async.ca), for what other warps of the multiprocessor are about to read too.
 __device__ __forceinline__ void cp_async_ca_16(unsigned to_shared, const void* from_global, bool read) {
   asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to_shared), "l"(from_global),
                "r"(read ? 16 : 0)

@@ -16,8 +16,9 @@ __device__ __forceinline__ void bulk_load(unsigned to, const void* from, unsigne
 /// Makes writes to global memory that this thread sees seen by the copies that it then issues.
 __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
-/// Stages places that are filled and read in turn, each with a barrier. All threads of the block make one, wait for the place whose turn it
-/// is, and go on to the next; one of them announces what comes to a place and copies it there, once all have read what it held.
+/// Stages places that are filled and read in turn, each with a barrier. All threads of the block make one, wait for the
+/// place that comes next, and go on. One thread announces what comes to a place and copies it there, once all have read
+/// what it held.
 template <int Stages>
 class bulk_ring {
  public:

@@ -1,8 +1,9 @@
 // Matrices of one shape walked together, element by element: chunks of N neighbours of a row, several to a thread, whatever
 // the strides and alignments. A chunk is one or more accesses of up to 16 bytes, its pieces.
 //
-// Chunks follow one matrix, whose rows may begin anywhere: where they do not all begin at a multiple of a piece, each row's
-// chunk 0 ends at the first such multiple. Of another matrix, or past a row's end, a piece is accessed element by element.
+// Chunks follow one matrix, and its rows may begin anywhere. Where they do not all begin at a multiple of a piece, each
+// row's chunk 0 ends at the first such multiple. In another matrix, or past a row's end, a piece is accessed element by
+// element.
 #pragma once
 
 #include "common/vector.cuh"

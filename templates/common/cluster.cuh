@@ -11,7 +11,7 @@ __device__ __forceinline__ unsigned cluster_block_rank() {
   return rank;
 }
 
-/// Arrive and wait order nothing but execution here: arriving with release waits for all of the thread's accesses to
+/// Arrive and wait order nothing but execution here. Arriving with release waits for all of the thread's accesses to
 /// global memory, which costs a block that streams. Data goes through st_async.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");

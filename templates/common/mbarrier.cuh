@@ -1,9 +1,9 @@
 // Barriers in shared memory that count arrivals of threads and bytes of asynchronous copies (sm_90 and later).
 //
-// A barrier is 8 bytes, aligned, and named by its shared address. Its phases are numbered from 0: one completes when
-// all arrivals that it was made for have come, and all bytes that were announced to it. `parity` is the lowest bit of a
-// phase's number. A wait for parity p returns once the phase with that parity has completed, which may be the current
-// one's predecessor: so a new barrier lets a wait for parity 1 pass at once, and holds one for parity 0.
+// A barrier is 8 bytes, aligned, and named by its shared address. Its phases are numbered from 0. A phase completes
+// when all arrivals that it was made for have come, and all bytes that were announced to it. `parity` is the lowest bit
+// of a phase's number. A wait for parity p returns once the phase with that parity has completed, which may be the
+// current one's predecessor. So a new barrier lets a wait for parity 1 pass at once, and holds one for parity 0.
 #pragma once
 
 #include "common/shared_memory.cuh"
@@ -26,8 +26,8 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
 }
 
 /// One arrival at the barrier of block `rank` of the cluster that lies where `barrier` lies in this block; `rank` may be this
-/// block's own. Says that asynchronous reads are done, and publishes nothing that this thread has written: a release to the cluster makes
-/// it wait for all of its memory accesses.
+/// block's own. Says that asynchronous reads are done. It publishes nothing that this thread has written, since a
+/// release to the cluster makes it wait for all of its memory accesses.
 __device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier, unsigned rank) {
   asm volatile(
       "{\n"

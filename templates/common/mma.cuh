@@ -1,5 +1,5 @@
-// Warp-wide matrix instructions of sm_80 and later. Fragments follow the PTX manual: of a 16 x 8 result, lane l holds
-// row l / 4, columns 2 * (l % 4) and the next, in d[0] and d[1], and the same columns of row l / 4 + 8 in d[2] and
+// Warp-wide matrix instructions of sm_80 and later. Fragments follow the PTX manual. In a 16 x 8 result, lane l holds
+// row l / 4, columns 2 * (l % 4) and the next, in d[0] and d[1]. It holds the same columns of row l / 4 + 8 in d[2] and
 // d[3].
 #pragma once
 
@@ -15,7 +15,7 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned (&to)[4], unsigned from_sha
                : "memory");
 }
 
-/// The same, each matrix transposed on the way.
+/// Loads as ldmatrix_x4, and transposes each matrix.
 __device__ __forceinline__ void ldmatrix_x4_trans(unsigned (&to)[4], unsigned from_shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])

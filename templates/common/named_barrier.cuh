@@ -3,8 +3,9 @@
 
 namespace kiln {
 
-/// bar.sync: waits until `threads` threads (a multiple of 32) have come to barrier `id`, by sync or arrive; what they
-/// wrote to shared and global memory before is seen after it. All lanes of a warp call it together.
+/// bar.sync: waits until `threads` threads have come to barrier `id`, by sync or arrive. What they wrote to shared and
+/// global memory before is seen after it.
+/// REQUIRES: `threads` is a multiple of 32. All lanes of a warp call it together.
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

@@ -10,8 +10,8 @@ namespace kiln {
 
 enum class norm_kind { rms, layer };
 
-/// In the words of the manifests' choice. `add`: x + residual is what is normalised, rounded to its type first, so that the result is
-/// that of the sum which is handed on, and a backward pass that starts from the sum sees the same numbers.
+/// In the words of the manifests' choice. `add`: x + residual is normalised, rounded to its type first. So the result
+/// is that of the sum which is handed on, and a backward pass that starts from the sum sees the same numbers.
 enum class residual_mode { none, add };
 
 /// Strides in elements. Those that the choices leave out are not touched.

@@ -3,8 +3,9 @@
 //   dx = scale * (g - mean(g) - x^ * mean(g * x^)) [+ d_sum]     without mean(g) where the norm takes no mean away
 //   dweight = sum over rows of dy * x^,  dbias = sum over rows of dy
 //
-// Statistics come from x again, which is read anyway. Sums over rows are made in two steps, each in one order, so that they come out the
-// same at each launch: partial sums of the rows that a block takes, then those of all blocks (common/norm_backward_sum.cuh).
+// Statistics come from x again, which is read anyway. Sums over rows are made in two steps, each in one order, so that
+// they are equal at each launch. First come partial sums of the rows that a block takes, then those of all blocks
+// (common/norm_backward_sum.cuh).
 #pragma once
 
 #include "common/async_copy.cuh"

@@ -6,9 +6,9 @@
 
 namespace kiln {
 
-/// Rows that the blocks of a grid take in turn, each of Threads * Items chunks of 16 bytes and at a multiple of 16 bytes, Stages of them
-/// under way. What a thread has read it keeps in registers until its part of dx is made, so that a place is free for the next row once the
-/// row's sums are known. Weight begins at a multiple of 16 bytes, too.
+/// Rows that the blocks of a grid take in turn, Stages of them under way. Each has Threads * Items chunks of 16 bytes
+/// and lies at a multiple of 16 bytes. A thread keeps what it has read in registers until its part of dx is made. So a
+/// place is free for the next row once the row's sums are known. Weight begins at a multiple of 16 bytes, too.
 ///
 /// Dynamic shared memory: 16 bytes for each of Stages * inputs * Items * Threads chunks.
 template <norm_kind Kind, residual_mode Residual, typename T, int Threads, int Items, int Stages>

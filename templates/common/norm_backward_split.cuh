@@ -80,8 +80,8 @@ __device__ __forceinline__ float2 norm_backward_row(const norm_gradients<T>& ten
   return float2{row_is.mean, row_is.scale};
 }
 
-/// Partial sums over share blockIdx.y of the rows, of the column that is this thread's. partial: as norm_backward_sum reads it, gridDim.y
-/// parts, all of them written where there is a row for each.
+/// Partial sums of this thread's column, over share blockIdx.y of the rows. `partial` is as norm_backward_sum reads it:
+/// gridDim.y parts, all of them written where there is a row for each.
 template <norm_kind Kind, typename T>
 __device__ __forceinline__ void norm_backward_columns(const T* x, const T* dy, const float2* statistics, float* partial,
                                                       int rows, int cols, long long x_row_stride,

@@ -8,7 +8,7 @@
 namespace kiln {
 
 /// A block takes 32 columns, its warps the parts in turn; blockIdx.y chooses between dweight and dbias. partial: [2 or 1][parts][columns,
-/// padded]. Of the parts only those have been written whose blocks had a row: at RowsAtOnce rows a block. No rows: the sum is 0.
+/// padded]. Only parts of blocks that had a row have been written, at RowsAtOnce rows a block. No rows: the sum is 0.
 template <typename T, int Threads, int RowsAtOnce>
 __global__ __launch_bounds__(Threads) void norm_backward_sum(const float* partial, T* dweight, T* dbias,
                                                              axis_length rows_given, long long columns, int parts) {

@@ -121,8 +121,8 @@ __device__ __forceinline__ float given_inverse(const norm_tensors<T>& row) {
   return Quantise == quantise_mode::tensor ? reciprocal(*row.y_scale) : 0.0f;
 }
 
-/// A row of just Threads * N * Items columns whose accesses are all aligned (is_whole): without a question about where it ends, which would
-/// be most of the instructions.
+/// A row of just Threads * N * Items columns with aligned accesses alone (is_whole). It never asks where the row ends,
+/// which would be most of the instructions.
 template <norm_kind Kind, residual_mode Residual, quantise_mode Quantise, int Threads, int N, int Items, typename T>
 __device__ __forceinline__ void norm_whole_row(const norm_tensors<T>& row, int thread, float epsilon, float* scratch) {
   using chunk = words<T, N>;
@@ -232,8 +232,8 @@ struct resident_measures {
   }
 };
 
-/// A row that its Threads threads hold in registers, whatever its length and alignment. cols is 0 for threads without a row, which take part
-/// in shuffles only.
+/// A row that its Threads threads hold in registers, whatever its length and alignment. Threads without a row have
+/// cols = 0, and take part in shuffles only.
 template <norm_kind Kind, residual_mode Residual, quantise_mode Quantise, int Threads, int N, int Items, typename T>
 __device__ __forceinline__ void norm_ragged_row(const norm_tensors<T>& row, int cols, int thread, float epsilon,
                                                 float* scratch) {
@@ -264,8 +264,8 @@ __device__ __forceinline__ void norm_resident_row(const norm_tensors<T>& tensors
   }
 }
 
-/// A row of any length in pieces, which are what a block's threads hold at once: read once for each of its statistics, the first of which
-/// stores the sum with the residual, and once to be scaled.
+/// A row of any length in pieces, which are what a block's threads hold at once. It is read once for each of its
+/// statistics, and once to be scaled. The first reading stores the sum with the residual.
 template <residual_mode Residual, int Threads, int N, typename T>
 struct streamed_row {
   static constexpr int items = 2;

@@ -3,8 +3,8 @@
 
 namespace kiln {
 
-/// Philox-4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): 128 bits that are a
-/// function of a counter and a key alone.
+/// Philox-4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). It makes
+/// 128 bits that are a function of a counter and a key alone.
 __device__ __forceinline__ uint4 philox_4x32_10(uint4 counter, unsigned key_low, unsigned key_high) {
 #pragma unroll
   for (int round = 0; round < 10; ++round) {

@@ -5,7 +5,7 @@
 //
 // Chunks of N elements begin at addresses that are multiples of their size; chunk i * Threads + t belongs to thread t.
 // The `peel` (fewer than N) elements before them go to the first threads, one each. The tail is a chunk that is
-// accessed element by element, as all are in a tensor whose rows have another phase than those that gave `peel`.
+// accessed element by element. So are all chunks of a tensor whose rows have another phase than those that gave `peel`.
 #pragma once
 
 #include "common/vector.cuh"
@@ -54,11 +54,11 @@ struct row_share {
     return peel + (item * Threads + thread) * N;
   }
 
-  /// Of the row that gave `peel`.
+  /// Loads the row that gave `peel`.
   static __device__ __forceinline__ row_share load_row(const T* row, int cols, int thread, int peel, T past_end) {
     return load_if_aligned(true, row, cols, thread, peel, past_end);
   }
-  /// The same columns of another tensor, whose chunks may have another phase.
+  /// Loads these columns of another tensor, whose chunks may have another phase.
   static __device__ __forceinline__ row_share load_beside(const T* row, int cols, int thread, int peel, T past_end) {
     return load_if_aligned(is_aligned<N * sizeof(T)>(row + peel), row, cols, thread, peel, past_end);
   }
@@ -101,7 +101,7 @@ struct row_share {
     }
   }
 
-  /// The same places of a row of U, with `make` of each element.
+  /// Returns the places of a row of U, with `make` of each element.
   template <typename U, typename Make>
   __device__ __forceinline__ row_share<U, Threads, N, Items> map(Make make) const {
     row_share<U, Threads, N, Items> made;
@@ -129,7 +129,7 @@ struct row_share {
     return made;
   }
 
-  /// The same of the elements of two rows.
+  /// Returns `make` of the elements of two rows.
   template <typename Make>
   __device__ __forceinline__ row_share map(const row_share& other, Make make) const {
     row_share made;

@@ -8,8 +8,8 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-/// The block's dynamic shared memory. Where a kernel has no static one, it begins at a multiple of 1024 bytes, which is
-/// what the 128-byte swizzle of TMA and wgmma goes by.
+/// The block's dynamic shared memory. Where a kernel has no static one, it begins at a multiple of 1024 bytes. The
+/// 128-byte swizzle of TMA and wgmma goes by that.
 template <typename T = char>
 __device__ __forceinline__ T* dynamic_shared() {
   extern __shared__ __align__(1024) char kiln_dynamic_shared[];

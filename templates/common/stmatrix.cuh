@@ -1,9 +1,9 @@
 // Fragments of matrix instructions stored to shared memory (sm_90 and later).
 //
-// An 8 x 8 matrix of 16-bit elements is one register of each lane: lane l holds columns 2 * (l % 4) and the next of row
-// l / 4, the first in the low half. Lane l gives the 16-byte aligned shared address of row l % 8 of matrix l / 8; with
-// two matrices, lanes 16 to 31 give none that is used. `trans` stores each matrix transposed: what a lane holds are
-// then rows 2 * (l % 4) and the next of column l / 4.
+// An 8 x 8 matrix of 16-bit elements is one register of each lane. Lane l holds columns 2 * (l % 4) and the next of row
+// l / 4, the first in the low half. Lane l gives the 16-byte aligned shared address of row l % 8 of matrix l / 8. With
+// two matrices, those of lanes 16 to 31 are not used. `trans` stores each matrix transposed: what a lane holds are then
+// rows 2 * (l % 4) and the next of column l / 4.
 #pragma once
 
 namespace kiln {

@@ -3,8 +3,8 @@
 // A tensor_map, taken as a `const __grid_constant__` parameter, holds a tensor's address, shape and strides, and the
 // box that one copy moves. Coordinates are elements and begin at the innermost dimension: x runs along memory. A load
 // fills what lies outside of the tensor with zeros, and counts it among the bytes that come; a store leaves it out. In
-// shared memory a box lies densely, its innermost row first; with the 128-byte swizzle these rows are 128 bytes, the
-// box begins at a multiple of 1024, and the chunk of 16 bytes at index c of row r lies at index c ^ (r & 7).
+// shared memory a box lies densely, its innermost row first. With the 128-byte swizzle these rows are 128 bytes, and
+// the box begins at a multiple of 1024. The chunk of 16 bytes at index c of row r then lies at index c ^ (r & 7).
 //
 // One thread issues a copy for the block. Loads report their bytes to an mbarrier; stores are counted in groups by the
 // thread that issues them.
@@ -51,8 +51,8 @@ __device__ __forceinline__ void tma_load_2d(unsigned to, const tensor_map* map, 
       : "memory");
 }
 
-/// The same to every block of the cluster whose rank is a bit of `blocks`: each gets the box at the address `to` of its
-/// own, and its bytes are reported to the barrier at `barrier` of its own.
+/// Copies to every block of the cluster that `blocks` has a bit for. Each gets the box at its own address `to`, and its
+/// bytes are reported to its own barrier at `barrier`.
 __device__ __forceinline__ void tma_load_2d_multicast(unsigned to, const tensor_map* map, unsigned barrier, int x,
                                                       int y, unsigned short blocks) {
   asm volatile(
@@ -70,7 +70,7 @@ __device__ __forceinline__ void tma_load_2d_multicast(unsigned to, const tensor_
       : "memory");
 }
 
-/// The same in three dimensions, of which z is the outermost.
+/// Copies in three dimensions, z outermost.
 __device__ __forceinline__ void tma_load_3d(unsigned to, const tensor_map* map, unsigned barrier, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
@@ -87,7 +87,7 @@ __device__ __forceinline__ void tma_load_3d_multicast(unsigned to, const tensor_
       : "memory");
 }
 
-/// The same in four dimensions, of which w is the outermost.
+/// Copies in four dimensions, w outermost.
 __device__ __forceinline__ void tma_load_4d(unsigned to, const tensor_map* map, unsigned barrier, int x, int y, int z,
                                             int w) {
   asm volatile(
@@ -106,8 +106,8 @@ __device__ __forceinline__ void tma_prefetch_3d(const tensor_map* map, int x, in
                : "memory");
 }
 
-/// Makes this thread's writes to shared memory seen by copies and wgmma, which go another way: before a barrier that
-/// the thread which issues them also comes to.
+/// Makes this thread's writes to shared memory visible to copies and wgmma, which take another path.
+/// REQUIRES: the thread that issues them waits at a barrier after this call.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// Stores shared memory from `from` as the box at (x, y).

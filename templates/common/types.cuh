@@ -1,7 +1,7 @@
 // Element types and their conversions, for sources that include no toolkit header.
 //
-// Small floats are bits in a struct: arithmetic is done in float. to_float and from_float convert one element,
-// rounding to nearest even; the 8-bit floats saturate to their largest finite value, as the hardware does.
+// Small floats are bits in a struct; arithmetic is done in float. to_float and from_float convert one element, rounding
+// to nearest even. The 8-bit floats saturate to their largest finite value, as the hardware does.
 #pragma once
 
 namespace kiln {

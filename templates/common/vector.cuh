@@ -68,7 +68,7 @@ struct word<16> {
 
 }  // namespace detail
 
-/// The same N elements as the word that one access moves; just a vec where they are more than 16 bytes.
+/// N elements as the word that one access moves; a vec where they are more than 16 bytes.
 template <typename T, int N>
 using packed = typename detail::word<static_cast<int>(sizeof(T)) * N>::template packed<T, N>;
 

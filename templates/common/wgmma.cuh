@@ -1,13 +1,13 @@
-// Asynchronous products of a warpgroup: d += a * b, with a 64 x k and b k x n in shared memory, d in f32 registers
-// (sm_90a).
+// Asynchronous products of a warpgroup: d += a * b. Here a is 64 x k and b is k x n in shared memory, and d is in f32
+// registers (sm_90a).
 //
-// A warpgroup is four neighbouring warps, the first a multiple of 4; all of them call each function together. k is 32
+// A warpgroup is four neighbouring warps, the first a multiple of 4. All of them call each function together. k is 32
 // bytes: 16 elements of 16 bits, or 32 of 8. Thread t of the warpgroup holds of d, for j from 0 to n / 8 - 1,
 //   d[4 * j], d[4 * j + 1]      row 16 * (t / 32) + t % 32 / 4,  columns 8 * j + 2 * (t % 4) and the next
 //   d[4 * j + 2], d[4 * j + 3]  the same columns, 8 rows further down.
 //
-// The order of calls: wgmma_fence; wgmma as often as needed; wgmma_commit_group; wgmma_wait_group, with hold around it,
-// before d is used or what was read of shared memory is written again.
+// The order of calls: wgmma_fence; wgmma as often as needed; wgmma_commit_group; wgmma_wait_group, with hold around it.
+// Only then may d be used, and what was read of shared memory be written again.
 #pragma once
 
 #include "common/types.cuh"
@@ -37,15 +37,15 @@ __device__ __forceinline__ void hold(float (&d)[count]) {
 /// Which dimension of an operand runs along memory: k, or the other one (m of a, n of b). 8-bit types take k only.
 enum class major { k, mn };
 
-/// An operand in shared memory under the 128-byte swizzle, as TMA writes it: rows of 128 bytes in atoms of 8 rows, 1024
-/// bytes, at multiples of 1024. Steps within a tile add to `address`. `swizzle`: 64 or 32 instead of 128, of elements and bytes
-/// alike.
+/// An operand in shared memory under the 128-byte swizzle, as TMA writes it. Rows of 128 bytes lie in atoms of 8 rows,
+/// 1024 bytes, at multiples of 1024. Steps within a tile add to `address`. `swizzle`: 64 or 32 instead of 128, of
+/// elements and bytes alike.
 ///   major::k   A row holds one m (or n): 128 bytes along k. Atoms follow each other along m at `stride` bytes. A step of
 ///              k adds 32 bytes.
 ///   major::mn  A row holds one k: 64 elements along m. Atoms follow each other along k at `stride` bytes, so that a step
 ///              of k (two atoms) adds 2 * stride; the next 64 elements along m lie `leading` bytes on, which major::k has
 ///              no use for.
-/// Of a block in a cluster, bits of `address` past those of shared memory tell its rank: the descriptor has no place for
+/// In a cluster, bits of `address` past those of shared memory tell the block's rank. The descriptor has no place for
 /// them.
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address, unsigned stride, unsigned leading = 16,
                                                                int swizzle = 128) {
@@ -54,7 +54,8 @@ __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address,
          static_cast<unsigned long long>(leading >> 4) << 16 | (address & 0x3ffff) >> 4;
 }
 
-/// Of what lies `bytes` further on in the same shared memory. Only the low word changes, and by a constant if `bytes` is.
+/// The descriptor of what lies `bytes` further on in the same shared memory. Only the low word changes, and by a
+/// constant if `bytes` is.
 __device__ __forceinline__ unsigned long long wgmma_descriptor_at(unsigned long long from, unsigned bytes) {
   const unsigned high = static_cast<unsigned>(from >> 32), low = static_cast<unsigned>(from) + (bytes >> 4);
   return static_cast<unsigned long long>(high) << 32 | low;
@@ -169,8 +170,8 @@ struct wgmma_modifiers<false, a, b> {
       : "l"(a_descriptor), "l"(b_descriptor), "r"(static_cast<int>(accumulates)),                                      \
         "C"(detail::wgmma_types<A, B>::text), "C"(detail::wgmma_modifiers<sizeof(A) == 2, a_major, b_major>::text))
 
-/// wgmma.mma_async: d = a * b, or d += a * b if `accumulates`. n: 8, 16, 32, 48, the multiples of 8 from 64 to 208, and
-/// those of 16 from there to 256. A and B are both bf16, both f16, or any of e4m3 and e5m2.
+/// wgmma.mma_async: d = a * b, or d += a * b if `accumulates`. Widths n are 8, 16, 32, 48, the multiples of 8 from 64
+/// to 208, and those of 16 from there to 256. A and B are both bf16, both f16, or any of e4m3 and e5m2.
 template <typename A, typename B, int n, major a_major = major::k, major b_major = major::k>
 __device__ __forceinline__ void wgmma(float (&d)[n / 2], unsigned long long a_descriptor,
                                       unsigned long long b_descriptor, bool accumulates) {
@@ -223,10 +224,11 @@ template <major b>
 struct wgmma_modifiers_of_b<false, b> : wgmma_modifiers<false, major::k, b> {};
 }  // namespace detail
 
-/// The same with a in registers, of which each of the warpgroup's warps has 16 rows: a[0] holds columns 2 * (t % 4) and the
-/// next of row t % 32 / 4, a[1] those of the row 8 further down, a[2] and a[3] the columns 8 further on. Of 8 bits a register holds four
-/// columns, from 4 * (t % 4) on, and a[2] and a[3] those 16 further on. They must stay as they are until the product is waited for. T is
-/// bf16, f16, e4m3 or e5m2; n: the multiples of 32 to 256 but 224.
+/// Multiplies with a in registers: each of the warpgroup's warps has 16 rows. In thread t, a[0] holds columns
+/// 2 * (t % 4) and the next of row t % 32 / 4. The row 8 further down is in a[1], and the columns 8 further on are in
+/// a[2] and a[3]. With 8 bits a register holds four columns, from 4 * (t % 4) on, and a[2] and a[3] those 16 further
+/// on. They must stay as they are until the product is waited for. T is bf16, f16, e4m3 or e5m2; n: the multiples of 32
+/// to 256 but 224.
 template <typename T, int n, major b_major = major::k>
 __device__ __forceinline__ void wgmma(float (&d)[n / 2], const unsigned (&a)[4], unsigned long long b_descriptor,
                                       bool accumulates) {

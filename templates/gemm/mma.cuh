@@ -1,8 +1,9 @@
 // gemm on the tensor cores of sm_80 and later, a tile of y a block: common/gemm/mma_tile.cuh says how.
 //
-// When the tiles of y are too few to fill the device, k is split over gridDim.y: partial sums go to a workspace, and
-// gemm_reduce adds them in a fixed order. Rows of x and w as stored, their strides and addresses are multiples of 16
-// bytes; rows of y and of the residual have aligned strides and addresses and any length.
+// When the tiles of y are too few to fill the device, k is split over gridDim.y. Partial sums then go to a workspace,
+// and gemm_reduce adds them in a fixed order.
+// REQUIRES: rows of x and w as stored, their strides and addresses are multiples of 16 bytes. Rows of y and of the
+// residual have aligned strides and addresses, and any length.
 #pragma once
 
 #include "common/dependent_launch.cuh"
@@ -17,9 +18,9 @@ __device__ __forceinline__ long long partial_stride(long long n) { return (n + 7
 
 }  // namespace kiln::gemm
 
-/// grid (tiles of m * tiles of n, splits) for the most rows there may be, block (warps * 32), dynamic shared memory as
-/// mma.toml says. x and w lie as `layout` says; all but them and `partial`, which is [splits, m, round_up(n, 8)] and takes
-/// the sums when `split`, is the epilogue's; m is the length that `rows` holds. Strides in elements.
+/// grid (tiles of m * tiles of n, splits) for the most rows there may be, block (warps * 32). Dynamic shared memory is
+/// as mma.toml says. The matrices x and w lie as `layout` says. `partial` is [splits, m, round_up(n, 8)] and takes the
+/// sums when `split`. All else is the epilogue's; m is the length that `rows` holds. Strides in elements.
 template <typename T, kiln::gemm::Layout layout, typename Config, int tile_m, int tile_n, int tile_k, int warps,
           int stages, bool split>
 __global__ void __launch_bounds__(warps * 32, 1)

@@ -2,20 +2,20 @@
 // multiplied and stored.
 //
 // As many blocks as run at once take tiles in turns. In each, one thread of the first warpgroup copies stages of x and
-// w to a ring, tile after tile, and the other warpgroups multiply; so the copies for the next tile go on while this one
-// is stored.
+// w to a ring, tile after tile. The other warpgroups multiply. So the copies for the next tile go on while this one is
+// stored.
 //
-// Few tiles are shared by several blocks, each with a part of k: those of a cluster add their sums in it (cluster_k). Those
-// of a last round that leaves blocks idle can be shared by all (`tail`): parts of k again, whose sums go to a workspace, from
-// where the block that has the first of them adds them to its own. All in a fixed order.
+// Few tiles are shared by several blocks, each with a part of k: those of a cluster add their sums in it (cluster_k).
+// Tiles of a last round that leaves blocks idle can be shared by all (`tail`), as parts of k again. Their sums go to a
+// workspace. The block that has the first part adds them to its own. All in a fixed order.
 #pragma once
 
 #include "common/gemm/wgmma_block.cuh"
 #include "common/length.cuh"
 
-/// grid: blocks that run at once, a multiple of the cluster (with cluster_k: a cluster a tile); block, cluster and
-/// dynamic shared memory as wgmma.toml says. `y_map` is used if `stored` is 0; else that many elements of y are stored
-/// at once. `partial` and `raised`, which is zero before and after, are [blocks of the grid] of tiles and of
+/// grid: blocks that run at once, a multiple of the cluster (with cluster_k: a cluster a tile). Block, cluster and
+/// dynamic shared memory are as wgmma.toml says. `y_map` is used if `stored` is 0; else that many elements of y are
+/// stored at once. `partial` and `raised`, which is zero before and after, are [blocks of the grid] of tiles and of
 /// SharedTiles::flags, for `tail`. What is no length of these is the epilogue's.
 template <typename T, typename U, kiln::gemm::Layout layout, typename Config, int tile_m, int tile_n, int stages,
           int cluster_m, int cluster_n, int cluster_k, bool swap, bool pingpong, int stored, bool tail>

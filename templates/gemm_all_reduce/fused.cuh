@@ -1,8 +1,8 @@
-// Multiplies and adds up over the ranks in one kernel: each block sends the words of its tile to all peers, hears from the same block of each,
-// and stores the sums. common/team/gemm_reduce.cuh says how words travel.
+// Multiplies and adds up over the ranks in one kernel. Each block sends the words of its tile to all peers, receives
+// those of the same block of each, and stores the sums. See common/team/gemm_reduce.cuh for how words travel.
 //
-// A block sends before it waits, and waits for blocks of its own number alone. Devices start blocks of lower numbers first, so the lowest that
-// has not ended on some rank runs on all of them: the launch need not be cooperative.
+// A block sends before it waits, and waits for blocks of its own number alone. Devices start blocks of lower numbers
+// first, so the lowest that has not ended on some rank runs on all of them. So the launch need not be cooperative.
 #pragma once
 
 #include "common/length.cuh"

@@ -6,8 +6,8 @@
 #include "common/team/all_reduce.cuh"
 #include "common/team/two_shot.cuh"
 
-/// grid: blocks that run at once, a multiple of the cluster (with cluster_k: a cluster a tile); block, cluster and dynamic shared memory as
-/// push_wgmma.toml says. `product` has room for all rows of the bucket, of n elements.
+/// grid: blocks that run at once, a multiple of the cluster (with cluster_k: a cluster a tile). Block, cluster and
+/// dynamic shared memory are as wgmma.part.toml says. `product` has room for all rows of the bucket, of n elements.
 template <typename T, int tile_m, int tile_n, int stages, int cluster_m, int cluster_n, int cluster_k, bool swap,
           bool pingpong>
 __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layout::nt, tile_m, tile_n, stages,

@@ -1,5 +1,5 @@
-// gemm_batched on the tensor cores of sm_90a by wgmma: common/gemm/wgmma_block.cuh says how. The blocks that run at once
-// take the tiles of all products in turns, product by product; the maps of x, w and y have the products outermost.
+// gemm_batched on the tensor cores of sm_90a by wgmma: common/gemm/wgmma_block.cuh says how. The blocks that run at
+// once take the tiles of all products in turns, product by product. The maps of x, w and y have the products outermost.
 #pragma once
 
 #include "common/gemm/batch.cuh"

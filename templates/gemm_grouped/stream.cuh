@@ -7,9 +7,9 @@
 #include "common/gemm/stream_tile.cuh"
 #include "common/length.cuh"
 
-/// Clusters of `blocks`: grid (the most tiles of rows_of_x rows and warps_n * warp_rows columns that m rows in so many groups
-/// can make, times blocks), block (warps_n * warps_k * 32), dynamic shared memory as stream.toml says. Strides in elements;
-/// `y_alignment` is the epilogue's.
+/// Clusters of `blocks`, block (warps_n * warps_k * 32), grid (the most tiles times blocks). A tile has rows_of_x rows
+/// and warps_n * warp_rows columns; the most are those that m rows in so many groups can make. Dynamic shared memory is
+/// as common/gemm/stream.part.toml says. Strides in elements; `y_alignment` is the epilogue's.
 template <typename X, typename W, typename Config, int rows_of_x, int warp_rows, int warps_n, int warps_k, int stages,
           int blocks, int y_alignment>
 __global__ void __launch_bounds__(warps_n* warps_k * 32, 1)

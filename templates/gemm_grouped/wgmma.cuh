@@ -1,7 +1,7 @@
 // gemm_grouped on the tensor cores of sm_90a by wgmma: common/gemm/wgmma_block.cuh says how. The blocks that run at
-// once take the tiles of all groups in turns, group by group. Tiles that end within a group are stored by TMA; of a
-// group's last ones, rows past its end are multiplied in vain, whatever they hold, and left out. These tiles are copied from
-// before their own rows as the last ones of x must be, for what there is L2 has.
+// once take the tiles of all groups in turns, group by group. Tiles that end within a group are stored by TMA. In a
+// group's last tiles, rows past its end are multiplied without effect, whatever they hold, and left out. These tiles
+// are copied from before their own rows as the last ones of x must be, for what there is L2 has.
 #pragma once
 
 #include "common/gemm/groups.cuh"

@@ -1,5 +1,6 @@
-// Multiplies and scatters in one kernel: tiles for other ranks first, each pushed when it is finished, then this rank's own, to which those
-// of the others are added. common/team/gemm_scatter.cuh says how. Blocks wait for tiles of all blocks of the peers, so all must run at once.
+// Multiplies and scatters in one kernel. Tiles for other ranks come first, and each is pushed when it is finished. Then
+// come this rank's own, and those of the other ranks are added to them. See common/team/gemm_scatter.cuh. Blocks wait
+// for tiles of all blocks of the peers, so all must run at once.
 #pragma once
 
 #include "common/team/gemm_block.cuh"

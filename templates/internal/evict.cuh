@@ -1,5 +1,5 @@
-// Empties L2 of what the run before left, by reading a buffer that is larger: unlike a fill this leaves no lines to be written back while
-// the next run is timed.
+// Empties L2 of what the run before left, by reading a buffer that is larger. Unlike a fill this leaves no lines to be
+// written back while the next run is timed.
 //
 //   evict_lines(const uint4* data, long long count, unsigned* sink)
 //       count pieces of 16 bytes, all zero. Any grid and block: threads stride over them. Nothing is written; `sink` keeps the reads.

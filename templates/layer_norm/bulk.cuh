@@ -1,4 +1,5 @@
-// Blocks that stay, with their part of weight and bias, and take rows in turn, which the copy engine brings while earlier ones are worked on.
+// Blocks that stay, with their part of weight and bias, and take rows in turn. The copy engine brings rows while
+// earlier ones are worked on.
 #pragma once
 
 #include "common/bulk_copy.cuh"

@@ -1,5 +1,5 @@
-// Chunks of x to chunks of e4m3, all of a thread's loads first; before it, where the scale is x's own, the largest
-// magnitude of x.
+// Chunks of x to chunks of e4m3, all of a thread's loads first. Before it, where the scale is x's own, another kernel
+// finds the largest magnitude of x.
 #pragma once
 
 #include "common/chunks.cuh"

@@ -142,8 +142,9 @@ struct rotary_chunk {
   }
 };
 
-/// grid: a thread for each chunk of each group of Heads heads of each token. Of the chunks of a head the first ones turn N
-/// pairs each (half) or N elements (interleaved), the others copy N elements each from rotary_dim on. y may be x.
+/// grid: a thread for each chunk of each group of Heads heads of each token. The first chunks of a head turn N pairs
+/// each (half) or N elements (interleaved). The other chunks copy N elements each from rotary_dim on. The output y may
+/// be x.
 template <typename T, typename Index, Layout layout, Direction direction, int Threads, int N, int Heads>
 __global__ __launch_bounds__(Threads) void rotary_heads(const T* x, const float* cos, const float* sin,
                                                         const Index* positions, T* y, axis_length tokens, int heads,

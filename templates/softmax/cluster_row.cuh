@@ -1,6 +1,6 @@
-// A cluster of blocks a row, for rows too long for the registers of one block: each keeps its part of the row in shared
-// memory, which holds more rows at a time, and they agree on the largest element and the sum through distributed shared
-// memory. A cluster of one needs no more than sm_80; others sm_90.
+// A cluster of blocks a row, for rows too long for the registers of one block. Each block keeps its part of the row in
+// shared memory, which holds more rows at a time. Blocks agree on the largest element and the sum through distributed
+// shared memory. A cluster of one needs no more than sm_80; others sm_90.
 #pragma once
 
 #include "common/async_copy.cuh"
@@ -44,9 +44,9 @@ __device__ __forceinline__ void take_in_turn(const Take& take) {
   if constexpr (Pending > 0) take_in_turn<Pending - 1>(take);
 }
 
-/// Dynamic shared memory: 16 bytes for each of a block's chunks, which are one in Blocks of the row's, and Groups * Chunks of
-/// them a thread's: the largest logit and the sum are found group by group, as they arrive. A thread reads only what it
-/// copied itself, so that the copies need no barrier. For masks that have no tensor.
+/// Dynamic shared memory: 16 bytes for each of a block's chunks, which are one in Blocks of the row's. A thread has
+/// Groups * Chunks of them. The largest logit and the sum are found group by group, as they arrive. A thread reads only
+/// what it copied itself, so that the copies need no barrier. For masks that have no tensor.
 template <typename T, int Blocks, int Threads, int Groups, int Chunks, Mask mask>
 __global__ __launch_bounds__(Threads) void softmax_cluster_row(const T* x, T* y, axis_length rows, axis_length columns,
                                                                long long x_row_stride, long long y_row_stride,

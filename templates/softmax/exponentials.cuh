@@ -6,8 +6,8 @@
 
 namespace kiln {
 
-/// One exponential an element: they are taken from the group's own largest logit, so that a row whose groups have
-/// yet to agree is corrected by one factor a group (softmax_state::scale_of).
+/// One exponential an element. It is taken from the group's own largest logit. So a row of groups that have yet to
+/// agree is corrected by one factor a group (softmax_state::scale_of).
 template <int Threads, int N, int Items, int Lanes = 32>
 struct exponentials {
   using share = row_share<float, Threads, N, Items>;

@@ -12,8 +12,9 @@ enum class Mask { none, causal, additive, boolean };
 /// A run-time size that is compared with rows, of which there are fewer.
 __device__ __forceinline__ int small(long long size) { return static_cast<int>(min(size, 1ll << 30)); }
 
-/// One row of x and the row of a mask that goes with it. Scale is left to the exponentials (`exp`) where nothing is added to
-/// the elements, which are then logits in units of 1 / scale; a scale that is not above 0 makes every output NaN.
+/// One row of x and the row of a mask that goes with it. Scale is left to the exponentials (`exp`) where nothing is
+/// added to the elements, which are then logits in units of 1 / scale. A scale that is not above 0 makes every output
+/// NaN.
 template <typename T, Mask mask>
 struct row_logits {
   const T* x;
@@ -57,7 +58,7 @@ struct row_logits {
   }
 
  private:
-  /// The chunk that `seen` falls into is read whole, and masked by the one thread that has it: element by element it
+  /// The chunk that `seen` falls into is read whole, and masked by the one thread that has it. Element by element it
   /// would be the last that a row waits for.
   template <int Threads, int N, int Items>
   __device__ __forceinline__ row_share<float, Threads, N, Items> load_seen(int thread, int peel, int first) const {

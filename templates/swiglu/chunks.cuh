@@ -9,8 +9,8 @@
 
 namespace kiln {
 
-/// Quantised by blocks, chunks stand in whole blocks; else they follow gate's alignment. Of y and y_quantised, and of the
-/// scales, those that `mode` names are used.
+/// Quantised by blocks, chunks stand in whole blocks; else they follow gate's alignment. `mode` names which of y and
+/// y_quantised, and of the scales, are used.
 template <typename T, quantise_mode mode, int Threads, int Lanes, int N, int Items>
 __global__ __launch_bounds__(Threads) void swiglu_chunks(const T* gate, const T* up, T* y, e4m3* y_quantised,
                                                          const float* y_scale, float* y_block_scales,

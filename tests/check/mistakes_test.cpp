@@ -32,7 +32,7 @@ void check_named(const Slip& slip, Folder folder, const Findings& findings, bool
   const int line = line_of(folder, slip.file, slip.at);
   const std::vector<Finding> all = findings.sorted();
   const auto found = std::find_if(all.begin(), all.end(), [&](const Finding& each) {
-    return each.file == std::string("ops/row_sums/") + slip.file && each.line == line &&
+    return each.file == std::string("ops/row_sums/") + slip.file && each.line.number == line &&
            each.what.find(slip.what) != std::string::npos;
   });
   CHECK(found != all.end());
@@ -209,9 +209,29 @@ TEST_CASE("an op with a piece missing or repeated is checked to its end") {
     *rc::gen::arbitrary<bool>() ? text.erase(at, length) : text.insert(at, piece);
     for (const Finding& each : findings_in(folder).sorted()) {
       RC_ASSERT(each.file.starts_with("ops/row_sums/"));
-      RC_ASSERT(each.line >= 1);
+      RC_ASSERT(each.line.number >= 1);
       RC_ASSERT(!each.what.empty());
       RC_ASSERT(!each.remedy.empty());
     }
   }));
+}
+
+TEST_CASE("what is wrong in a part of manifests is named in the part's file") {
+  Folder folder = row_sums();
+  folder.files.emplace_back("tile.part.toml",
+                            "[terms]\nspare = \"1\"\n[search]\nall = [\"cols / (vector - vector) > 1\"]\n");
+  folder.files.emplace_back("lost.part.toml", "[terms]\nlost = \"1\"\n");
+  folder["split.toml"] = "include = [\"tile.part.toml\"]\n" + folder["split.toml"];
+  const std::string said = text_of(findings_in(folder));
+  CAPTURE(said);
+  CHECK(
+      said.find(
+          "ops/row_sums/tile.part.toml:4: error: the condition of [search] 'cols / (vector - vector) > 1' has no value") !=
+      std::string::npos);
+  CHECK(said.find("ops/row_sums/lost.part.toml:1: warning: no manifest includes this part") != std::string::npos);
+  CHECK(said.find("spare") == std::string::npos);  // for others who include it
+  replace(folder, "tile.part.toml", "spare", "vector");
+  const std::string wrong = text_of(findings_in(folder));
+  CAPTURE(wrong);
+  CHECK(wrong.find("ops/row_sums/tile.part.toml:2: error: found the name 'vector' a second time") != std::string::npos);
 }

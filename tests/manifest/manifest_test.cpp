@@ -49,7 +49,7 @@ TEST_CASE("an implementation holds its parameters, geometry and arguments") {
   CHECK(fast.alignment.at(0).first == 0);
   CHECK(fast.workspaces.at(0).zeroed);
   const Pass& pass = fast.passes.at(0);
-  CHECK(pass.line == 16);
+  CHECK(pass.line.number == 16);
   CHECK(pass.cluster[0].constant_value() == 2);
   CHECK(pass.grid[2].constant_value() == 1);
   std::vector<ArgumentKind> kinds;

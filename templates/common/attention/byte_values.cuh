@@ -1,9 +1,9 @@
 // Values of 8 bits, transposed for wgmma, which takes such operands along k alone.
 //
-// ldmatrix transposes pairs of neighbouring bytes. What it leaves of single bytes are two orders, and neither costs an instruction. Of each
-// 16 keys those that a lane of a quad has of a product's sums (2 * lane and the next, 8 keys further on again) become neighbours, as it
-// needs them for its part of a. Of each 16 columns the even ones come first, then the odd ones, so that a lane has four neighbours
-// of a result.
+// ldmatrix transposes pairs of neighbouring bytes. What it leaves of single bytes are two orders, and neither costs an
+// instruction. In each 16 keys, those that a lane of a quad has of a product's sums become neighbours. It needs them so
+// for its part of a. They are 2 * lane and the next, and the two that are 8 keys further on. In each 16 columns the
+// even ones come first, then the odd ones, so that a lane has four neighbours of a result.
 #pragma once
 
 #include "common/attention/swizzled_tile.cuh"

@@ -1,7 +1,8 @@
 // Which weights dropout keeps: a function of seed, offset, sequence, head, query and key alone.
 //
-// 16 scores share a draw of 16 bytes, one each: those of queries q, q + 1, q + 8, q + 9 and keys k, k + 1, k + 8, k + 9, where q and k
-// are even and q % 16 and k % 16 under 8. Whether queries or keys are the rows of a fragment (softmax_rows.cuh), two lanes hold them.
+// 16 scores share a draw of 16 bytes, one each. They are those of queries q, q + 1, q + 8, q + 9 and of keys k, k + 1,
+// k + 8, k + 9. Here q and k are even, and q % 16 and k % 16 are under 8. Whether queries or keys are the rows of a
+// fragment (softmax_rows.cuh), two lanes hold them.
 #pragma once
 
 #include "common/attention/problem.cuh"
@@ -32,15 +33,16 @@ struct DropoutDraws {
         plane_and_head(static_cast<unsigned>(of.plane) << 10 | static_cast<unsigned>(head)),
         first_query(static_cast<unsigned>(of.first_query)) {}
 
-  /// For the 16 scores from `query` and `key` on: word 2 * (query % 2) + key % 2, byte 2 * (query / 8 % 2) + key / 8 % 2. The counter
-  /// holds, from its top bit down: the offset, 16 bits of the plane, 10 of the head, 20 of the query's place, 18 of the key's group.
+  /// For the 16 scores from `query` and `key` on: word 2 * (query % 2) + key % 2, byte
+  /// 2 * (query / 8 % 2) + key / 8 % 2. The counter holds, from its top bit down: the offset, 16 bits of the plane, 10
+  /// of the head, 20 of the query's place. The last 18 bits are the key's group.
   __device__ __forceinline__ uint4 at(int query, int key) const {
     const unsigned place = first_query + static_cast<unsigned>(query);
     const unsigned group = static_cast<unsigned>(key) / 16 * 4 + static_cast<unsigned>(key) % 16 / 2;
     return philox_4x32_10(make_uint4(place << 18 | group, plane_and_head << 6 | place >> 14, offset_low, offset_high),
                           seed_low, seed_high);
   }
-  /// Of one score.
+  /// The byte that is drawn for one score.
   __device__ __forceinline__ unsigned byte_of(int query, int key) const {
     const uint4 drawn = at(query & ~9, key & ~9);
     const unsigned word = query % 2 == 0 ? (key % 2 == 0 ? drawn.x : drawn.y) : key % 2 == 0 ? drawn.z : drawn.w;
@@ -84,7 +86,7 @@ class KeptBits {
   }
 
  private:
-  /// Of the words of a draw, those of this lane's parity and those of the other, by the columns' parity.
+  /// The words of a draw for this lane's parity and for the other, by the columns' parity.
   static __device__ __forceinline__ void draw(unsigned (&own)[2], unsigned (&others)[2], const DropoutDraws& draws,
                                               bool odd, int row, int column) {
     const uint4 drawn = rows_are_queries ? draws.at(row, column) : draws.at(column, row);
@@ -112,7 +114,7 @@ struct AllKept {
   __device__ __forceinline__ float keep(float value, int) const { return value; }
 };
 
-/// The same for all of a fragment.
+/// Keeps or drops each value of a fragment.
 template <typename Kept, int count>
 __device__ __forceinline__ void keep_all(float (&values)[count], const Kept& kept) {
 #pragma unroll
@@ -125,7 +127,7 @@ __device__ __forceinline__ float kept_scale(const ScoreInputs<typename Form::T>&
   return Form::dropout == Dropout::philox ? DropoutRate(inputs.dropout_p).scale : 1.0f;
 }
 
-/// Of a fragment, as KeptBits has it.
+/// What is kept of a fragment: KeptBits, or AllKept without dropout.
 template <typename Form, bool rows_are_queries, int count>
 __device__ __forceinline__ auto kept_of(const ScoreInputs<typename Form::T>& inputs, const Sequence& of, int head,
                                         int row, int column) {

@@ -1,7 +1,7 @@
 // attention_forward on the tensor cores of sm_80 and later: mma.sync, fed by two buffers of keys and values.
 //
-// A block has 16 * warps queries of one head and goes through the blocks of keys that these see, from the last to the first, so that
-// most of the masked ones come first. While one is multiplied the next is copied.
+// A block has 16 * warps queries of one head. It goes through the blocks of keys that these see, from the last to the
+// first, so that most of the masked ones come first. While one is multiplied the next is copied.
 #pragma once
 
 #include "common/attention/offset_reports.cuh"
@@ -10,9 +10,10 @@
 #include "common/dependent_launch.cuh"
 
 /// grid (blocks of 16 * warps of `longest` queries * heads * batch), block (32 * warps); dynamic shared memory as attention_forward/mma.toml says.
-/// `queries` and `keys` are those of a sequence (dense), or of all (packed). q, k, v, out and their rows begin at multiples of
-/// 8 elements. What is no length or pointer of these is the softmax's. `scales`: those of q's, k's and v's heads, of which
-/// 8-bit ones alone are read; these are multiplied as f16, exactly.
+/// `queries` and `keys` are those of a sequence (dense), or of all (packed).
+/// What is no length or pointer of these is the softmax's. `scales`: those of q's, k's and v's heads; only those of
+/// 8-bit types are read, which are multiplied as f16, exactly.
+/// REQUIRES: q, k, v, out and their rows begin at multiples of 8 elements.
 template <typename Form, int tile_n, int warps, typename Out = typename Form::T, typename... Scales>
 __global__ void __launch_bounds__(warps * 32)
     attention_mma(kiln::attention::HeadRows<const typename Form::T> q,

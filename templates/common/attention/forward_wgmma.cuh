@@ -1,8 +1,8 @@
 // attention_forward on the tensor cores of sm_90a by wgmma.
 //
-// As many blocks as run at once take tiles of queries in turns. One warp of the first warpgroup copies the queries and, block by block,
-// keys and values by TMA, tile after tile; its others transpose values of 8 bits. Each other warpgroup has 64 of the queries. Weights
-// stay in registers, where the product with the values takes them from.
+// As many blocks as run at once take tiles of queries in turns. One warp of the first warpgroup copies by TMA, tile
+// after tile: the queries and, block by block, keys and values. Its other warps transpose values of 8 bits. Each other
+// warpgroup has 64 of the queries. Weights stay in registers, where the product with the values takes them from.
 #pragma once
 
 #include "common/attention/forward_wgmma_copy.cuh"
@@ -133,10 +133,11 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
 
 }  // namespace kiln::attention
 
-/// grid: blocks that run at once; block and dynamic shared memory as attention_forward/wgmma.toml says. The maps are of q, k and v as
-/// [planes, tokens, heads, columns], with boxes of one plane, tile_m or tile_n tokens, one head and SwizzledTile's columns. `queries`
-/// and `keys` are those of a sequence (dense), or of all (packed). `section`: heads whose keys and values L2 holds. `counters`:
-/// two words, zero before and after, if `drawn`. `scales`: those of q's, k's and v's heads, if these are of 8 bits.
+/// grid: blocks that run at once; block and dynamic shared memory as attention_forward/wgmma.toml says. The maps show
+/// q, k and v as [planes, tokens, heads, columns]. A box has one plane, tile_m or tile_n tokens, one head and
+/// SwizzledTile's columns. `queries` and `keys` are those of a sequence (dense), or of all (packed). `section`: heads
+/// whose keys and values L2 holds. `counters`: two words, zero before and after, if `drawn`. `scales`: those of q's,
+/// k's and v's heads, if these are of 8 bits.
 template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, bool lazy,
           bool promoted = false, bool holds_queries = false, bool late = false, typename Out = typename Form::T,
           typename... Scales>

@@ -1,5 +1,5 @@
-// What a block of attention_wgmma is compiled for, and its shared memory: a tile of queries, stages of keys and of values, and the
-// barriers by which the warps that copy, those that transpose, and those that multiply take turns at them.
+// What a block of attention_wgmma is compiled for, and its shared memory: a tile of queries, stages of keys and of
+// values, and barriers. By these the warps that copy, those that transpose and those that multiply take turns.
 #pragma once
 
 #include "common/attention/problem.cuh"
@@ -27,7 +27,8 @@ struct WgmmaTiling {
   static constexpr bool holds_queries = holds_queries_;
   /// A product with values is waited for after the next exponentials, else where ptxas finds best: before them, where nothing is masked.
   static constexpr bool late = late_;
-  /// Of a cluster: they take neighbouring tiles of one key head, and each brings a part of its keys and values to all of them.
+  /// Blocks of a cluster, which take neighbouring tiles of one key head. Each brings a part of its keys and values to
+  /// all of them.
   static constexpr int blocks = blocks_;
   /// wgmma takes 8-bit operands along k alone: three warps beside the one that copies transpose values.
   static constexpr bool transposes = sizeof(T) == 1;

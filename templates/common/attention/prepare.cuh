@@ -40,8 +40,9 @@ __global__ __launch_bounds__(256) void attention_offsets(int* query_offsets, int
                                                                 of_keys ? keys : longest_query, seed, which, of_keys));
 }
 
-/// grid (keys in all planes), block (128): values of key j of a sequence, in [-1, 1) times sqrt(1 + j). A mean of n such values is as
-/// large as a single one, so that the results of queries that see few keys and many are alike in size, and one tolerance fits all.
+/// grid (keys in all planes), block (128): values of key j of a sequence, in [-1, 1) times sqrt(1 + j). A mean of n
+/// such values is as large as a single one. So the results of queries that see few keys and many have the same size,
+/// and one tolerance fits all.
 template <typename T, kiln::attention::Layout layout>
 __global__ __launch_bounds__(128) void attention_values(kiln::attention::HeadRows<T> v, const int* key_offsets,
                                                         long long batch, long long keys, long long key_heads,

@@ -74,7 +74,8 @@ struct ScoreInputs {
   float dropout_p;
 };
 
-/// A bias below hides its key from the query, as -infinity does: the lowest numbers of bf16 over a small scale are past those of f32.
+/// A bias below this hides its key from the query, as -infinity does. The lowest numbers of bf16 over a small scale are
+/// past those of f32.
 constexpr float hiding_bias = -1e30f;
 
 __device__ __forceinline__ int ceil_div(int a, int b) { return (a + b - 1) / b; }

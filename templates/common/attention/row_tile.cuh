@@ -30,8 +30,8 @@ __device__ __forceinline__ uint4 widened(uint2 bytes) {
   return make_uint4(pair(bytes.x, 0), pair(bytes.x, 1), pair(bytes.y, 0), pair(bytes.y, 1));
 }
 
-/// Rows of `dim` 16-bit elements in shared memory: chunks of 16 bytes, permuted by the row so that the eight that ldmatrix reads at once
-/// lie in different banks. Columns past `dim`, up to a multiple of 16, are zero.
+/// Rows of `dim` 16-bit elements in shared memory. Chunks of 16 bytes are permuted by the row, so that the eight that
+/// ldmatrix reads at once lie in different banks. Columns past `dim`, up to a multiple of 16, are zero.
 template <int dim, int rows>
 struct RowTile {
   static constexpr int k_steps = (dim + 15) / 16, pitch = (dim + 63) / 64 * 128, bytes = rows * pitch;
@@ -68,7 +68,7 @@ struct RowTile {
     const int lane = threadIdx.x % 32;
     ldmatrix_x4(b, tile + offset(row + lane / 16 * 8 + lane % 8, step * 2 + lane / 8 % 2));
   }
-  /// The same where rows run along k.
+  /// Loads a fragment of a whose rows run along k.
   static __device__ __forceinline__ void load_a_trans(unsigned (&a)[4], unsigned tile, int row, int step) {
     const int lane = threadIdx.x % 32;
     ldmatrix_x4_trans(a, tile + offset(row + lane / 16 * 8 + lane % 8, step * 2 + lane / 8 % 2));
@@ -79,7 +79,7 @@ struct RowTile {
   }
 };
 
-/// Adds products of 16 rows by 16 columns of b, of which two fragments lie side by side, to the sums from column 16 * at on.
+/// Adds products of 16 rows by 16 columns of b to the sums from column 16 * at on. Two fragments of b lie side by side.
 template <typename T, int count>
 __device__ __forceinline__ void multiply(float (&sums)[count], int at, const unsigned (&a)[4], const unsigned (&b)[4]) {
 #pragma unroll

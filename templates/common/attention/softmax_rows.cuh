@@ -1,7 +1,8 @@
 // The softmax of rows whose scores come block by block, in the fragments that tensor cores leave.
 //
-// A thread holds parts of two rows, 8 rows apart: of each 8 columns, scores[4 * j] and the next of the first row, then two of
-// the second, columns 8 * j + 2 * (lane % 4) and the next. The four lanes of a quad share these rows.
+// A thread holds parts of two rows, 8 rows apart. In each 8 columns it has columns 8 * j + 2 * (lane % 4) and the next.
+// First come two of the first row, scores[4 * j] and the next, then two of the second. The four lanes of a quad share
+// these rows.
 #pragma once
 
 #include "common/attention/problem.cuh"
@@ -75,9 +76,9 @@ struct SoftmaxRows {
   float sum[2] = {0, 0};                          // of this thread's exponentials, from `largest`
 
   /// Takes a block of scores, turns them into exponentials, and says what earlier sums are to be multiplied by, and whether by
-  /// anything but 1. `some_see_none`: a row may not have seen any key yet. `lazy`: `largest` stays what it was while no row of the
-  /// warp has a score above it by so much that exponentials pass 2^8, which the end divides by as well. `raised`: exponentials, and so their
-  /// sum, are 2^raised times what they would be; finish() divides it out.
+  /// anything but 1. `some_see_none`: a row may not have seen any key yet. `lazy`: `largest` stays what it was while no
+  /// row of the warp has a score so far above it that exponentials pass 2^8. The end divides by sums that have the same
+  /// factor. `raised`: exponentials, and so their sum, are 2^raised times what they would be; finish() divides it out.
   template <bool some_see_none, bool lazy, int raised = 0, int count>
   __device__ __forceinline__ bool absorb(float (&scores)[count], float rate, float (&factor)[2]) {
     const float now[2] = {largest_of(scores, 0), largest_of(scores, 1)};
@@ -120,7 +121,7 @@ struct SoftmaxRows {
   }
 
  private:
-  /// Of the row so far and of its part in these scores.
+  /// The largest scores of the row so far and of its part in these scores.
   template <int count>
   __device__ __forceinline__ float largest_of(const float (&scores)[count], int row) const {
     float top[2] = {scores[2 * row], scores[2 * row + 1]};

@@ -5,9 +5,10 @@
 
 namespace kiln::attention {
 
-/// Finds the tiles of at most 32 packed sequences, those that take longest first, whichever sequence they are of: multiprocessors then end
-/// together also where one sequence is long among short ones. Under a mask that falls (causal), a tile takes as long as its place from the
-/// sequence's cheap end says; else as long as its sequence has tiles on the other side. All lanes of a warp make one and call it together.
+/// Finds the tiles of at most 32 packed sequences, those that take longest first, whichever sequence they are of.
+/// Multiprocessors then end together also where one sequence is long among short ones. Under a causal mask, a tile
+/// takes as long as its place from the sequence's cheap end says. Else it takes as long as its sequence has tiles on
+/// the other side. All lanes of a warp make one and call it together.
 template <int tile, Side side, bool falls>
 class SortedTiles {
  public:
@@ -47,7 +48,7 @@ class SortedTiles {
   }
 
  private:
-  /// Of this lane's sequence: tiles that take `long_at_least` or more.
+  /// Tiles of this lane's sequence that take `long_at_least` or more.
   __device__ __forceinline__ int from(int long_at_least) const {
     return longest_ < long_at_least ? 0 : (falls ? tiles_ - long_at_least + 1 : tiles_) * heads_;
   }

@@ -1,5 +1,5 @@
-// Rows of queries, keys or values in shared memory, as TMA writes and wgmma reads them, and how the warps that copy and those that
-// multiply take turns at them.
+// Rows of queries, keys or values in shared memory, as TMA writes and wgmma reads them. Also how the warps that copy
+// and those that multiply take turns at them.
 #pragma once
 
 #include "common/mbarrier.cuh"
@@ -24,8 +24,8 @@ inline constexpr int box_columns_of = (columns * sizeof(T) % 128 == 0  ? 128
 template <int dim>
 inline constexpr int padded_columns = (dim + 31) / 32 * 32;
 
-/// tma_load_4d to every block of the cluster whose rank is a bit of `blocks`: each gets the box at the address `to` of its own, and its bytes
-/// are reported to the barrier at `barrier` of its own.
+/// tma_load_4d to every block of the cluster that `blocks` has a bit for. Each gets the box at its own address `to`,
+/// and its bytes are reported to its own barrier at `barrier`.
 __device__ __forceinline__ void tma_load_4d_multicast(unsigned to, const tensor_map* map, unsigned barrier, int x,
                                                       int y, int z, int w, unsigned short blocks) {
   asm volatile(
@@ -35,8 +35,9 @@ __device__ __forceinline__ void tma_load_4d_multicast(unsigned to, const tensor_
       : "memory");
 }
 
-/// `rows` tokens of one head, as TMA lays them down: boxes of 64 columns of 16 bits under the 128-byte swizzle, of 32 under the 64-byte one,
-/// or of 16 under the 32-byte one; of 8 bits, twice as many columns. Boxes lie one after another. Past `dim` the last one has zeros.
+/// `rows` tokens of one head, as TMA lays them down, in boxes. A box has 64 columns of 16 bits under the 128-byte
+/// swizzle, 32 under the 64-byte one, 16 under the 32-byte one. A box of 8 bits has twice as many columns. Boxes lie
+/// one after another. Past `dim` the last one has zeros.
 template <int dim, int rows, int box_columns_ = box_columns_of<padded_columns<dim>>, int element_bytes = 2>
 struct SwizzledTile {
   static constexpr int box_columns = box_columns_, swizzle = box_columns * element_bytes,
@@ -53,7 +54,7 @@ struct SwizzledTile {
       tma_load_4d(to + box * box_bytes, map, barrier, box * box_columns, head, row, plane);
   }
 
-  /// The same of this block's share of the boxes, to all `blocks` of the cluster.
+  /// Loads this block's share of the boxes to all `blocks` of the cluster.
   template <int blocks>
   static __device__ __forceinline__ void load_for_all(unsigned to, const tensor_map* map, unsigned barrier, int head,
                                                       int row, int plane, int rank) {
@@ -65,14 +66,16 @@ struct SwizzledTile {
     }
   }
 
-  /// As an operand whose k are the columns; at(row, step): bytes to the 32 bytes of columns of a step, of the rows from a multiple of 8 on.
+  /// The tile as an operand with k along the columns. `at(row, step)`: bytes to the 32 bytes of columns of a step, for
+  /// rows from a multiple of 8 on.
   static __device__ __forceinline__ unsigned long long along_columns(unsigned tile) {
     return wgmma_descriptor(tile, 8 * swizzle, 16, swizzle);
   }
   static __device__ constexpr int at(int row, int step) {
     return step * 32 / swizzle * box_bytes + step * 32 % swizzle + row * swizzle;
   }
-  /// Loads a fragment of 16 rows from `row`, a multiple of 8, on by the 32 bytes of columns of a step: as the a of mma or wgmma.
+  /// Loads a fragment of 16 rows by the 32 bytes of columns of a step, as the a of mma or wgmma.
+  /// REQUIRES: `row`, the first of them, is a multiple of 8.
   static __device__ __forceinline__ void load_a(unsigned (&a)[4], unsigned tile, int row, int step) {
     const unsigned lane = threadIdx.x % 32, columns = step * 32 + lane / 16 * 16, own = row + lane % 16;
     ldmatrix_x4(a, tile + columns / swizzle * box_bytes + own * swizzle +

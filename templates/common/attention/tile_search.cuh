@@ -14,7 +14,7 @@ struct alignas(16) Work {
 };
 static_assert(sizeof(Work) == 32);
 
-/// The same in all lanes, so that the compiler sees that they agree.
+/// Returns the work, which is equal in all lanes, so that the compiler sees that they agree.
 __device__ __forceinline__ Work agreed(const Work& work) {
   const auto most = [](int value) { return __reduce_max_sync(full_warp, value); };
   return {{most(work.of.plane), most(work.of.first_query), most(work.of.first_key), most(work.of.queries),
@@ -27,8 +27,9 @@ __device__ __forceinline__ Work agreed(const Work& work) {
 /// Whose rows tiles are of.
 enum class Side { queries, keys };
 
-/// Heads of a sequence, or (dense) of all, in sections whose other side stays in L2; in each, tiles by their place in the
-/// sequence, the last queries or the first keys first: with a causal mask they take longest. Within a place, head by head.
+/// Heads of a sequence, or (dense) of all, in sections: their other side stays in L2. In each section tiles go by their
+/// place in the sequence. The last queries or the first keys come first, since with a causal mask they take longest.
+/// Within a place, head by head.
 template <Side side>
 struct TileOrder {
   int planes, section;

@@ -3,8 +3,8 @@
 
 namespace kiln::gemm {
 
-/// How x, then w, lies in memory, in BLAS's letters with the product written x * op(w):
-/// x is [m, k] for n and [k, m] for t; w is [k, n] for n and [n, k] for t. So `nt` is y = x W^T of a linear layer.
+/// How x, then w, lies in memory, in BLAS's letters with the product written x * op(w). For n, x is [m, k] and w is [k,
+/// n]. For t, x is [k, m] and w is [n, k]. So `nt` is y = x W^T of a linear layer.
 enum class Layout { nt, nn, tn, tt };
 
 /// True when the elements of one row of x, or of one column of op(w), are neighbours: k runs along memory.
@@ -19,8 +19,9 @@ enum class Activation { none, relu, gelu, silu, swiglu };
 /// What is added after the activation.
 enum class Residual { none, add };
 
-/// What products are multiplied by: one number of x and one of w (tensor); one for each row of y and one for each column
-/// (row); one for each row and 128 of k, and one for each 128 columns and 128 of k (block).
+/// What products are multiplied by. With `tensor` it is one number of x and one of w. With `row` it is one for each row
+/// of y and one for each column. With `block` it is one for each row and 128 of k, and one for each 128 columns and 128
+/// of k.
 enum class Scaling { none, tensor, row, block };
 inline constexpr int scaling_block = 128;
 

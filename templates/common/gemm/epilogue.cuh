@@ -1,6 +1,6 @@
 // From a product to y, the same for every kernel that multiplies:
-//   z = scale * scales * product + bias;  z = activation(z);  z += residual;  z += y;  y = z / y_scale, rounded once
-// in f32, each step there only where the op's choices ask for it. What is not asked for takes no register and no
+//   z = scale * scales * product + bias; z = activation(z); z += residual; z += y; y = z / y_scale. All is in f32 and
+// rounded once. A step is left out unless the op's choices ask for it. What is not asked for takes no register and no
 // instruction; bias and y_scale are null where the caller gives none.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace kiln::gemm {
 
 __device__ constexpr int least_of(int a, int b) { return a < b ? a : b; }
 
-/// Of `width` neighbouring columns, what is the same in all rows: load it once where a thread meets them again.
+/// What is equal in all rows of `width` neighbouring columns: load it once where a thread meets them again.
 template <class Config, int width>
 struct column_terms {
   static constexpr bool scaled = Config::scaling == Scaling::row;
@@ -21,11 +21,12 @@ struct column_terms {
   float factor[scaled ? width : 1];  // of the column's scale
 };
 
-/// Config is an Ending. `alignment`: elements that each row of y and of the residual begins at a multiple of, a power of
-/// two, by address and stride alike: accesses are as wide as it allows, up to 16 bytes.
+/// Config is an Ending. Accesses are as wide as `alignment` elements, a power of two, allow, up to 16 bytes.
+/// REQUIRES: each row of y and of the residual begins at a multiple of `alignment`, by address and stride.
 ///
-/// A kernel of one product of m rows and n columns fills it in and calls `store` for what it holds of any row, in any
-/// order. Scales are x's of a row and w's of a column as `scaling` says; those of blocks of k are the main loop's, before.
+/// A kernel of one product with m rows and n columns fills it in. It calls `store` for what it holds of any row, in any
+/// order. Scales are x's of a row and w's of a column as `scaling` says; those of blocks of k are the main loop's,
+/// before.
 template <class Config, int alignment = 1>
 struct epilogue {
   using Out = typename Config::out;
@@ -70,7 +71,7 @@ struct epilogue {
   struct addends {
     packed<Out, results<width>> residual, held;
   };
-  /// Of columns that y has, if `whole`; else those past its last are 0.
+  /// Loads what is added to columns that y has, if `whole`. Else those past its last are 0.
   template <int width, bool whole>
   __device__ __forceinline__ addends<width> load_addends(int row, long long column) const {
     addends<width> made = {};

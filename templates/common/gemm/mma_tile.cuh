@@ -1,12 +1,12 @@
 // A tile of a product on the tensor cores of sm_80 and later: mma.sync from shared memory, fed by a ring of cp.async stages.
 //
 // A block computes a tile_m x tile_n tile; each of its warps a part of at most 64 x 64, held in registers. Tiles of x
-// and w along k pass through `stages` slots of shared memory: stages - 1 are in flight while one is multiplied, and the
-// fragments of the next 16 of k are read while the current 16 are multiplied.
+// and w along k pass through `stages` slots of shared memory. stages - 1 of them are in flight while one is multiplied.
+// The fragments of the next 16 of k are read while the current 16 are multiplied.
 //
 // Ends of m, n and k are filled with zeros by the copies, which read nothing outside x and w. Copies move 16 bytes, so
 // rows of x and w as stored, their strides and addresses are multiples of 16 bytes. Where x runs along m and its length
-// is held on the device, the last copy may bring in what lies past it, which meets only rows of y that are not written.
+// is held on the device, the last copy may bring in what lies past it. That meets only rows of y that are not written.
 #pragma once
 
 #include "common/gemm/choices.cuh"
@@ -155,8 +155,8 @@ struct Operands {
   long long n;
 };
 
-/// The part of the tile at (first_row, first_column) that lies between first_k and the end of its k_tiles tiles of k;
-/// `k_left` of k are left at first_k.
+/// The part of the tile at (first_row, first_column) from first_k to the end of its k_tiles tiles of k. At first_k,
+/// `k_left` of k are left.
 template <typename T, typename Tiles>
 __device__ __forceinline__ void multiply_tile(Accumulators<Tiles>& sums, const char* ring, const Operands<T>& of,
                                               long long first_row, long long first_column, long long first_k,

@@ -1,10 +1,9 @@
 // One operand's tile in shared memory: how it lies there, how it is copied in, how a warp reads fragments from it.
 //
 // `outer` is the tile's extent along m or n, tile_k along k. Memory order is kept: rows of the tile are rows of the
-// matrix as it is stored, so a row holds tile_k elements where k runs along memory, and `outer` elements where it does
-// not (then ldmatrix transposes). Rows are cut into chunks of 16 bytes, and the chunks of a row are permuted by its
-// index so that the eight rows which ldmatrix reads at once, and the eight chunks that a copy writes at once, lie in
-// different banks.
+// matrix as it is stored. So a row holds tile_k elements where k runs along memory. Elsewhere it holds `outer`
+// elements, and ldmatrix transposes. Rows are cut into chunks of 16 bytes, which are permuted by the row's index. So
+// the eight rows that ldmatrix reads at once lie in different banks, as do the eight chunks that a copy writes at once.
 #pragma once
 
 #include "common/async_copy.cuh"
@@ -30,9 +29,9 @@ struct OperandTile {
     return row * row_bytes + (chunk ^ permutation) * 16;
   }
 
-  /// The offset that this lane gives to ldmatrix for the 16 x 16 fragment at k = 0, outer = `first` (a multiple of the
-  /// warp's extent, a power of two). `a_order`: matrices in the order of mma's a (outer varies first), else of two b
-  /// side by side.
+  /// The offset that this lane gives to ldmatrix for the 16 x 16 fragment at k = 0, outer = `first`.
+  /// `a_order`: matrices in the order of mma's a (outer varies first), else of two b side by side.
+  /// REQUIRES: `first` is a multiple of the warp's extent, a power of two.
   static __device__ __forceinline__ unsigned lane_offset(unsigned first, unsigned lane, bool a_order) {
     const unsigned low = lane >> 3 & 1, high = lane >> 4;  // of the four matrices
     const unsigned outer_half = a_order ? low : high, k_half = a_order ? high : low;

@@ -1,6 +1,6 @@
-// Products and what follows them in f64, as the references of gemm and its like have them: blocks of 16 x 16 threads, which
-// multiply a tile of 64 x 64, 16 elements each: a thread that had one would read two operands from shared memory for each
-// product, which by count takes an H200 six times as long as the product.
+// Products and what follows them in f64, as the references of gemm and its like have them. Blocks of 16 x 16 threads
+// multiply a tile of 64 x 64, 16 elements each. A thread with one element would read two operands from shared memory
+// for each product. By count that takes an H200 six times as long as the product.
 #pragma once
 
 #include "common/gemm/choices.cuh"
@@ -13,8 +13,8 @@ inline constexpr int exact_tile = exact_side * exact_each;     // of the product
 inline constexpr int exact_threads = exact_side * exact_side;  // of a block
 inline constexpr int exact_k = 16;                             // that are multiplied between two barriers
 
-/// x or w, seen as [outer, k] whichever way it lies, with its scales: one for all, one for each of `outer`, or one for each
-/// `outer_a_scale` of them and 128 of k.
+/// x or w, seen as [outer, k] whichever way it lies, with its scales. There is one for all, one for each of `outer`, or
+/// one for each `outer_a_scale` of them and 128 of k.
 template <typename T, bool along_k, Scaling scaling, int outer_a_scale>
 struct ExactOperand {
   const T* values;
@@ -108,7 +108,7 @@ struct ExactEnding {
   double scale;
   long long rows, columns;
 
-  /// Of all threads of a warp, with neighbouring columns in neighbouring lanes.
+  /// REQUIRES: all threads of a warp call it, with neighbouring columns in neighbouring lanes.
   __device__ void store(long long row, long long column, double sum) const {
     double value = scale * sum;
     if (bias != nullptr && column < columns) value += to_double(bias[column]);

@@ -2,7 +2,7 @@
 //
 // 256 threads compute a tile_m x tile_n tile; thread (r, c) of 16 x 16 holds tile_m / 16 rows by tile_n / 16 columns of
 // it. Tiles of 16 along k pass through shared memory as floats, k outermost, so that a thread's rows and columns are
-// neighbours; the next tile is on its way to registers while one is multiplied. Scales of blocks of k are multiplied in
+// neighbours. The next tile is on its way to registers while one is multiplied. Scales of blocks of k are multiplied in
 // between, in f32.
 #pragma once
 

@@ -22,8 +22,9 @@ struct multiplied<e5m2> {
   using type = f16;
 };
 
-/// Left operands out of 16 rows by two chunks as ldmatrix brings them. A word of four bytes becomes two words that stand in
-/// the places of neighbours along k, and of right operands as well, so that it does not matter which they are.
+/// Left operands out of 16 rows by two chunks as ldmatrix brings them. A word of four bytes becomes two words that
+/// stand in the places of neighbours along k. Right operands change in the same way, so that it does not matter which
+/// places they are.
 template <typename T>
 __device__ __forceinline__ void left_operands(unsigned (&to)[products_of_pair<T>][4], const unsigned (&words)[4]) {
 #pragma unroll
@@ -89,8 +90,8 @@ __device__ __forceinline__ void multiply_stage(Sums (&sums)[Share::warp_tiles], 
 /// For products whose scales are none of k's.
 struct NoScales {};
 
-/// The scales of blocks of 128 of k, a line of bytes each, by which a lane multiplies its sums of a line: those of two rows of
-/// x in each group, and of the 128 rows of W that the warp's are among.
+/// The scales of blocks of 128 of k, a line of bytes each, by which a lane multiplies its sums of a line. They are
+/// those of two rows of x in each group, and of the 128 rows of W that the warp's rows are among.
 template <class Share>
 class BlockScales {
  public:

@@ -1,8 +1,7 @@
 // Rows of two matrices on their way, line by line, from memory through shared memory to the warp that multiplies them.
 //
-// Each warp copies, by cp.async of whole lines, what it multiplies, through a ring of its own: nothing is shared between
-// warps, so no barrier of the block stands in its way, and the depth of the ring, which hides memory's latency, takes no
-// registers.
+// Each warp copies what it multiplies by cp.async of whole lines, through a ring of its own. Warps share nothing, so no
+// barrier of the block delays them. The depth of the ring, which hides memory's latency, takes no registers.
 #pragma once
 
 #include "common/async_copy.cuh"
@@ -14,8 +13,8 @@ namespace kiln::gemm {
 inline constexpr int line_bytes = 128, chunk_bytes = 16, line_chunks = line_bytes / chunk_bytes;
 inline constexpr int access_lines = 4, access_bytes = access_lines * line_bytes;
 
-/// How a cluster of blocks_ blocks shares out rows of W and lines of k: warps_n_ warps of a block along the rows, warp_rows_
-/// each, warps_k_ along k.
+/// How a cluster of blocks_ blocks shares out rows of W and lines of k. A block has warps_n_ warps along the rows,
+/// warp_rows_ each, and warps_k_ along k.
 template <int rows_of_x_, int warp_rows_, int warps_n_, int warps_k_, int stages_, int blocks_>
 struct Share {
   static constexpr int warps_n = warps_n_, warps_k = warps_k_, stages = stages_, blocks = blocks_;
@@ -35,8 +34,8 @@ struct Share {
 
 using Sums = vec<float, 4>;  // a lane's, of a tile
 
-/// Where a chunk of a line lies in a stage: permuted, so that neither the eight chunks of a line that are written at once nor
-/// those of eight lines that ldmatrix reads at once share a bank.
+/// Where a chunk of a line lies in a stage. Chunks are permuted. The eight chunks of a line that are written at once
+/// share no bank. Nor do those of eight lines that ldmatrix reads at once.
 __device__ __forceinline__ unsigned chunk_offset(unsigned line, unsigned chunk) {
   return line * line_bytes + (chunk ^ line % line_chunks) * chunk_bytes;
 }
@@ -59,10 +58,11 @@ class LaneCopy {
     k_left_ = bytes_of_k - first;
   }
 
-  /// Starts the copies of a line to a stage, zeros past the last row and the end of k, and goes to the warp's next line.
+  /// Starts the copies of a line to a stage and goes to the warp's next line. Past the last row and the end of k it
+  /// writes zeros.
   ///
-  /// Of each 16 rows of W, the even ones come first: they become rows 0 to 7 of mma's result and the odd ones rows 8 to 15,
-  /// so that a lane's sums are of neighbours in y.
+  /// In each 16 rows of W the even ones come first. They become rows 0 to 7 of mma's result, and the odd ones rows 8 to
+  /// 15. So a lane's sums are neighbours in y.
   __device__ __forceinline__ void copy(unsigned stage) {
     const bool some = k_left_ > 0;
 #pragma unroll
@@ -81,7 +81,7 @@ class LaneCopy {
   }
 
  private:
-  /// Of the i-th four lines: the upper four of eight are permuted by 4 more.
+  /// The place of the i-th four lines. The upper four of eight are permuted by 4 more.
   __device__ __forceinline__ unsigned place(unsigned stage, int i) const {
     return stage + i * access_bytes + (to_ ^ (i % 2 * 4 * chunk_bytes));
   }

@@ -23,8 +23,8 @@ __device__ __forceinline__ Sums sum_of_warps(const char* rings, int tile) {
   return sum;
 }
 
-/// How the blocks of a cluster add what each has of the same tiles: tile i belongs to block i % blocks, to which the others,
-/// and it too, send their sums.
+/// How the blocks of a cluster add what each has of the same tiles. Tile i belongs to block i % blocks. All blocks,
+/// that one included, send it their sums.
 template <class Share>
 struct Exchange {
   static constexpr int most_owned = (Share::tiles + Share::blocks - 1) / Share::blocks;
@@ -48,7 +48,8 @@ struct Exchange {
     st_async(to, make_float2(sums.at[0], sums.at[1]), at);
     st_async(to + 8, make_float2(sums.at[2], sums.at[3]), at);
   }
-  /// Of the i-th tile that this block owns, all blocks' sums in their order; after mbarrier_wait(&barrier).
+  /// Returns all blocks' sums, in their order, of the i-th tile that this block owns.
+  /// REQUIRES: mbarrier_wait(&barrier) has returned.
   __device__ __forceinline__ Sums sum_of_blocks(int i) const {
     Sums sum = load<4>(received[i][0][threadIdx.x % 32].at);
 #pragma unroll

@@ -1,17 +1,17 @@
 // A tile of a product y = x W^T of few rows, where reading W from memory takes longer than everything else.
 //
-// W is the left operand of mma.sync, 16 of its rows at a time, and x the right one, 8 of its rows at a time, so that few rows
-// of x waste little. Warps of a block, and blocks of a cluster, take the lines of k in turn. Their sums are added in the
+// W is the left operand of mma.sync, 16 rows at a time. x is the right one, 8 rows at a time, so that few rows of x
+// waste little. Warps of a block, and blocks of a cluster, take the lines of k in turn. Their sums are added in the
 // order of warps, then of blocks, whichever ended first: every run gives the same result.
 //
-// The arithmetic, for 4.3 TB/s on the 132 multiprocessors of an H200 at 1.755 GHz: 18.6 bytes of W a clock each, which
-// leaves 110 issue slots for the 512 bytes that one access of a warp moves. They take a copy and its address, an ldmatrix,
-// rows_of_x / 8 products, and their share of what x takes: 10 in all for 16 rows of x and 64 of W, 22 where bytes are
-// converted. Memory answers in 1 to 1.2 us when it is busy: some 40 KB are to be on their way to each multiprocessor, more
-// where not all have work.
+// The arithmetic, for 4.3 TB/s on the 132 multiprocessors of an H200 at 1.755 GHz: each takes 18.6 bytes of W a clock.
+// That leaves 110 issue slots for the 512 bytes that one access of a warp moves. These bytes take a copy and its
+// address, an ldmatrix, rows_of_x / 8 products, and their share of what x takes. That is 10 in all for 16 rows of x and
+// 64 of W, and 22 where bytes are converted. Memory answers in 1 to 1.2 us when it is busy. So some 40 KB are to be on
+// their way to each multiprocessor, and more where not all have work.
 //
-// There is no form for one row without tensor cores: in f32 it would convert and add up eight elements a lane, 16 instructions,
-// where this takes one product, and the lanes of a row would still be to add up.
+// There is no form for one row without tensor cores. In f32 it would convert and add up eight elements a lane, 16
+// instructions, where this takes one product. The lanes of a row would still have to be added up.
 #pragma once
 
 #include "common/gemm/epilogue.cuh"

@@ -14,8 +14,8 @@ namespace kiln::gemm {
 template <typename Tiles>
 inline constexpr int staging_bytes = Tiles::consumers* Piece<Tiles>::staging_bytes;
 
-/// How far a tile's products may begin into what was copied of an operand (rows_before): what they read past it is of the
-/// stages and the staging that follow.
+/// How far a tile's products may begin into what was copied of an operand (rows_before). What they read past it belongs
+/// to the stages and the staging that follow.
 template <typename Tiles>
 struct EdgeLimits {
   template <typename Operand>
@@ -26,7 +26,7 @@ struct EdgeLimits {
   static constexpr int w = within<typename Tiles::W>(staging_bytes<Tiles>);
 };
 
-/// The same work with its copies inside of the operands, which end with the product's rows and at `columns`.
+/// Returns the work with its copies inside of the operands, which end with the product's rows and at `columns`.
 template <typename Tiles>
 __device__ __forceinline__ WgmmaWork copied_inside(WgmmaWork work, int columns) {
   work.x_back =
@@ -53,10 +53,11 @@ class WgmmaSchedule {
         by_columns_(by_columns),
         count_(tiles_m_ * tiles_n_ * products) {}
 
-  /// `clusters` take the tiles in turns. If the last round would leave enough of them idle, they help: each of its tiles is
-  /// cut along k, the first part is for the cluster that would have had it all and that adds up the others, and the idle
-  /// ones take these: one each, or where they are few, each the second parts of `run` tiles. Parts of one number begin at
-  /// one place of k and are multiplied side by side, so that they find in L2 what others loaded.
+  /// `clusters` take the tiles in turns. If the last round would leave enough clusters idle, they help. Each of its
+  /// tiles is cut along k. The first part is for the cluster that would have had the whole tile, which also adds up the
+  /// others. The idle ones take the other parts: one each or, where they are few, the second parts of `run` tiles each.
+  /// Parts of one number begin at one place of k and are multiplied side by side, so that they find in L2 what others
+  /// loaded.
   ///
   /// Who helps has a lower number than who waits for it, and so is never the one that has yet to start.
   __device__ __forceinline__ void share_tail(int clusters) {
@@ -92,11 +93,12 @@ class WgmmaSchedule {
   }
 
  private:
-  // Of what is shared, in stages: shorter parts take less time than their sums take to be stored and read, who adds up more
-  // of them takes longer to than they save, and what is saved must be worth the wait for them.
+  // Bounds on what is shared, in stages. Shorter parts take less time than their sums take to be stored and read.
+  // Adding up more of them takes longer than they save. What is saved must be worth the wait for them.
   static constexpr int least_stages = 8, most_parts = 8, least_saving = 16;
 
-  /// Of what is not negative. Without signs, and in 32 bits: the first copy waits for it.
+  /// Unsigned 32-bit division, on the critical path of the first copy.
+  /// REQUIRES: a, b >= 0.
   static __device__ __forceinline__ int ceil_div(int a, int b) {
     return static_cast<int>((static_cast<unsigned>(a) + static_cast<unsigned>(b) - 1) / static_cast<unsigned>(b));
   }
@@ -150,16 +152,16 @@ __device__ __forceinline__ void copy_stage(const tensor_map* x_map, const tensor
   Tiles::W::load(stage + Tiles::X::bytes, w_map, full, work.column - work.w_back, k, work.plane, rank);
 }
 
-/// The first stage of the block's first work: it is copied before the block goes its several ways, for the code of those
-/// comes from memory too. No more than one, for what is asked for at once comes at once.
+/// The first stage of the block's first work. It is copied before the block's warps branch, since the code of the
+/// branches comes from memory too. No more than one, for what is asked for at once comes at once.
 template <typename Tiles>
 __device__ __forceinline__ void begin_copies(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
                                              const WgmmaWork& work, int rank, int x_box) {
   if (elect_one() && work.k_tiles > 0) copy_stage(x_map, w_map, ring, 0, work, 0, rank, x_box);
 }
 
-/// Brings what the first stages take of w to L2, while blocks that load for each other wait for each other, or for the
-/// kernel before: that may still write it, which L2 sees.
+/// Brings what the first stages take of w to L2. Meanwhile blocks that load for each other wait for each other, or for
+/// the kernel before. That kernel may still write w, which L2 sees.
 template <typename Tiles>
 __device__ __forceinline__ void prefetch_stages(const tensor_map* w_map, const WgmmaWork& work, int rank) {
   if (!elect_one()) return;
@@ -168,8 +170,9 @@ __device__ __forceinline__ void prefetch_stages(const tensor_map* w_map, const W
     Tiles::W::prefetch(w_map, work.column - work.w_back, (work.first_k + tile) * Tiles::tile_k, work.plane, rank);
 }
 
-/// Copies the other stages of all of the block's work to the ring, and what others add to it, from `work` on, which is
-/// that at schedule.first() if there is any. For one warp, of which one thread copies.
+/// Copies the other stages of all of the block's work to the ring, and what others add to it, from `work` on. For one
+/// warp, of which one thread copies.
+/// REQUIRES: `work` is that at schedule.first(), if there is any.
 template <typename Tiles, typename Schedule, typename Parts>
 __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
                                         const Schedule& schedule, WgmmaWork work, int rank, int x_box,
@@ -199,7 +202,7 @@ __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_ma
   }
 }
 
-/// Whose turn it is to multiply, in ping-pong: consumers 0 and 1 alternate, by barriers 4 and 5, so that one stores
+/// Which consumer multiplies next, in ping-pong. Consumers 0 and 1 alternate, by barriers 4 and 5, so that one stores
 /// while the other has the tensor cores to itself.
 template <typename Tiles>
 struct Turns {
@@ -224,8 +227,8 @@ __device__ __forceinline__ int filled_products(const WgmmaWork& work, int first)
   return __popc(__ballot_sync(full_warp, product < Tiles::row_blocks && row < work.rows));
 }
 
-/// The same. By reductions over the warp, so that the compiler sees that all lanes agree where the tile lies, as copies
-/// take it.
+/// Returns the work, which is equal in all lanes. It takes reductions over the warp, so that the compiler sees that all
+/// lanes agree where the tile lies, as copies take it.
 __device__ __forceinline__ WgmmaWork agreed(WgmmaWork work) {
   work.row = __reduce_max_sync(full_warp, work.row);
   work.column = __reduce_max_sync(full_warp, work.column);
@@ -259,7 +262,7 @@ __device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule&
 #pragma unroll 1
   for (bool first_of_block = consumer == 0; more; first_of_block = false) {
     const WgmmaWork now = work;
-    // Of a tile wholly outside anything will do that lies in shared memory.
+    // For a tile wholly outside, any place in shared memory will do.
     const auto operands = in_ring.from(min(now.x_back, EdgeLimits<Tiles>::x), min(now.w_back, EdgeLimits<Tiles>::w));
     WgmmaSums<Tiles> sums;
     const int filled = filled_products<Tiles>(now, first);
@@ -308,7 +311,8 @@ __device__ __forceinline__ void take_registers(bool produces) {
 }
 
 /// A block of a kernel: makes the ring, waits for the kernel before, and multiplies what `make_schedule()` gives it, as
-/// `consume` says; store(sums, work, first, staging). `x_rows` is what x_map has. What make_schedule reads of memory it waits for itself.
+/// `consume` says. It calls store(sums, work, first, staging). `x_rows` is what x_map has. What make_schedule reads of
+/// memory it waits for itself.
 template <typename Tiles, typename MakeSchedule, typename Scales, typename Parts, typename Store>
 __device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tensor_map* w_map, int x_rows,
                                             MakeSchedule make_schedule, Scales scales, const Parts& parts,

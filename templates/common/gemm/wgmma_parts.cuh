@@ -1,7 +1,7 @@
 // What a block multiplies: a tile, or a part of one along k, whose sums another block adds to its own.
 //
-// Sums are handed over in memory, in the order in which threads hold them, and come to who adds them up as stages of its
-// ring do: so they are on their way while it still multiplies, and no thread waits for memory.
+// Sums are handed over in memory, in the order in which threads hold them. The block that adds them up receives them as
+// stages of its ring. So they are on their way while it still multiplies, and no thread waits for memory.
 #pragma once
 
 #include "common/bulk_copy.cuh"
@@ -25,7 +25,7 @@ struct WgmmaWork {
 /// Each tile is one block's.
 struct WholeTiles {
   static constexpr bool any = false;
-  /// Of the ring, that a work takes.
+  /// Stages of the ring that a work takes.
   static __device__ __forceinline__ int stages(const WgmmaWork& work) { return work.k_tiles; }
 };
 
@@ -109,7 +109,7 @@ struct SharedTiles {
   static constexpr int of_product = Tiles::B::extent / 8,
                        count = Tiles::row_blocks * of_product;  // fragments of 64 x 8
   static constexpr int fragment_bytes = warpgroup * 16;
-  /// Of each warpgroup, in a stage.
+  /// Fragments of each warpgroup in a stage.
   static constexpr int most_of_stage = Tiles::stage_bytes / (warpgroups * fragment_bytes);
   static constexpr int stages_of_part = (count + most_of_stage - 1) / most_of_stage;
   static constexpr int of_stage = (count + stages_of_part - 1) / stages_of_part;

@@ -1,6 +1,6 @@
-// The main loop for 8-bit floats. Tensor cores keep few places of a sum of theirs, so each stage (128 of k) is summed
-// afresh and then added in f32, times the scales of its block where there are such. Meanwhile the next products are under
-// way, where registers allow it.
+// The main loop for 8-bit floats. Tensor cores keep few places of their sums. So each stage (128 of k) is summed afresh
+// and then added in f32, times the scales of its block where there are such. Meanwhile the next products are under way,
+// where registers allow it.
 #pragma once
 
 #include "common/gemm/wgmma_tile.cuh"
@@ -32,7 +32,7 @@ struct StageScales {
   /// What a thread's sums of one stage are multiplied by.
   struct Factors {
     float x[x_count], w[w_count];
-    /// Of sum `j` of 64-row product `i`.
+    /// The scale of sum `j` of 64-row product `i`.
     __device__ __forceinline__ float of(int i, int j) const {
       if constexpr (Tiles::swap) return x[j / 4 * 2 + j % 2] * w[i];
       return x[i * 2 + j / 2 % 2] * w[j / 4 * 8 / scaling_block];
@@ -68,8 +68,9 @@ struct StageScales {
   }
 };
 
-/// How the products of a stage are cut into units, each summed in registers of its own and then added: 64 rows of a by
-/// all of b, or by half of it. Where a thread has room for two units, one is added while the next is multiplied.
+/// How the products of a stage are cut into units: 64 rows of a by all of b, or by half of it. Each unit is summed in
+/// registers of its own and then added. Where a thread has room for two units, one is added while the next is
+/// multiplied.
 template <typename Tiles>
 struct PromotedUnits {
   static constexpr int extent = Tiles::B::extent;
@@ -106,8 +107,8 @@ __device__ __forceinline__ StageOperands<Tiles> next_stage(const Ring<Tiles>& ri
   return operands.at(at.slot);
 }
 
-/// promote_products for a stage of two units: the second of a stage is under way while the first is added, and the
-/// first of the next while the second is.
+/// promote_products for a stage of two units. The second of a stage is under way while the first is added, and the
+/// first of the next stage while the second is.
 template <typename Tiles, typename Scales>
 __device__ __forceinline__ void promote_pairs(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
                                               RingPosition<Tiles::stages>& at, const StageOperands<Tiles>& operands,

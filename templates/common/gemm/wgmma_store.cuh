@@ -1,8 +1,8 @@
 // From the sums that a warpgroup holds to y: through shared memory, where neighbours in a row of y
 // meet.
 //
-// A warpgroup works by itself, on a piece of its part of the tile at a time: one 64-row product by up to 64 of its
-// other dimension. A piece is `rows` of y by `columns`, whichever of the two the product's 64 rows are.
+// A warpgroup works by itself, on one piece of its part of the tile at a time. A piece is one 64-row product by up to
+// 64 of its other dimension. A piece is `rows` of y by `columns`, whichever of the two the product's 64 rows are.
 #pragma once
 
 #include "common/cluster.cuh"
@@ -28,7 +28,7 @@ struct Piece {
       least_of(Tiles::consumers == 3 || Tiles::B::extent % 16 != 0 ? 32 : 64, Tiles::B::extent);  // of b
   static constexpr int at_once = along_b > most_at_once ? 1 : most_at_once / along_b;
   static_assert(at_once <= warpgroup / 32);  // a warp copies one
-  /// Of a warpgroup: a piece in f32, or twice as many as are stored at once in 16 bits.
+  /// Bytes of a warpgroup: a piece in f32, or twice as many as are stored at once in 16 bits.
   static constexpr int staging_bytes = at_once * rows * columns * 4;
 };
 
@@ -45,12 +45,12 @@ inline constexpr bool many_sums = Tiles::row_blocks* Tiles::B::extent / 2 > 128;
 
 __device__ __forceinline__ int warpgroup_thread() { return static_cast<int>(threadIdx.x) % warpgroup; }
 
-/// Of the consuming warpgroup alone, by barrier 1, 2 or 3.
+/// Waits for the threads of the consuming warpgroup alone, by barrier 1, 2 or 3.
 __device__ __forceinline__ void warpgroup_sync() {
   named_barrier_sync(static_cast<int>(threadIdx.x) / warpgroup, warpgroup);
 }
 
-/// Calls `each(row, column, sums)` for the pieces of this warpgroup's part of the tile at (row, column), with the
+/// Calls `each(row, column, sums)` for each piece of this warpgroup's part of the tile at (row, column). It gives the
 /// piece's corner and the thread's sums of its fragments. `first`: of the warpgroup's rows of a in the tile.
 template <typename Tiles, typename Each>
 __device__ __forceinline__ void for_each_piece(const WgmmaSums<Tiles>& sums, int row, int column, int first,
@@ -81,8 +81,8 @@ struct RoundedPiece {
     return row * pitch + (chunk ^ permutation) * 16;
   }
 
-  /// What a lane loads for the sums of a piece: of two columns for all lanes or, where sums of a thread are of two columns
-  /// alone, of these.
+  /// What a lane loads for the sums of a piece. It is for two columns of all lanes or, where a thread's sums are of two
+  /// columns alone, for these.
   using OfOne = decltype(Epilogue().template terms<1>(0));
   struct OfTwo {
     OfOne left, right;
@@ -225,8 +225,9 @@ struct StoredRows {
   bool bounded;  // the product's rows end before those that the map knows
 };
 
-/// `count` pieces that all of the warpgroup have filled and that follow each other along b, of which the first is for
-/// (row, column) of y. `by_rows`: y has not all their rows, and the copy engine does not know. `warp`: of the warpgroup.
+/// Stores `count` pieces that all of the warpgroup have filled and that follow each other along b. The first is for
+/// (row, column) of y. `by_rows`: y has not all their rows, and the copy engine does not know. `warp`: of the
+/// warpgroup.
 template <typename Tiles, typename Epilogue>
 __device__ __forceinline__ void store_rounded(const StoredRows& y, const char* pieces, int count, bool by_rows, int row,
                                               int column, int warp, const Epilogue& epilogue) {
@@ -329,8 +330,8 @@ struct SumsPiece {
   }
 };
 
-/// Hands a piece of sums at (row, column), which all of the warpgroup have put there, to `ending` by 8 neighbours, as
-/// `ending.store(row, column, terms, sums)`.
+/// Hands a piece of sums at (row, column), which all of the warpgroup have put there, to `ending`. It calls
+/// `ending.store(row, column, terms, sums)` for 8 neighbours at a time.
 template <typename Tiles, typename Ending>
 __device__ __forceinline__ void store_piece(const float* piece, int row, int column, const Ending& ending) {
   using Sums = SumsPiece<Tiles>;
@@ -358,9 +359,9 @@ __device__ __forceinline__ void store_directly(const WgmmaSums<Tiles>& sums, cha
   });
 }
 
-/// Adds the sums of the cluster's blocks, which hold the same tile for parts of k, in the order of their ranks, and
-/// stores the share of the tile that is this block's. `pieces` holds a tile in f32, and nothing is read or written
-/// there any more. For all consumers of the block.
+/// Adds the sums of the cluster's blocks, which hold the same tile for parts of k, in the order of their ranks. Stores
+/// the share of the tile that is this block's. `pieces` holds a tile in f32, and nothing is read or written there any
+/// more. For all consumers of the block.
 template <typename Tiles, typename Ending>
 __device__ __forceinline__ void store_over_cluster(const WgmmaSums<Tiles>& sums, char* pieces, int row, int column,
                                                    int first, unsigned rank, const Ending& ending) {

@@ -1,8 +1,8 @@
-// A tile of a product on the tensor cores of sm_90a: how wgmma reads operands that TMA writes, the ring that they pass
-// through, and the main loop.
+// A tile of a product on the tensor cores of sm_90a. Here is how wgmma reads operands that TMA writes, the ring that
+// they pass through, and the main loop.
 //
-// Of the two operands, wgmma takes one by 64 rows at a time (a) and the other whole (b). a is x and b is w, unless
-// `swap`: then the few rows of x are b, as wide as they need to be, and the result comes transposed.
+// wgmma takes one operand by 64 rows at a time (a) and the other whole (b). Here a is x and b is w, unless `swap`. Then
+// the few rows of x are b, as wide as they need to be, and the result comes transposed.
 #pragma once
 
 #include "common/elect.cuh"
@@ -20,8 +20,8 @@ inline constexpr int span = 128;       // bytes of the swizzle: of a row of a bo
 template <typename T>
 inline constexpr int stage_k = span / static_cast<int>(sizeof(T));  // elements of a stage
 
-/// One operand's part of a stage: `extent` of m or n by stage_k of k. Of the `shares` blocks of a cluster that multiply
-/// by it, each loads an equal part for all.
+/// One operand's part of a stage: `extent` of m or n by stage_k of k. `shares` blocks of a cluster multiply by it, and
+/// each loads an equal part for all.
 ///
 /// Where k runs along memory, rows of the tile are rows of shared memory, k innermost: one box. Else the tile is cut
 /// into columns of 64 elements along m or n, a box each of stage_k rows. `in_planes`: the operands of several products,
@@ -43,7 +43,8 @@ struct StagedOperand {
   static_assert(box_rows % 8 == 0, "a box is whole atoms of the swizzle");
   static_assert(along_k || (extent % column == 0 && sizeof(T) == 2));
 
-  /// The rows of a box of the map, of an operand of `all` along m or n: those of a tile, or fewer where all are fewer.
+  /// The rows of a box of the map, for an operand of `all` rows along m or n. A box has those of a tile, or `all` where
+  /// these are fewer.
   static __device__ __forceinline__ int rows_of_box(int all) {
     return along_k ? min(box_rows, (all + 8 * shares - 1) / (8 * shares) * 8) : box_rows;
   }
@@ -63,7 +64,7 @@ struct StagedOperand {
     }
   }
 
-  /// The same part to L2 alone.
+  /// Brings the part that load() takes to L2 alone.
   static __device__ __forceinline__ void prefetch(const tensor_map* map, int outer, int k, int plane, int rank) {
     const int row = shares == 1 ? 0 : rank * box_rows;
     if constexpr (along_k) {
@@ -74,13 +75,14 @@ struct StagedOperand {
     }
   }
 
-  /// Of a tile's first rows and k.
+  /// The descriptor of a tile's first rows and k.
   static __device__ __forceinline__ unsigned long long descriptor(unsigned tile) {
     if constexpr (along_k) return wgmma_descriptor(tile, atom_bytes);
     return wgmma_descriptor(tile, atom_bytes, column_bytes);
   }
-  /// Bytes from there to what the product at `step` (32 bytes of k if it is the inner dimension, else as many elements
-  /// of it) of the rows from `first`, a multiple of 64, on takes.
+  /// Bytes from there to what the product at `step` takes, for the rows from `first` on. A step has 32 bytes of k if it
+  /// is the inner dimension, else as many elements of it.
+  /// REQUIRES: `first` is a multiple of 64.
   static __device__ constexpr int offset(int first, int step) {
     return along_k ? first * span + step * 32 : first / column * column_bytes + step * 2 * atom_bytes;
   }
@@ -108,13 +110,13 @@ struct StagedOperand {
   }
 };
 
-/// What lies outside of a tensor TMA fills with zeros, and takes two to four times as long over a row of them as over one
-/// that it reads: 129 rows in tiles of 128 took twice the time of 256. So boxes lie inside of operands, but for what whole
-/// atoms or columns need: where all of x is one tile, they are as high as x (rows_of_box), and else those of the last tile
+/// TMA fills what lies outside of a tensor with zeros. A row of zeros takes it two to four times as long as one that it
+/// reads. 129 rows in tiles of 128 took twice the time of 256. So boxes lie inside of operands, except for what whole
+/// atoms or columns need. Where all of x is one tile, boxes are as high as x (rows_of_box). Else those of the last tile
 /// begin before it.
 ///
-/// This is how far before `outer` the copies of a tile begin whose operand ends at `end`. The products then begin at the
-/// tile's own rows, and what they take after these is whatever follows in shared memory: it comes out where y has nothing.
+/// This is how far before `outer` the copies of a tile begin whose operand ends at `end`. The products then begin at
+/// the tile's own rows. After these they take whatever follows in shared memory, and the result is where y has nothing.
 /// `most` keeps that within the block's shared memory; of a tile that lies wholly outside only the copies count.
 template <typename Operand>
 __device__ __forceinline__ int rows_before(int outer, int end, int most) {
@@ -133,10 +135,10 @@ struct choose<false, A, B> {
 };
 }  // namespace detail
 
-/// What a kernel is compiled for. A block is a warpgroup that loads and `consumers` that multiply: they share a tile,
-/// or take tiles in turns (`pingpong`), one storing while the other multiplies. The blocks of a cluster hold
-/// neighbouring tiles along m or n and load for each other what these share, or (cluster_k) hold parts of one tile
-/// along k.
+/// What a kernel is compiled for. A block is a warpgroup that loads and `consumers` that multiply. These share a tile,
+/// or take tiles in turns (`pingpong`), and one stores while the other multiplies. The blocks of a cluster hold
+/// neighbouring tiles along m or n, and load for each other what these share. With cluster_k they hold parts of one
+/// tile along k.
 template <typename T, typename U, Layout layout, int tile_m_, int tile_n_, int stages_, int cluster_m_, int cluster_n_,
           int cluster_k_, bool swap_, bool pingpong_, bool x_planes = false, bool w_planes = false>
 struct WgmmaTiling {
@@ -162,12 +164,12 @@ struct WgmmaTiling {
   /// 64-row products of one warpgroup.
   static constexpr int row_blocks = A::extent / wgmma_rows / (pingpong ? 1 : consumers);
   static_assert(row_blocks >= 1);
-  /// Of b, what one instruction takes at most: ptxas wants its sums to fit the registers that a thread has of 65,536
-  /// before they are moved (C7602).
+  /// The most of b that one instruction takes. Its sums must fit the registers that a thread has of 65,536 before they
+  /// are moved, or ptxas complains (C7602).
   static constexpr int widest = consumers == 3 ? 192 : 256;
 };
 
-/// Of the consuming warpgroup: thread t holds of each 64-row product what common/wgmma.cuh says.
+/// Sums of the consuming warpgroup. Thread t holds what common/wgmma.cuh says of each 64-row product.
 template <typename Tiles>
 using WgmmaSums = float[Tiles::row_blocks][Tiles::B::extent / 2];
 
@@ -245,7 +247,7 @@ struct StageOperands {
   __device__ __forceinline__ StageOperands at(int slot) const {
     return {wgmma_descriptor_at(a, slot * Tiles::stage_bytes), wgmma_descriptor_at(b, slot * Tiles::stage_bytes)};
   }
-  /// Of a tile whose x and w begin so many rows or columns into what was copied.
+  /// The operands of a tile whose x and w begin so many rows or columns into what was copied.
   __device__ __forceinline__ StageOperands from(int x_back, int w_back) const {
     return {wgmma_descriptor_at(a, (Tiles::swap ? w_back : x_back) * span),
             wgmma_descriptor_at(b, (Tiles::swap ? x_back : w_back) * span)};
@@ -272,8 +274,9 @@ struct StageOperands {
   }
 };
 
-/// Starts the products of `k_tiles` stages (at least one) by the first `row_blocks` times 64 rows; the last are still
-/// under way when this returns, and their stage, whose slot it returns, still held.
+/// Starts the products of `k_tiles` stages by the first `row_blocks` times 64 rows. The last are still under way when
+/// this returns. It returns the slot of their stage, which is still held.
+/// REQUIRES: k_tiles >= 1.
 template <typename Tiles, int row_blocks>
 __device__ __forceinline__ int start_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
                                               RingPosition<Tiles::stages>& at, const StageOperands<Tiles>& operands,
@@ -302,9 +305,9 @@ __device__ __forceinline__ int start_products(WgmmaSums<Tiles>& sums, const Ring
   return held;
 }
 
-/// The same where `filled` of the warpgroup's 64-row products are of rows that y has: where none is, leaves all out, and
-/// the sums are anything. It is decided once a tile and between all and none, for ptxas keeps products under
-/// way only where the ways that meet after them are few.
+/// Starts products where `filled` of the warpgroup's 64-row products have rows of y. Where none has, it leaves all out,
+/// and the sums are undefined. It is decided once a tile, between all and none, because ptxas keeps products under way
+/// only where few branches meet after them.
 template <typename Tiles>
 __device__ __forceinline__ int start_filled_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
                                                      RingPosition<Tiles::stages>& at,

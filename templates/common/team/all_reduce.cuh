@@ -1,5 +1,5 @@
-// Each rank pushes all of x to every peer, and adds up what arrives: one exchange, for sizes at which latency counts. all_reduce's kernel, and
-// gemm_all_reduce's last.
+// Each rank pushes all of x to every peer, and adds up what arrives. It is one exchange, for sizes at which latency
+// counts. all_reduce's kernel, and gemm_all_reduce's last.
 #pragma once
 
 #include "common/length.cuh"

@@ -1,7 +1,8 @@
 // A block that multiplies the rows of all ranks while they arrive, by wgmma: common/gemm/wgmma_block.cuh says how a block multiplies.
 //
-// Of the first warpgroup, one thread copies stages, and waits for what it copies: this rank's rows come from x, the others' from this
-// rank's symmetric workspace. A thread of another of its warps pushes this rank's rows. The other warpgroups multiply.
+// One thread of the first warpgroup copies stages, and waits for what it copies. This rank's rows come from x, those of
+// other ranks from this rank's symmetric workspace. A thread of another of its warps pushes this rank's rows. The other
+// warpgroups multiply.
 #pragma once
 
 #include "common/gemm/wgmma_block.cuh"

@@ -7,9 +7,9 @@
 
 namespace kiln::team {
 
-/// For blocks (tiles of the longest part, ranks), with the dynamic shared memory of the tiling. x_of(plane) and y_of(plane) are where the part of that
-/// rank begins. make_rows() gives the PartRows, or what has
-/// their of(plane), after the predecessor has ended.
+/// For blocks (tiles of the longest part, ranks), with the dynamic shared memory of the tiling. The part of a rank
+/// begins at x_of(plane) and y_of(plane). After the predecessor has ended, make_rows() gives the PartRows, or what has
+/// their of(plane).
 template <typename T, int tile_m, int tile_n, int tile_k, int warps, int stages, typename MakeRows, typename X,
           typename Y>
 __device__ __forceinline__ void multiply_part_tile(MakeRows make_rows, X x_of, const T* w, Y y_of, long long n,

@@ -1,4 +1,5 @@
-// Where the rows of all ranks lie, for products of them: parts of equal room, one of each rank, in chunks of rows that arrive one by one.
+// Where the rows of all ranks lie, for products of them. Each rank has a part, all with equal room, in chunks of rows
+// that arrive one by one.
 #pragma once
 
 #include "common/length.cuh"

@@ -26,8 +26,8 @@ class PiecePlaces {
   __device__ __forceinline__ PiecePlaces(unsigned places, unsigned barriers, unsigned bytes)
       : places_(places), barriers_(barriers), bytes_(bytes) {}
 
-  /// Copies the pieces that next() numbers, until it returns -1: from(piece) is called before one is read, store(piece, shared address)
-  /// issues what writes it, and done(piece) is called once it is written.
+  /// Copies the pieces that next() numbers, until it returns -1. It calls from(piece) before a piece is read, and
+  /// done(piece) once it is written. Between them store(piece, shared address) issues what writes it.
   template <typename Next, typename Size, typename From, typename Store, typename Done>
   __device__ __forceinline__ void copy(Next next, Size size, From from, Store store, Done done) {
     const auto load = [&](int place, int piece) {
@@ -62,8 +62,8 @@ class PiecePlaces {
     done(previous);
   }
 
-  /// The same for runs of pieces: next() numbers runs, runs.pieces(run) and runs.piece(run, index) tell of their pieces. A place is free once
-  /// its piece has left shared memory, and done(run) is called once all of a run is written.
+  /// Copies runs of pieces: next() numbers runs, and runs.pieces(run) and runs.piece(run, index) give their pieces. A
+  /// place is free once its piece has left shared memory, and done(run) is called once all of a run is written.
   template <typename Runs, typename Next, typename Size, typename From, typename Store, typename Done>
   __device__ __forceinline__ void copy_runs(const Runs& runs, Next next, Size size, From from, Store store, Done done) {
     struct Turn {
@@ -124,7 +124,7 @@ struct Pieces {
     const long long left = min(part_bytes - chunk * chunk_bytes, chunk_bytes);
     return static_cast<int>((max(left, 0ll) + bytes - 1) / bytes);
   }
-  /// Of all chunks.
+  /// The number of all chunks.
   __device__ __forceinline__ int count() const {
     const int whole = static_cast<int>(part_bytes / chunk_bytes);
     return whole * of_chunk + in_chunk(whole);

@@ -1,7 +1,8 @@
-// One tile a block, or a cluster, of a product that all ranks add up: each thread sends what it holds to the same thread of every peer.
+// A block, or a cluster, has one tile of a product that all ranks add up. Each thread sends what it holds to the same
+// thread of every peer.
 //
-// All ranks run the same config and number tiles alike. So the words of a tile lie in a peer's workspace as threads hold them, rounded to
-// 16 bits, and the thread that stores a word to y is the one that reads it from there.
+// All ranks run the same config and number tiles alike. So the words of a tile lie in a peer's workspace as threads
+// hold them, rounded to 16 bits. The thread that stores a word to y is the one that reads it from there.
 #pragma once
 
 #include "common/gemm/wgmma_block.cuh"
@@ -88,7 +89,7 @@ struct FragmentWords {
   __device__ __forceinline__ int place(int i) const {
     return (first / (gemm::wgmma_rows * Tiles::row_blocks) * count + i) * gemm::warpgroup + gemm::warpgroup_thread();
   }
-  /// Of element j, in the tile.
+  /// The place of element j in the tile.
   __device__ __forceinline__ int row(int i, int j) const {
     return Tiles::swap ? along_b(i * width + j) + lane() % 4 * 2 + j % 2 : along_a(i * width + j) + lane() / 4;
   }
@@ -114,15 +115,15 @@ struct FragmentWords {
 
  private:
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  /// Of the fragment that the sum belongs to, and the thread's warp.
+  /// The row or column of the fragment that the sum belongs to, and of the thread's warp.
   __device__ __forceinline__ int along_a(int sum) const {
     return first + sum / of_product * gemm::wgmma_rows + gemm::warpgroup_thread() / 32 * 16 + sum / 2 % 2 * 8;
   }
   static __device__ __forceinline__ int along_b(int sum) { return sum % of_product / 4 * 8; }
 };
 
-/// The same where blocks of a cluster hold the tile for parts of k: each takes a share of the tile, whose sums it adds up in the order of the
-/// blocks, as gemm::store_over_cluster does. A word is of eight neighbours in a row.
+/// Words where blocks of a cluster hold the tile for parts of k. Each block takes a share of the tile and adds up its
+/// sums in the order of the blocks, as gemm::store_over_cluster does. A word is of eight neighbours in a row.
 template <typename T, typename Tiles>
 struct ClusterWords {
   using P = gemm::Piece<Tiles>;

@@ -6,8 +6,9 @@
 
 namespace kiln::team {
 
-/// Tiles of the products of all ranks' parts, a plane each: first this rank's own, then bands of rows of the peers' parts in turns, as
-/// they arrive. Parts that end before the longest one have tiles without rows, of which one stage is copied.
+/// Tiles of the products of all ranks' parts, a plane each. This rank's own come first, then bands of rows of the
+/// peers' parts in turns, as they arrive. Parts that end before the longest one have tiles without rows, of which one
+/// stage is copied.
 ///
 /// Rows are PartRows or ArrivingRows, which are asked for the peers' only once this rank's own tiles are all taken.
 template <typename Tiles, int World, typename Rows = PartRows>

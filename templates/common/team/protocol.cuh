@@ -5,7 +5,8 @@
 //
 // 1. A rank pushes data into its peers' halves, then raises a flag in the peer's Control. A flag holds the epoch and the plan's tag, which
 //    its reader compares for equality with its own. So nothing is ever cleared, and ranks that run different plans find out.
-// 2. In each launch every rank sends at least one flag to each peer, and waits for at least one of each, also where there are no rows.
+// 2. In each launch every rank sends at least one flag to each peer and waits for one or more from each, also without
+// rows.
 //    So nobody asks leave to push. A rank in epoch e has finished e - 1, and so has heard in e - 1 from each peer, which had finished
 //    e - 2 by then. Nobody reads half `e & 1` any more.
 // 3. By then that peer may still have to read flags of e - 1. So flags too are there twice, by the epoch's parity.
@@ -24,15 +25,16 @@ inline constexpr int most_flags = 512;
 inline constexpr int flags_per_epoch = most_flags / 2;
 inline constexpr int claim_words = 16;
 
-/// A rank's words, at the start of its symmetric memory: all that must be 0 between launches, so that a reset clears what a launch left that
-/// failed or ran beside another.
+/// A rank's words, at the start of its symmetric memory: all that must be 0 between launches. So a reset clears what a
+/// launch left that failed or ran beside another.
 struct Control {
   unsigned epoch;                 // launches that this rank has completed, modulo 2^24
   unsigned finished;              // blocks of the present launch that have finished
   unsigned running;               // launches that have begun and not ended
   unsigned claimed[claim_words];  // work handed out
   unsigned failed;                // 1 from the first failed wait on, until the team is reset
-  /// By a peer that failed, until the team is reset: 1 << 31, its Report's state, the rank that it waited for, and itself, of 8 bits. Else 0.
+  /// Written by a peer that failed, until the team is reset: 1 << 31, its Report's state, the rank that it waited for,
+  /// and itself. Each has 8 bits. Else 0.
   unsigned told;
   unsigned unused[43];
   unsigned long long

@@ -128,7 +128,9 @@ class Epoch {
     if (threadIdx.x == 0) end_by_one(failed_);
   }
 
-  /// The same by one thread, for which all others of the block are done. `failed`: one of them failed, at whatever wait.
+  /// Ends the launch by one thread.
+  /// `failed`: one thread of the block failed, at whatever wait.
+  /// REQUIRES: all other threads of the block are done.
   __device__ __forceinline__ void end_by_one(bool failed) const {
     if (failed) tell_peers();
     __threadfence();
