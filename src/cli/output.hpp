@@ -41,6 +41,8 @@ bool is_terminal();
 
 /// Columns of the standard output's terminal, or 80.
 std::size_t terminal_width();
+/// Columns that the standard output holds: those of its terminal; 0, without limit, for a file or a pipe.
+std::size_t output_width();
 
 /// A progress line of a terminal. Draws nothing unless `enabled`.
 class StatusLine {

@@ -12,6 +12,7 @@
 #include "cli/build.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/table.hpp"
 #include "kiln/error.hpp"
 #include "manifest/text.hpp"
 
@@ -92,6 +93,24 @@ std::string names_of_chosen(const CLI::App& app) {
   return names;
 }
 
+/// Returns the message for an option that neither the command nor kiln has.
+std::string unknown_option(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> names;
+  const CLI::App* command = &app;
+  const auto add_options = [&] {
+    for (const CLI::Option* option : command->get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  };
+  add_options();
+  for (auto below = app.get_subcommands(); !below.empty(); below = command->get_subcommands()) {
+    command = below.front();
+    add_options();
+  }
+  const std::string chosen = names_of_chosen(app);
+  return fmt::format("kiln {}has no option {}{}; see kiln {}--help", chosen, manifest::quote(word),
+                     manifest::did_you_mean(word, names), chosen);
+}
+
 bool wants_json(int argc, char** argv) noexcept {
   return std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--json"; });
 }
@@ -100,11 +119,15 @@ int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char*
   const bool json = wants_json(argc, argv);
   const auto commands = app.get_subcommands();
   std::string message = error.what();
-  const auto left = app.remaining();
+  const auto left = app.remaining(true);
   const auto word =
       std::find_if(left.begin(), left.end(), [](const std::string& each) { return !each.starts_with('-'); });
+  const auto option =
+      std::find_if(left.begin(), left.end(), [](const std::string& each) { return each.starts_with("--"); });
   if (commands.empty() && word != left.end())
     message = unknown_command(app, *word);
+  else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && option != left.end())
+    message = unknown_option(app, std::string_view(*option).substr(0, option->find('=')));
   else
     message += fmt::format("; see kiln {}--help", names_of_chosen(app));
   std::replace(message.begin(), message.end(), '\n', ' ');
@@ -135,7 +158,7 @@ int run_chosen(Chosen& chosen) {
 int show_asked(const CLI::App& app, const CLI::Success& asked) {
   std::ostringstream output, errors;
   const int status = app.exit(asked, output, errors);
-  print(output.str());
+  print(wrapped_help(output.str()));
   say(errors.str());
   return status;
 }
@@ -159,7 +182,7 @@ int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
                          add_run, add_explain, add_replay, add_trace, add_cache, add_report, add_bench})
     add(app, chosen);
   if (argc < 2) {
-    print(app.help());
+    print(wrapped_help(app.help()));
     return exit_usage;
   }
   app.require_subcommand(1);

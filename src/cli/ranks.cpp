@@ -205,6 +205,12 @@ void declare_ranks(CLI::App& command, int& ranks) {
 }
 
 int world_of(int asked, std::string_view need) {
+  if (asked > manifest::most_kernel_ranks)
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("--ranks {} asks for more ranks than kernels reach on a host, {}; let a launcher begin them, "
+                    "to meet at KILN_TEAM_ADDRESS, where NCCL serves up to {}",
+                    asked, manifest::most_kernel_ranks, manifest::most_team_ranks));
   if (asked > 0) return asked;
   if (team::is_launched()) return team::launched_rank().membership.world;
   throw Error(

@@ -1,8 +1,11 @@
-// A text table with aligned columns.
+// A text table with aligned columns, and text that fits a terminal.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "cli/output.hpp"
 
 namespace kiln::cli {
 
@@ -14,8 +17,9 @@ class Table {
   void row(std::vector<std::string> cells);
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
   /// Returns headings and rows, each line after `indent` spaces, with two spaces between columns and no trailing
-  /// spaces.
-  [[nodiscard]] std::string text(int indent = 0) const;
+  /// spaces. Cells of wide columns that begin at the left go on in further lines, where `width` columns do not hold
+  /// the row; 0: one line a row, as programs read it.
+  [[nodiscard]] std::string text(int indent = 0, std::size_t width = output_width()) const;
 
  private:
   struct Column {
@@ -23,10 +27,17 @@ class Table {
     bool right = false;
     std::size_t width = 0;
   };
-  void append_line(std::string& text, const std::vector<std::string>& cells, int indent) const;
+  [[nodiscard]] std::vector<std::size_t> fitted(int indent, std::size_t width) const;
+  void append(std::string& text, const std::vector<std::string>& cells, int indent,
+              const std::vector<std::size_t>& widths) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
+
+/// Returns text in lines of `width` at most, cut at spaces, else behind a comma or slash, else anywhere.
+std::vector<std::string> wrapped(std::string_view text, std::size_t width);
+/// Wraps lines of help in two columns, "  --name   what it does", within the second; 0: leaves them as they are.
+std::string wrapped_help(std::string_view text, std::size_t width = output_width());
 
 }  // namespace kiln::cli

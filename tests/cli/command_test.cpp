@@ -205,6 +205,15 @@ TEST_CASE("ops tells what is not legal from what is not worth a trial") {
         std::string::npos);
 }
 
+TEST_CASE("an option that a command has not is named, with the one that is near") {
+  const Command command;
+  check_refused(command.run("tune --forse"), 2,
+                "kiln tune has no option '--forse' (did you mean '--force'?); see kiln tune --help");
+  check_refused(command.run("cache ls --bse=x.kiln"), 2,
+                "kiln cache ls has no option '--bse' (did you mean '--base'?)");
+  check_refused(command.run("tune --zzzzzz"), 2, "has no option '--zzzzzz'; see");
+}
+
 TEST_CASE("a trace is drawn without a device, and what is drawn can be replayed") {
   const Command command;
   const std::string trace = command.path("drawn.trace");

@@ -44,6 +44,16 @@ TEST_CASE(
   CHECK(command.run(coverage + copy).status == 0);
 }
 
+TEST_CASE("buckets of one shape without a record are one line with their sizes and number") {
+  const Command command;
+  const std::string output =
+      command.run("coverage " + workload_of(command, "\"1..4096\"") + " --device-class H200").output;
+  CHECK_MESSAGE(says(output, "rows=1..4096 cols=4096 dtype=bf16, 13 buckets"), output);
+  CHECK_MESSAGE(says(output, "100.0 %"), output);
+  CHECK_FALSE(says(output, "rows=512 "));
+  CHECK(says(command.run("--json coverage " + command.path("w.toml") + " --device-class H200").output, "rows=512 "));
+}
+
 TEST_CASE("coverage says that the overlay supplies what a base lacks") {
   const Command command;
   const std::string bare = tuned_file(command, "bare.kiln", false);

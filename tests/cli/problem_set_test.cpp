@@ -145,5 +145,5 @@ TEST_CASE("the axis of a team is the number of ranks, given or not, and no other
     CHECK(refusal({"rows=8", "cols=64", given}, 4) ==
           std::string("op 'all_gather': axis 'world' is ") + shown +
               ", and the command runs on 4 ranks; give world=4, or leave it out");
-  CHECK(refusal({"rows=8", "cols=64"}, 9) == "op 'all_gather': axis 'world' is 9, expected at most 8");
+  CHECK(refusal({"rows=8", "cols=64"}, 65) == "op 'all_gather': axis 'world' is 65, expected at most 64");
 }

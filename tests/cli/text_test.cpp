@@ -55,6 +55,42 @@ TEST_CASE("a table lines its columns up and ends no line with spaces") {
   CHECK(table.text(2) == "  op            time\n  rms_norm    1.2 us\n  gemm      190.0 us\n  softmax\n");
 }
 
+TEST_CASE("a table's widest columns go on in further lines where a terminal holds no row") {
+  Table table({"op", "config", "> time"});
+  table.row({"rms_norm", "block_row threads=1024 vector_bytes=8 pdl=1", "1.2 us"});
+  table.row({"gemm", "aligned=1,swap=1,pingpong=0,cluster_m=2", "190.0 us"});
+  CHECK(table.text(0, 40) ==
+        "op        config                    time\n"
+        "rms_norm  block_row               1.2 us\n"
+        "          threads=1024\n"
+        "          vector_bytes=8 pdl=1\n"
+        "gemm      aligned=1,swap=1,     190.0 us\n"
+        "          pingpong=0,\n"
+        "          cluster_m=2\n");
+  for (const std::size_t width : {1, 20, 40, 60, 200}) {
+    std::string words = table.text(0, width);
+    CHECK(words.find("cluster_m=2") != std::string::npos);  // nothing is lost, however narrow
+  }
+  CHECK(table.text(0, 0).find("block_row threads=1024 vector_bytes=8 pdl=1") != std::string::npos);
+}
+
+TEST_CASE("text is cut at spaces, else behind commas, else anywhere, and loses nothing") {
+  CHECK(wrapped("one two three", 7) == std::vector<std::string>{"one two", "three"});
+  CHECK(wrapped("one,two,three", 8) == std::vector<std::string>{"one,two,", "three"});
+  CHECK(wrapped("abcdefgh", 3) == std::vector<std::string>{"abc", "def", "gh"});
+  CHECK(wrapped("", 3) == std::vector<std::string>{""});
+  CHECK(wrapped("short", 0) == std::vector<std::string>{"short"});
+}
+
+TEST_CASE("help goes on below its second column, and lines that fit stay") {
+  const std::string line = "  --base FILE    A shipped file of records; a bare name may be that of an installed one\n";
+  CHECK(wrapped_help("Options:\n" + line, 60) ==
+        "Options:\n"
+        "  --base FILE    A shipped file of records; a bare name may\n"
+        "                 be that of an installed one\n");
+  CHECK(wrapped_help(line, 0) == line);
+}
+
 TEST_CASE("a bar is empty at the beginning and full at the end") {
   CHECK(bar(0, 10, 5) == "[-----]");
   CHECK(bar(5, 10, 4) == "[##--]");
