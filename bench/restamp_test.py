@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import tomllib
 
 import programs_test
 from programs_test import CHUNKS, FACTOR, PROGRAM, ROOT, SCALE, ask
@@ -128,7 +129,8 @@ class Restamp(Fixture):
         said = self.restamp(self.tree("new", chunks=CHUNKS.replace("[128, 256]", "[256]").replace("threads = 128", "threads = 256")), status=1)
         self.assertIn("2 must be tuned", said)
         self.assertIn("outside of the declared space", said)
-        self.assertEqual((self.lists / "tune-h100.txt").read_text(), "scale n=1024 dtype=f32 sign=plus\nscale n=2048 dtype=f32 sign=plus\n")
+        listed = tomllib.loads((self.lists / "tune-h100.toml").read_text())["workload"]
+        self.assertEqual(listed, [{"op": "scale", "axes": {"n": n}, "types": {"dtype": "f32", "sign": "plus"}} for n in (1024, 2048)])
         self.assert_kept(before)
 
     def test_an_option_of_the_assembler_alone_is_no_equal_ptx(self):
@@ -179,7 +181,7 @@ class Canary(Fixture):
 
     def test_one_that_does_not_hold_leaves_all_to_be_tuned(self):
         self.assertIn("takes 1.020 of its old time", self.restamp(self.new, "--canary", self.times(1.02), status=1))
-        self.assertEqual(len((self.lists / "tune-h100.txt").read_text().splitlines()), 2)
+        self.assertEqual(len(tomllib.loads((self.lists / "tune-h100.toml").read_text())["workload"]), 2)
         self.assert_kept(self.before)
 
     def test_a_time_that_is_missing_holds_nothing(self):
