@@ -1,11 +1,12 @@
 // What a tune costs, whether two of them agree, and what a bucket's configs lose against one tuned for the very length.
 //
-//   bench_tuning [--lengths N] [--seed S] [--exact] [--samples FILE] --problems FILE
+//   bench_tuning [--lengths N] [--seed S] [--exact] [--samples FILE] [--first FILE --second FILE] --problems FILE
 //
 // FILE holds a problem a line, "gemm m=1024 n=4096 k=4096 dtype=bf16", which names its bucket. Each bucket is tuned twice from nothing by a first
 // launch's defaults, in two engines with different seeds. At N lengths of the bucket (20), drawn at random, what each engine launches is verified and
 // then timed in turns with the other, L2 flushed; with --exact, also with a config tuned for that length alone. One JSON object a length (times over that
-// of the fastest) and one a bucket: seconds of each tune, candidates, configs kept.
+// of the fastest) and one a bucket: seconds of each tune, candidates, configs kept. With --first and --second nothing is tuned: the engines launch what
+// the records of these files say, so that records before and after a tune are compared, and what both launch alike is not timed.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -31,7 +32,8 @@ struct Settings {
   std::int64_t lengths = 20;
   std::uint64_t seed = 1;
   bool exact = false;
-  std::filesystem::path samples;  // bench_replay repeats the two tunes of each bucket from it
+  std::filesystem::path samples;        // bench_replay repeats the two tunes of each bucket from it
+  std::filesystem::path first, second;  // of records, in place of tunes
   std::vector<bench::WrittenProblem> problems;
 };
 
@@ -49,6 +51,10 @@ Settings parse(int argc, char** argv) {
       settings.seed = std::stoull(argv[i]);
     } else if (word == "--samples") {
       settings.samples = argv[i];
+    } else if (word == "--first") {
+      settings.first = argv[i];
+    } else if (word == "--second") {
+      settings.second = argv[i];
     } else if (word == "--problems") {
       settings.problems = bench::read_problems(argv[i]);
     } else {
@@ -56,12 +62,19 @@ Settings parse(int argc, char** argv) {
                         fmt::format("{} is unknown; bench/tuning.cpp says what there is", word));
     }
   }
+  if (settings.first.empty() != settings.second.empty()) bench::refuse("--first and --second belong together");
+  if (settings.exact && !settings.first.empty()) bench::refuse("--exact tunes, and with --first nothing is tuned");
   return settings;
 }
 
-kiln::Options options_of(std::uint64_t seed, const std::filesystem::path& samples = {}) {
+kiln::Options options_of(std::uint64_t seed, const std::filesystem::path& samples = {},
+                         const std::filesystem::path& records = {}) {
   kiln::Options options;
   options.overlay = "";
+  if (!records.empty()) {
+    options.bases = {records};
+    options.on_miss = kiln::MissPolicy::error;
+  }
   options.search.seed = seed;
   options.search.samples = samples;
   return options;
@@ -83,9 +96,10 @@ Json row_of(const std::string& op) {
   return line;
 }
 
-/// An engine that knows no file, and so tunes what it is first asked for.
+/// An engine that knows no file, and so tunes what it is first asked for; or one that knows `records` alone.
 struct Tuned {
-  Tuned(std::uint64_t seed, const std::filesystem::path& samples) : engine(options_of(seed, samples)) {}
+  Tuned(std::uint64_t seed, const std::filesystem::path& samples, const std::filesystem::path& records)
+      : engine(options_of(seed, samples, records)) {}
   double tune(const std::string& op, const kiln::Problem& bucket) {
     const auto begun = std::chrono::steady_clock::now();
     (void)engine.op(op).plan(bucket);
@@ -125,8 +139,8 @@ class Bench {
  public:
   explicit Bench(const Settings& settings)
       : settings_(settings),
-        first_(1, settings.samples),
-        second_(2, settings.samples),
+        first_(1, settings.samples, settings.first),
+        second_(2, settings.samples, settings.second),
         state_(options_of(1)),
         scope_(state_.context),
         stopwatch_(state_.context.info().facts, state_.options.regime, state_.arch(), state_.cubins),
@@ -136,11 +150,13 @@ class Bench {
   void run(const bench::WrittenProblem& written) {
     const kiln::manifest::Op& op = kiln::cli::find_op(state_.ops, written.op);
     const kiln::Problem bucket = kiln::manifest::bucket_of(op, kiln::cli::parse_problem(op, written.words));
-    Json line = row_of(op.name);
-    line["bucket"] = kiln::manifest::to_string(op, bucket);
-    line["first_s"] = first_.tune(op.name, bucket);
-    line["second_s"] = second_.tune(op.name, bucket);
-    kiln::cli::print_json(line);
+    if (settings_.first.empty()) {
+      Json line = row_of(op.name);
+      line["bucket"] = kiln::manifest::to_string(op, bucket);
+      line["first_s"] = first_.tune(op.name, bucket);
+      line["second_s"] = second_.tune(op.name, bucket);
+      kiln::cli::print_json(line);
+    }
     for (std::int64_t i = 0; i < settings_.lengths; ++i) compare(op, drawn(op, bucket));
   }
 
@@ -157,7 +173,14 @@ class Bench {
     return problem;
   }
 
+  [[nodiscard]] std::string answer(const kiln::Engine& engine, const std::string& op, const kiln::Problem& problem) {
+    const kiln::Explanation found = engine.explain(engine.op(op), problem);
+    return found.implementation + " " + found.config;
+  }
+
   void compare(const kiln::manifest::Op& op, const kiln::Problem& problem) {
+    if (!settings_.first.empty() && answer(first_.engine, op.name, problem) == answer(second_.engine, op.name, problem))
+      return;
     kiln::tune::Placement placement;
     placement.leave_optional_out = true;
     VerificationCase tensors({op, state_.context.info().facts}, problem, state_.arch(), state_.cubins, ++draws_,
@@ -167,8 +190,7 @@ class Bench {
     std::vector<Contender> all;
     const auto add = [&](const std::string& name, const kiln::Engine& engine) {
       const kiln::Op launched = engine.op(op.name);
-      const kiln::Explanation answer = engine.explain(launched, problem);
-      line[name] = answer.implementation + " " + answer.config;
+      line[name] = answer(engine, op.name, problem);
       all.push_back({name, [launched, &tensors](CUstream stream) {
                        launched.launch(tensors.problem(), tensors.arguments(), stream);
                      }});
