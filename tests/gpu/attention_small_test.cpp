@@ -1,7 +1,7 @@
 // Attention at sizes of a few tiles, a subcase a kind of kernel: what compute-sanitizer, which slows kernels 10 to 50 times, can take. A subcase
 // is chosen by -sc, as in
 //   compute-sanitizer --tool racecheck kiln_tests_gpu "-tc=*small: attention_forward*" "-sc=dropout"
-// On an H100 memcheck finds nothing in any subcase, and racecheck nothing in forward. In backward racecheck names the facts of queries, at
+// On an H100 memcheck finds nothing in any subcase, and racecheck nothing in forward and in decode. In backward racecheck names the facts of queries, at
 // addresses from BackwardLayout::facts on. A warp stores these, one lane of it tells an mbarrier of them after __syncwarp, and others read
 // after waiting for that mbarrier. racecheck counts arrivals of that lane alone, and takes the other lanes' stores for unordered. In copies of
 // attention_wgmma_pair with a store out of bounds and a race in shared memory, both tools name the kernel.
