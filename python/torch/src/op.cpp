@@ -102,7 +102,10 @@ class Op::Call {
     if (device_ < 0) device_ = is.device;
     if (argument.kind == Argument::Kind::length) return;
     std::int64_t extra = is.rank - argument.rank;
-    if (!argument.is_flat || extra < -1) extra = 0;
+    if (!argument.is_flat && extra != 0 && std::count(is.sizes, is.sizes + is.rank, 1) == is.rank)
+      extra = is.rank;  // one element, in whichever dimensions
+    else if (!argument.is_flat || extra < -1)
+      extra = 0;
     if (is.rank - extra > KILN_MAX_RANK)
       refuse("tensor '" + argument.name + "' has " + std::to_string(is.rank) + " dimensions, expected " +
              std::to_string(argument.rank));
@@ -112,7 +115,7 @@ class Op::Call {
     view.device = is.device;
     view.address = is.address;
     view.rank = static_cast<std::int32_t>(is.rank - extra);
-    if (extra > 0 && !flatten(is, extra, view)) {
+    if (extra > 0 && argument.is_flat && !flatten(is, extra, view)) {
       tensors_[i] = contiguous(std::move(tensors_[i]));
       is = describe(tensors_[i], argument.name);
       view.address = is.address;

@@ -28,6 +28,7 @@ import reference  # noqa: E402
 import samples  # noqa: E402
 
 BEGAN = time.monotonic()
+DEADLINE = BEGAN  # when no more is begun
 LIMITS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, torch.float32: 2e-3, torch.float8_e4m3fn: 8e-2}  # of the largest magnitude
 rows: list[dict] = []
 log = open(os.path.join(os.environ["OUT"], "torch-gpu.jsonl"), "w") if os.environ.get("OUT") else None
@@ -104,7 +105,8 @@ def values_of(name, ours, theirs) -> None:
 
 def check_of(name, given) -> None:
     tests = ("test_faketensor", "test_aot_dispatch_dynamic") if "scaled" in name else ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
-    torch.library.opcheck(op_of(name), samples.complete(name, given, op_of), test_utils=tests)
+    tolerance = {"atol": 2e-2, "rtol": 2e-2} if name.endswith("_backward") else {}  # some add in any order
+    torch.library.opcheck(op_of(name), samples.complete(name, given, op_of), test_utils=tests, **tolerance)
     row("opcheck", name, True)
 
 
@@ -378,7 +380,10 @@ def section_host() -> None:
 
 def section_models() -> None:
     for family in ("Llama", "Qwen2", "Qwen3"):
-        attempt("patch", family, model_of, family)
+        if time.monotonic() < DEADLINE:
+            attempt("patch", family, model_of, family)
+        else:
+            row("patch", family, None, skipped="out of time")
 
 
 def model_of(family) -> None:
@@ -411,7 +416,8 @@ def model_of(family) -> None:
         written = [model.generate(tokens, max_new_tokens=8, do_sample=False, pad_token_id=0) for model in (patched, wide)]
         same = (written[0] == written[1])[:, 70:].float().mean().item()
         row("patch", f"{family}: 8 tokens written", same >= 0.5, share_of_f64s=same)
-    attempt("patch", f"{family}: one graph", graph_of_model, family, patched, wide)
+    if family == "Llama":
+        attempt("patch", f"{family}: one graph", graph_of_model, family, patched, wide)
 
 
 def graph_of_model(family, patched, wide) -> None:
@@ -431,15 +437,17 @@ def graph_of_model(family, patched, wide) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=140)
+    parser.add_argument("--seconds", type=float, default=120, help="after which no more is begun")
     parser.add_argument("--base", action="append", default=[], help="a tuned file, such as build/release/cache/h100.kiln")
     parser.add_argument("sections", nargs="*")
     given = parser.parse_args()
+    global DEADLINE
+    DEADLINE = BEGAN + given.seconds
     kiln.configure(overlay="", on_miss="nearest", bases=given.base)
     row("machine", torch.cuda.get_device_name(), None, torch=torch.__version__, kiln=kiln.__version__, python=sys.version.split()[0], bases=given.base)
     sections = {name.removeprefix("section_"): each for name, each in globals().items() if name.startswith("section_")}
     for name in given.sections or ("host", "inputs", "ops", "gradients", "graphs", "compile", "models"):
-        if time.monotonic() - BEGAN > given.seconds:
+        if time.monotonic() > DEADLINE:
             row("section", name, None, skipped="out of time")
             continue
         attempt("section", name, sections[name])

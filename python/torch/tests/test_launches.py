@@ -39,6 +39,11 @@ def check(x):
 check(on(torch.randn(6, 128))[:, :64])          # rows apart
 check(on(torch.randn(2, 3, 128))[..., 64:])     # and several dimensions of them
 check(on(torch.randn(64)))                      # one row without its dimension
+rows, columns = on(torch.randn(8, 64)), on(torch.randn(16, 64))
+for scale in (on(torch.tensor([[2.0]])), on(torch.tensor([2.0])), on(torch.tensor(2.0))):  # one element in whichever dimensions
+    y = torch.ops.kiln.linear_scaled_tensor(rows, columns, scale, scale)
+    synchronise()
+    torch.testing.assert_close(y, 4 * rows @ columns.t(), rtol=1e-4, atol=1e-4)
 for x in (on(torch.randn(64, 6)).t(), on(torch.randn(3, 2, 64)).transpose(0, 1), on(torch.randn(1, 64)).expand(3, 64)):
     check(x)
 print("done")
