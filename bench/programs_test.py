@@ -170,7 +170,7 @@ class Code(Trees):
         tree = self.root / "parts"
         shutil.copytree(ROOT / "templates", tree / "templates")
         manifest = tree / "templates/gemm/mma.toml"
-        manifest.write_text('include = ["common/spare.part.toml"]\n' + manifest.read_text())
+        manifest.write_text(manifest.read_text().replace("include  = [", 'include  = ["common/spare.part.toml", ', 1))
         row = {"op": "gemm", "problem": "m=64 n=4096 k=4096", "implementation": "mma", "config": "tile_m=16 tile_n=64 tile_k=128"}
         for part, error in (("", "no part 'common/spare.part.toml'"), ("[constraints]\nall = [\"tile_m > 16\"]\n", "breaks the constraint 'tile_m > 16'")):
             with self.subTest(part):

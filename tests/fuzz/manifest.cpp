@@ -1,4 +1,5 @@
-// An op.toml, an implementation and a problem, with lines of "%%" between them. What is read must behave as an op does:
+// An op.toml, an implementation, a problem and a part that the implementation may include, with lines of "%%" between
+// them. What is read must behave as an op does:
 // buckets hold their problems, search spaces are legal and bounded, kernel names hold nothing but names and numbers.
 #include <algorithm>
 #include <cstdint>
@@ -170,8 +171,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   const std::string op_text(fuzz::take_section(rest));
   const std::string implementation_text(fuzz::take_section(rest));
+  const std::string problem_text(fuzz::take_section(rest));
   const std::vector<manifest::SourceFile> files = {{"op.toml", op_text},
                                                    {"fast.toml", implementation_text},
+                                                   {"tile.part.toml", std::string(fuzz::take_section(rest))},
                                                    {"fast.cuh", "// fast"},
                                                    {"reference.cuh", "// reference"}};
   std::vector<manifest::Mistake> mistakes;
@@ -179,7 +182,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const manifest::Op op = manifest::parse_op("scale", "/ops/scale", files);
     fuzz::require(mistakes.empty(), "a manifest that holds has no mistakes", "");
-    fuzz::check_op(op, rest);
+    fuzz::check_op(op, problem_text);
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::bad_manifest, "a manifest that does not hold is refused as such",
                   error.what());

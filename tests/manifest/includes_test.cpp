@@ -6,6 +6,7 @@
 
 #include "kiln/error.hpp"
 #include "manifest/catalogue.hpp"
+#include "manifest/kernel_name.hpp"
 #include "manifest/variant.hpp"
 #include "manifest_fixture.hpp"
 
