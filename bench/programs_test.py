@@ -206,6 +206,12 @@ class Code(Trees):
             moved = self.code(scale=SCALE.replace("scale(const T* x, T* y, long long n)", "scale(long long n, const T* x, T* y)"))
             self.assertNotEqual(moved["ptx"], as_it_was["ptx"])
             self.assertEqual((moved["code"], moved["functions"]), (as_it_was["code"], as_it_was["functions"]))
+        with self.subTest("a parameter that moves to where an indexed load begins to count is one of the PTX alone"):
+            tables = lambda parameters: self.code(scale=SCALE.replace("scale(const T* x, T* y, long long n)", f"scale({parameters}, const __grid_constant__ Tables tables, int count)").replace(
+                "template <typename T>", "struct Tables {\n  float* at[8];\n};\ntemplate <typename T>", 1).rstrip("}\n") + ";\n  *tables.at[count + static_cast<int>(threadIdx.x) - 1] = factor;\n}\n")
+            one, other = tables("const T* x, T* y, long long n"), tables("long long n, const T* x, T* y")
+            self.assertNotEqual(one["ptx"], other["ptx"])
+            self.assertEqual(one["code"], other["code"])
         with self.subTest("a constant is a change of the code"):
             self.assertNotEqual(self.code(factor=FACTOR.replace("3", "5"))["code"], as_it_was["code"])
 

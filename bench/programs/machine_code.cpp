@@ -86,18 +86,20 @@ void each_attribute(Bytes info, Visit visit) {
 /// constant there, and instructions of other architectures are compared as they are.
 constexpr std::uint64_t load_constant = 0xb82, load_uniform_constant = 0xab9;
 constexpr std::size_t instruction_bytes = 16;
-constexpr int offset_bit = 38, bank_bit = 54;
+constexpr int offset_bit = 38, bank_bit = 54, index_bit = 24;
 constexpr std::uint64_t offset_mask = 0xffff, bank_mask = 0x1f, opcode_mask = 0xfff;
+constexpr std::uint64_t index_mask = 0xff, no_index = 0xff;  // of LDC: the register that it adds to the offset
 
 /// The parameters of one kernel in constant bank 0.
 struct Parameters {
   std::uint64_t begin = 0, end = 0;
 };
 
-/// Returns a kernel's instructions with each parameter's offset replaced by its rank among those that the code reads, by first use.
+/// Returns a kernel's instructions with each parameter's offset replaced by its rank among those that the code reads, by first use. An indexed
+/// load's offset is no parameter's place, since its register may hold a part of the place: such offsets have ranks of their own.
 /// `reads_tables` becomes true where it reads another bank, whose content counts then.
 std::vector<std::uint64_t> normal_code(Bytes code, Parameters parameters, bool& reads_tables) {
-  std::map<std::uint64_t, std::uint64_t> ranks;
+  std::map<std::uint64_t, std::uint64_t> direct, indexed;
   std::vector<std::uint64_t> words;
   for (std::size_t at = 0; at < code.size(); at += instruction_bytes) {
     auto low = read_at<std::uint64_t>(code, at);
@@ -107,6 +109,7 @@ std::vector<std::uint64_t> normal_code(Bytes code, Parameters parameters, bool& 
       const std::uint64_t bank = (low >> bank_bit) & bank_mask, offset = (low >> offset_bit) & offset_mask;
       if (bank != 0) reads_tables = true;
       if (bank == 0 && offset >= parameters.begin && offset < parameters.end) {
+        auto& ranks = opcode == load_constant && ((low >> index_bit) & index_mask) != no_index ? indexed : direct;
         const std::uint64_t rank = ranks.try_emplace(offset, ranks.size()).first->second;
         low = (low & ~(offset_mask << offset_bit)) | ((parameters.begin + rank) << offset_bit);
       }
