@@ -195,6 +195,19 @@ class Evidence(unittest.TestCase):
         self.write("cache/h100.jsonl", "")
         self.assertIn("† cache/h100.jsonl has changed since.", self.caption())
 
+    def test_records_of_other_buckets_do_not_count_where_rows_say_what_they_launched(self):
+        record = lambda edge, config: json.dumps({"op": "norm", "key": f"norm@1 | rows=pow2:{edge} | dtype=bf16 | sm_90 | cold", "choices": [
+            {"role": "fastest", "sizes": f"rows={edge // 2 + 1}..{edge}", "implementation": "row", "config": config, "source_digest": "1"}], "baseline_ns": 5}) + "\n"
+        self.write("bench/results/hits/hits.json", json.dumps({**PROGRAM, "problem": "rows=7 dtype=bf16", "ns": 40, "build": "abc1234"}) + "\n")
+        self.write("bench/results/hits/programs.jsonl", "")
+        self.change_run(data=self.data())
+        self.write("cache/h100.jsonl", record(8, "threads=256") + record(16, "threads=128"))
+        self.assertEqual(self.mark(), "")
+        self.write("cache/h100.jsonl", record(8, "threads=512") + record(16, "threads=256"))
+        self.assertIn("† cache/h100.jsonl has changed since.", self.caption())
+        self.write("cache/h100.jsonl", record(16, "threads=256"))
+        self.assertEqual(self.mark(), "†")
+
     def test_a_newer_release_of_a_peer_has_a_mark_of_its_own(self):
         self.write("bench/peers.lock", '[torch]\nversion = "2.12.0"\n')
         self.assertEqual(self.mark(), "‡")

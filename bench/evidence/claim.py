@@ -13,7 +13,7 @@
     left_out = ["gemm m=1: its limit ended it"]    optional: problems that were asked and have no row, with the reason
     [run.code]                         code that the figures speak of beside their kernels, and its digests at that commit
     "the stopwatch" = "0123456789abcdef"
-    [run.records]                      files of cache/ that it ran by, and the digests of what they serve
+    [run.records]                      files of cache/ that it ran by, and the digests of what they serve; rows that say their configs count alone
     "cache/h200.jsonl" = "0123456789abcdef"
     [run.peers]                        versions of the peers, as their rows have them
     torch = "2.11.0"

@@ -11,7 +11,7 @@ import datetime
 import json
 import tomllib
 
-from evidence import claim, digests
+from evidence import answers, claim, digests
 from evidence.claim import Claim, listed, runs_of
 from evidence.programs import Programs, lines
 
@@ -63,7 +63,8 @@ class State:
         if not run.commit:
             found.append(Change(CHANGED, "the build, which was not written down,"))
         found += [Change(CHANGED, path) for path, digest in run.code.items() if run.commit and not self.is_as(path, digest)]
-        found += [Change(CHANGED, path) for path, digest in run.records.items() if digests.of_records(path) != digest]
+        found += [Change(CHANGED, path) for path, digest in run.records.items()
+                  if digests.of_records(path) != digest and not answers.are_those_of([row for name in run.files for row in self.rows(folder, name)], path)]
         if run.kind == "host" and counts_of(f"{folder}/instructions.json"):  # these decide, launch by launch
             found = [change for change in found if not change.what.startswith("src/")]
         found += [Change(NEWER, f"{name} ({version or 'version not written down'})") for name, version in run.peers.items() if self.lock.get(name) != version or not version]
