@@ -100,6 +100,9 @@ class Op::Call {
       refuse("tensor '" + argument.name +
              "' lies in host memory, expected memory of a CUDA device; move it with .cuda()");
     if (device_ < 0) device_ = is.device;
+    if (is.rank > static_cast<std::int64_t>(most_dimensions))
+      refuse("tensor '" + argument.name + "' has " + std::to_string(is.rank) + " dimensions, expected at most " +
+             std::to_string(most_dimensions));
     if (argument.kind == Argument::Kind::length) return;
     std::int64_t extra = is.rank - argument.rank;
     if (!argument.is_flat && extra != 0 && std::count(is.sizes, is.sizes + is.rank, 1) == is.rank)

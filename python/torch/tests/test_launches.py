@@ -79,12 +79,14 @@ refused(ops.rms_norm, x, weight.half())
 refused(ops.rms_norm, x.to(torch.complex64), weight)
 refused(ops.rms_norm, on(torch.tensor(1.0)), weight)
 refused(ops.linear, x, weight.view(1, 1, 64))
+refused(ops.rms_norm, x.view(*[1] * 16, 3, 64), weight)
 refused(ops.attention_dense, x, x, x)
 """).splitlines()
     for line, sentence in zip(said, (
         "rms_norm: tensor 'weight' of shape [cols] has 32 in dimension 0, expected cols = 64 as in 'x'",
         "rms_norm: tensor 'x' is f64, expected", "rms_norm: tensor 'weight' is f16, expected dtype = f32", "tensor 'x' has elements of a type that Kiln has not",
         "kiln::rms_norm: tensor 'x' has 0 dimensions, expected 2 or more", "gemm: tensor 'w' has 3 dimensions, expected 2",
+        "kiln::rms_norm: tensor 'x' has 18 dimensions, expected at most 16",
         "kiln::attention_dense: tensor 'q' has 2 dimensions, expected 4 or more"), strict=True):
         assert sentence in line, said
 
