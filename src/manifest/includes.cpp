@@ -143,7 +143,7 @@ class Inclusion {
       else if (each.key == "pass")
         add_passes(there->value, std::move(each.value));
       else if (is_list_of_conditions(each.key))
-        add_conditions(there->value, std::move(each.value), each.key);
+        add_conditions(there->value, each.value, each.key);
       else
         add_table(there->value, std::move(each.value), fmt::format("[{}]", each.key), twice);
     }
@@ -170,7 +170,7 @@ class Inclusion {
     }
   }
 
-  void add_conditions(TomlValue& to, TomlValue from, const std::string& table) const {
+  void add_conditions(TomlValue& to, const TomlValue& from, const std::string& table) const {
     const std::string where = fmt::format("[{}]", table);
     const auto all_of = [&](const TomlValue& section) -> const TomlValue& {
       reader_.check_keys(section, where, {"all"});
