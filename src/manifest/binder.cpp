@@ -36,6 +36,7 @@ class Reading {
     bool has_open = false;
     for (const Operand& each : operands_) {
       const BoundTensor& tensor = form_.tensors[each.tensor.index];
+      if (is_empty(each)) continue;  // its strides say nothing
       for (std::size_t at = 0; at < each.view.rank; ++at)
         if (each.view.sizes[at] > 1 && !take_stride(each, tensor.strides[at], at)) has_open = true;
     }
@@ -46,27 +47,24 @@ class Reading {
 
   void place(int device) {
     for (std::size_t i = 0; i < op_.tensors.size(); ++i) binding_.arguments.tensors[i] = nullptr;
-    bool has_empty = false;
     for (const Operand& each : operands_) {
       const kiln::Tensor& view = each.view;
-      bool is_empty = false;
-      for (std::size_t at = 0; at < view.rank; ++at) is_empty = is_empty || view.sizes[at] == 0;
-      has_empty = has_empty || is_empty;
       const auto address = reinterpret_cast<std::uint64_t>(view.address);
-      const bool is_missing = address == 0 && !is_empty && form_.tensors[each.tensor.index].required;
+      const bool is_missing = address == 0 && !is_empty(each) && form_.tensors[each.tensor.index].required;
       const bool is_misaligned = (address & static_cast<std::uint64_t>(size_of(view.type) - 1)) != 0;
       const bool is_elsewhere = view.device != device && view.device != kiln::Tensor::unknown;
       if (is_missing || is_misaligned || is_elsewhere) [[unlikely]]
         refuse_place(each, is_missing, is_misaligned, device);
       binding_.arguments.tensors[each.tensor.index] = view.address;
     }
-    if (!has_empty) check_overlap();
+    if (empty_ == 0) check_overlap();
   }
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(ErrorKind::bad_input, fmt::format("{}: {}", op_.name, what));
   }
+  [[nodiscard]] bool is_empty(const Operand& operand) const { return (empty_ >> operand.tensor.index & 1U) != 0; }
   [[nodiscard]] const Tensor& tensor_of(const Operand& operand) const { return op_.tensors[operand.tensor.index]; }
   [[nodiscard]] std::string shape_text(const Operand& operand) const {
     std::vector<std::string> texts;
@@ -94,8 +92,10 @@ class Reading {
   /// Returns false for a size that is compared once all axes are known.
   bool take_size(const Operand& operand, const BoundNumber& expected, std::size_t at) {
     const std::int64_t size = operand.view.sizes[at];
-    if (size < 0) [[unlikely]]
-      refuse_size(operand, at, "0 or more");
+    if (size <= 0) [[unlikely]] {
+      if (size < 0) refuse_size(operand, at, "0 or more");
+      empty_ |= 1U << operand.tensor.index;
+    }
     switch (expected.kind) {
       case BoundNumber::Kind::constant:
         if (size != expected.plus) [[unlikely]]
@@ -244,7 +244,8 @@ class Reading {
     for (const Operand& each : operands_) {
       const BoundTensor& tensor = form_.tensors[each.tensor.index];
       for (std::size_t at = 0; at < each.view.rank; ++at) {
-        if (tensor.strides[at].kind != BoundNumber::Kind::formula || each.view.sizes[at] < 2) continue;
+        if (tensor.strides[at].kind != BoundNumber::Kind::formula || each.view.sizes[at] < 2 || is_empty(each))
+          continue;
         std::int64_t stride = 0;
         if (!tensor.strides[at].formula.evaluate(frame_, stride) || stride != each.view.strides[at]) [[unlikely]]
           refuse_stride(each, at, fmt::format("{} = {}", tensor_of(each).strides[at].text(), stride));
@@ -293,6 +294,7 @@ class Reading {
   std::span<const Operand> operands_;
   std::uint32_t known_;      // bit i: the size of axis i
   std::uint32_t given_ = 0;  // bit i: tensor i
+  std::uint32_t empty_ = 0;  // bit i: tensor i, which has no elements
   bool has_open_sizes_ = false;
   std::uint32_t shown_ = 0;                                 // bit i: some tensor's stride is run-time value i
   std::array<std::int64_t, max_axes + max_runtime> frame_;  // of `known_` and of the run-time values settled so far

@@ -91,6 +91,14 @@ TEST_CASE("tensors without elements may be null") {
   CHECK(is_empty(scale.op, none.problem));
 }
 
+TEST_CASE("the strides of tensors without elements say nothing") {
+  const Scale scale;  // an expanded gradient of an empty batch has strides of 0
+  const Binding none = scale.bind(
+      {{scale.x, {nullptr, DType::f32, {0, 64}, {0, 0}}}, {scale.y, {nullptr, DType::f32, {0, 64}, {7, 9}}}});
+  CHECK(is_empty(scale.op, none.problem));
+  CHECK(none.arguments.runtime_set == 0);
+}
+
 TEST_CASE("what tensors get wrong is refused by name") {
   const Scale scale;
   const kiln::Tensor x = scale.plain_x(), y = scale.plain_y();
