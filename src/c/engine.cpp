@@ -79,7 +79,10 @@ kiln_status kiln_engine_create(const kiln_options* options, kiln_engine** engine
 void kiln_engine_destroy(kiln_engine* engine) { delete engine; }
 
 kiln_status kiln_engine_ops(kiln_engine* engine, char** names) {
-  return guarded([&] { given(names, "names") = lines_of(given(engine, "engine").engine.ops()); });
+  return guarded([&] {
+    given(names, "names");
+    *names = lines_of(given(engine, "engine").engine.ops());
+  });
 }
 
 kiln_status kiln_engine_op(kiln_engine* engine, const char* name, kiln_op** op) {
@@ -100,7 +103,10 @@ kiln_status kiln_engine_stats(kiln_engine* engine, kiln_stats* stats) {
 }
 
 kiln_status kiln_engine_warnings(kiln_engine* engine, char** warnings) {
-  return guarded([&] { given(warnings, "warnings") = lines_of(given(engine, "engine").engine.warnings()); });
+  return guarded([&] {
+    given(warnings, "warnings");
+    *warnings = lines_of(given(engine, "engine").engine.warnings());
+  });
 }
 
 kiln_status kiln_engine_prepare(kiln_engine* engine, kiln_op* op, const kiln_problem* problems, size_t count,

@@ -25,7 +25,10 @@ TeamOptions options_of(const kiln_team_options* given) {
 using namespace kiln::c;
 
 kiln_status kiln_team_name(char** name) {
-  return guarded([&] { given(name, "name") = text_of(kiln::unique_team_name()); });
+  return guarded([&] {
+    given(name, "name");
+    *name = text_of(kiln::unique_team_name());
+  });
 }
 
 kiln_status kiln_team_create(int32_t rank, int32_t world, const char* name, const kiln_team_options* options,

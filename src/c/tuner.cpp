@@ -25,7 +25,10 @@ void add(kiln_tuner& tuner, std::vector<Demand> demands) {
 using namespace kiln::c;
 
 kiln_status kiln_tuner_create(kiln_engine* engine, kiln_tuner** tuner) {
-  return guarded([&] { given(tuner, "tuner") = new kiln_tuner(given(engine, "engine").engine); });
+  return guarded([&] {
+    given(tuner, "tuner");
+    *tuner = new kiln_tuner(given(engine, "engine").engine);
+  });
 }
 
 void kiln_tuner_destroy(kiln_tuner* tuner) { delete tuner; }
@@ -43,8 +46,8 @@ kiln_status kiln_tuner_add(kiln_tuner* tuner, const char* op, const kiln_problem
 kiln_status kiln_tuner_add_between(kiln_tuner* tuner, const char* op, const kiln_problem* low,
                                    const kiln_problem* high) {
   return guarded([&] {
-    add(given(tuner, "tuner"),
-        tuner->tuner.between(&given(op, "op"), read(sized(low, "kiln_problem")), read(sized(high, "kiln_problem"))));
+    kiln_tuner& to = given(tuner, "tuner");
+    add(to, to.tuner.between(&given(op, "op"), read(sized(low, "kiln_problem")), read(sized(high, "kiln_problem"))));
   });
 }
 

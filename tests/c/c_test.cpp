@@ -194,6 +194,16 @@ TEST_CASE("nulls, structs without a size, and numbers that stand for nothing are
   kiln_arguments arguments = KILN_ARGUMENTS_INIT;
   CHECK(kiln_set_real(&arguments, 0xFFFF, 1) == KILN_BAD_INPUT);
   CHECK(kiln_launch(machine.scale, &problem, &arguments, machine.fake.stream, nullptr) == KILN_NOT_TUNED);
+  CHECK(kiln_tuner_add(nullptr, "scale", &problem, 1) == KILN_BAD_INPUT);
+  CHECK(kiln_tuner_add_between(nullptr, "scale", &problem, &problem) == KILN_BAD_INPUT);
+  CHECK(std::string(kiln_last_error()) == "tuner is null");
+  CHECK(kiln_tuner_tune(nullptr, KILN_RETUNE_NONE, nullptr) == KILN_BAD_INPUT);
+  CHECK(kiln_tuner_compile(nullptr, nullptr) == KILN_BAD_INPUT);
+  CHECK(kiln_tuner_deploy(nullptr, "out.kiln", 0, nullptr) == KILN_BAD_INPUT);
+  CHECK(kiln_tuner_create(machine.engine, nullptr) == KILN_BAD_INPUT);
+  CHECK(kiln_engine_ops(machine.engine, nullptr) == KILN_BAD_INPUT);
+  CHECK(kiln_engine_warnings(machine.engine, nullptr) == KILN_BAD_INPUT);
+  CHECK(kiln_team_name(nullptr) == KILN_BAD_INPUT);
   kiln_free_text(nullptr);
   kiln_op_destroy(nullptr);
   kiln_engine_destroy(nullptr);
