@@ -32,7 +32,7 @@ def run_program():
 
     def run(text: str, status: int = 0, **environment: str) -> str:
         begin = "import fake_device, kiln, sys, os\nfrom fake_device import *\nOPS = " + repr(OPS) + "\n"
-        ran = subprocess.run([sys.executable, "-c", begin + textwrap.dedent(text)], capture_output=True, text=True, timeout=120,
+        ran = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", begin + textwrap.dedent(text)], capture_output=True, text=True, timeout=120,
                              cwd=HERE, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), **environment})
         assert ran.returncode == status, ran.stderr
         return ran.stdout + ran.stderr

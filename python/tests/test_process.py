@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 
 SETUP = """
 kiln.configure(overlay="", on_miss="nearest", isolation="in_process", compile_workers=1)
@@ -178,6 +179,13 @@ print(given["y"].values[0], kiln.stats()["base"], kiln.warnings())
     assert wheel.endswith("acme_kernels-1.0-py3-none-any.whl")
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path / "site"), wheel], check=True)
     said = run_program(f"sys.path.insert(0, {str(tmp_path / 'site')!r})\n" + configured.format("", "error") + program, KILN_NVRTC_LIBRARY="none")
+    assert said == "2.0 1 []\n"
+    records = tmp_path / "records.jsonl"  # without machine code, by the same command
+    subprocess.run([os.path.join(os.path.dirname(sys.executable), "kiln"), "cache", "export", str(tuned), "--text", "-o", str(records)], check=True)
+    wheel = subprocess.run([*make[:3], "acme-records", str(records), "--output", str(tmp_path)], capture_output=True, text=True, check=True).stdout.strip()
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(tmp_path / "records")
+    said = run_program(f"sys.path.insert(0, {str(tmp_path / 'records')!r})\n" + configured.format("", "error") + program)
     assert said == "2.0 1 []\n"
     refused = subprocess.run([*make, "/nowhere/absent.kiln", "--version", "2.0"], capture_output=True, text=True)
     assert refused.returncode != 0 and not list(tmp_path.glob("*-2.0-*"))
