@@ -77,7 +77,9 @@ bool PassForm::arrange_more(const LaunchInput& input, PassCall& call) const {
     std::memcpy(&input.frame.values[at], &constants[at], piece * sizeof constants[0]);
   if (!compute(input)) return false;
   auto* const frame = reinterpret_cast<std::byte*>(&input.frame);
-  for (const Copied& each : copied) std::memcpy(frame + each.to, frame + each.from, sizeof(std::int64_t));
+  for (const Copied *each = copied.data(), *const end = each + copied.size(); each != end; each += copies)
+    for (std::size_t i = 0; i < copies; ++i)
+      std::memcpy(frame + each[i].to, frame + each[i].from, sizeof(std::int64_t));
   if (maps.size() != 0) arrange_maps(input, call);
   if (has_workspace_maps) [[unlikely]]
     arrange_workspace_maps(input, call);

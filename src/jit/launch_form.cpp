@@ -99,6 +99,7 @@ class PassMaker {
     add_size(pass.grid[2], offsetof(CUlaunchConfig, gridDimZ), most_grid_yz, form_.config.gridDimZ);
     for (std::size_t i = 0; i < pass.arguments.size(); ++i)
       form_.offsets[i] = static_cast<std::uint16_t>(place(i, pass.arguments[i]));
+    while (form_.copied.size() % PassForm::copies != 0) form_.copied.push_back(PassForm::Copied(form_.copied.back()));
     form_.arguments = pass.arguments.size();
     form_.past_values = static_cast<std::uint8_t>(values_);
     form_.has_more = !form_.computed.empty() || !form_.copied.empty() || maps() > 0;
@@ -146,13 +147,15 @@ class PassMaker {
       case manifest::ArgumentKind::view:
       case manifest::ArgumentKind::workspace_view: return place_view(argument);
       case manifest::ArgumentKind::axis:
-      case manifest::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
+      case manifest::ArgumentKind::runtime: return offset_of_slot(index);
       case manifest::ArgumentKind::workspace: return place_address(false, argument.offset);
       case manifest::ArgumentKind::zeroed_workspace: return place_address(true, argument.offset);
       case manifest::ArgumentKind::expression: {
         const manifest::Formula formula(argument.value.within(ranges_));
         const auto number = formula.constant_value();
         if (number && *number >= argument.limits.lowest && *number <= argument.limits.highest) return value(*number);
+        if (const auto slot = formula.multiple(); slot && slot->times == 1 && fits(*slot, argument.limits))
+          return offset_of_slot(slot->slot);  // the low half of a number that has 32 bits
         return computed({argument.kind, 0, 0, formula, argument.limits});
       }
       case manifest::ArgumentKind::length:
@@ -167,6 +170,15 @@ class PassMaker {
       case manifest::ArgumentKind::workspace_map: break;
     }
     return argument.absent ? fixed(parameter, &no_tensor_map) : place_map(parameter, argument);
+  }
+
+  static_assert(std::endian::native == std::endian::little);
+  static std::size_t offset_of_slot(std::size_t slot) {
+    return offsetof(CallFrame, slots) + slot * sizeof(std::int64_t);
+  }
+  [[nodiscard]] bool fits(const manifest::Formula::Multiple& value, const manifest::Range& limits) const {
+    const manifest::Range& range = ranges_[value.slot];
+    return limits.contains(range.lowest) && limits.contains(range.highest);
   }
 
   static std::size_t offset_of_tensor(const LoadedArgument& argument) {
@@ -195,7 +207,7 @@ class PassMaker {
       if (const auto number = formula.constant_value())
         value(*number);
       else if (slot && slot->times == 1)
-        copied(offsetof(CallFrame, slots) + slot->slot * sizeof(std::int64_t));
+        copied(offset_of_slot(slot->slot));
       else
         computed({manifest::ArgumentKind::expression, 0, 0, formula, {}});
     }
@@ -296,6 +308,7 @@ class Defaults {
     const std::size_t slot = parts_.axes + i;
     reads_.push_back(1U << i);
     settled_.push_back(is_constant);
+    linear_.emplace_back();
     if (!runtime.default_integer || !form.has_value) return std::nullopt;
     add_reads(*runtime.default_integer, reads_.back());
     if (runtime.minimum) add_reads(*runtime.minimum, reads_.back());
@@ -303,6 +316,7 @@ class Defaults {
     const auto range = runtime.default_integer->range(anywhere_);
     auto linear = range && !is_constant ? linear_of(i, form, *range) : std::nullopt;
     settled_.back() = is_constant || linear;
+    linear_.back() = linear;
     anywhere_[slot] = range.value_or(manifest::Range{});
     return linear;
   }
@@ -323,7 +337,7 @@ class Defaults {
     if (runtime.minimum) {
       const auto least = runtime.minimum->range(anywhere_);
       if (!least ||
-          (least->highest > range.lowest && !value.same_chain(manifest::Formula(runtime.minimum->within(anywhere_)))))
+          (least->highest > range.lowest && !is_at_least(value, manifest::Formula(runtime.minimum->within(anywhere_)))))
         return std::nullopt;
     }
     LaunchForm::Linear linear{reads_[i], static_cast<std::uint8_t>(i), 0, 0, 0};
@@ -338,10 +352,30 @@ class Defaults {
     return linear;
   }
 
+  /// Whether a default is never less than its minimum, where the launch gives nothing that they read.
+  [[nodiscard]] bool is_at_least(const manifest::Formula& value, const manifest::Formula& minimum) const {
+    if (value.same_chain(minimum)) return true;
+    const auto one = of_axis(value.multiple()), other = of_axis(minimum.multiple());
+    return one && other && one->slot == other->slot && one->times >= other->times && anywhere_[one->slot].lowest >= 0;
+  }
+
+  /// The same value as a multiple of an axis, by the defaults of the values that it reads.
+  [[nodiscard]] std::optional<manifest::Formula::Multiple> of_axis(
+      std::optional<manifest::Formula::Multiple> multiple) const {
+    while (multiple && multiple->slot >= parts_.axes) {
+      const auto& linear = linear_[multiple->slot - parts_.axes];
+      if (!linear || linear->plus != 0) return std::nullopt;
+      if (__builtin_mul_overflow(multiple->times, linear->times, &multiple->times)) return std::nullopt;
+      multiple->slot = linear->slot;
+    }
+    return multiple;
+  }
+
   const LaunchFormParts& parts_;
   std::vector<manifest::Range> anywhere_, inside_;  // of each slot: at all sizes with these exact ones; in the bucket
   std::vector<std::uint32_t> reads_;                // of each value: itself, and all that its expressions read
   std::vector<bool> settled_;                       // of each value: its default is constant or linear
+  std::vector<std::optional<LaunchForm::Linear>> linear_;
 };
 
 /// Notes that every given value that is not too small is within its limits, where that is so.

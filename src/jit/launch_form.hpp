@@ -202,7 +202,8 @@ struct alignas(64) PassForm {
     std::uint8_t parameter;
     const void* address;
   };
-  static constexpr std::size_t piece = 8;  // constants copied at once
+  static constexpr std::size_t piece = 8;   // constants copied at once
+  static constexpr std::size_t copies = 4;  // words of views copied at once
 
   // Read by every launch.
   std::uint16_t lengths = 0;         // bit i: the kernel takes axis i as an AxisLength, or its report
@@ -213,7 +214,7 @@ struct alignas(64) PassForm {
   StaticVector<TensorMapForm, manifest::max_tensor_maps> maps;
   std::unique_ptr<TensorMapCache> made_maps;
   std::vector<Computed> computed;
-  std::vector<Copied> copied;
+  std::vector<Copied> copied;  // a multiple of `copies` of them
   std::array<const LoadedArgument*, manifest::max_tensor_maps> map_arguments{};
   const std::string* kernel = nullptr;
   std::array<std::int64_t, max_values> constants{};  // for CallFrame::values; 0 for all others

@@ -126,7 +126,11 @@ void Formula::settle(const Tail& tail) noexcept {
     most_ = *most;
     while (const auto factor = next(Operation::multiply, 1, share_limit / scale_)) scale_ *= *factor;
   }
-  if (start_ == Start::slot && step == steps_) shares_below_ = share_limit;
+  if (start_ != Start::slot) return;
+  if (step == steps_) shares_below_ = share_limit;
+  if (step + 1 != steps_ || !tail.chain[step].by_slot) return;
+  share_by_slot_ = true;
+  factor_ = static_cast<std::uint16_t>(tail.chain[step].operand);
 }
 
 bool Formula::same_chain(const Formula& other) const noexcept {
@@ -168,6 +172,8 @@ inline bool Formula::take(const Step& step, std::span<const std::int64_t> frame,
 }
 
 bool Formula::evaluate_steps(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
+  if (share_by_slot_ && take_share(static_cast<std::uint64_t>(frame[slot_]), share_limit, number))
+    return !__builtin_mul_overflow(number, frame[factor_], &number);
   if (start_ == Start::expression) {
     const Value value = tail_->expression.evaluate(frame);
     number = value.number;

@@ -18,8 +18,8 @@ namespace kiln::manifest {
 /// A chain: a number, a slot or a product of two slots, then a few operations with numbers, or multiplications by
 /// slots, such as rows, ceil_div(rows, 64), stride * 2 % 16 == 0, rows * stride, ceil_div(rows, 64) * 16 * batch. Any
 /// other expression is evaluated as an Expression. Most grids are a share: min(ceil_div(slot, divisor) * times, most) *
-/// scale, such as rows, ceil_div(m, 192) * 32 or min(ceil_div(m, 256) * 16, 66) * 2. A share is evaluated without a
-/// loop over operations.
+/// scale, such as rows, ceil_div(m, 192) * 32 or min(ceil_div(m, 256) * 16, 66) * 2. A share, and a share times a
+/// slot, is evaluated without a loop over operations.
 class Formula {
  public:
   Formula() = default;  // 0
@@ -41,13 +41,7 @@ class Formula {
   /// Does the same for a share of a slot under share_limit; else returns false, although there may be a value. Makes no
   /// call.
   [[nodiscard]] bool evaluate_share(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
-    const auto slot = static_cast<std::uint64_t>(frame[slot_]);
-    if (slot >= shares_below_) [[unlikely]]
-      return false;
-    // All operands are under share_limit, so no product overflows.
-    const auto shares = static_cast<std::int64_t>(divide(slot + rounds_up_by_));
-    number = std::min(shares * times_, most_) * scale_;
-    return true;
+    return take_share(static_cast<std::uint64_t>(frame[slot_]), shares_below_, number);
   }
   /// True when the value exists and is not zero.
   [[nodiscard]] bool truth(std::span<const std::int64_t> frame) const noexcept {
@@ -95,6 +89,14 @@ class Formula {
   bool append_step(Operation operation, std::int64_t operand, Tail& tail);
   /// Detects a share, min(ceil_div(slot, divisor) * times, most) * scale, and sets its numbers.
   void settle(const Tail& tail) noexcept;
+  [[nodiscard]] bool take_share(std::uint64_t slot, std::uint64_t below, std::int64_t& number) const noexcept {
+    if (slot >= below) [[unlikely]]
+      return false;
+    // All operands are under share_limit, so no product overflows.
+    const auto shares = static_cast<std::int64_t>(divide(slot + rounds_up_by_));
+    number = std::min(shares * times_, most_) * scale_;
+    return true;
+  }
   /// Divides a 32-bit number by the divisor. The reciprocal is too large by less than 2^-63; the error of the product,
   /// less than 2^-31, is below 1 / divisor, so the quotient's integer part is exact.
   [[nodiscard]] std::uint64_t divide(std::uint64_t number) const noexcept {
@@ -113,6 +115,7 @@ class Formula {
   std::uint16_t slot_ = 0, factor_ = 0;  // factor_: the second slot of a product
   Start start_ = Start::constant;
   std::uint8_t steps_ = 0;
+  bool share_by_slot_ = false;  // a share times the slot `factor_`
   std::int64_t constant_ = 0;
   std::shared_ptr<const Tail> tail_;  // null for a plain number or slot
 };

@@ -371,6 +371,37 @@ TEST_CASE(
   CHECK_FALSE(form.holds(frame, arguments));
 }
 
+TEST_CASE("a default that is a multiple of one that is a size is not checked against a bound of that size") {
+  Case given;
+  given.runtime.resize(2);
+  for (manifest::Runtime& each : given.runtime) each.type = RuntimeType::i64;
+  given.runtime[0].default_integer = given.runtime[0].minimum = Expression::parse("m", symbols());
+  given.runtime[1].default_integer = Expression::parse("16 * s", symbols());
+  given.runtime[1].minimum = Expression::parse("m", symbols());
+  given.constraints.clear();
+  given.pass.grid = {Expression::parse("s", symbols()), Expression::parse("t", symbols()), Expression::constant(1)};
+  given.pass.arguments.clear();
+  CHECK(given.form().linear.size() == 2);
+  given.runtime[1].minimum = Expression::parse("17 * m", symbols());
+  CHECK(given.form().linear.size() == 1);
+}
+
+TEST_CASE("a kernel takes a size of 32 bits where the frame has it") {
+  Case given;
+  given.runtime.clear();
+  given.constraints.clear();
+  given.pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
+  given.pass.arguments.assign(1, {});
+  given.pass.arguments[0].kind = manifest::ArgumentKind::expression;
+  given.pass.arguments[0].value = Expression::parse("m", symbols());
+  given.pass.arguments[0].limits = range_of(RuntimeType::i32);
+  const LaunchForm in_place = given.form();
+  CHECK(in_place.passes[0].computed.empty());
+  CHECK(in_place.passes[0].offsets[0] == offsetof(CallFrame, slots));
+  given.any[0].highest = std::int64_t{1} << 31;  // which its type cannot hold
+  CHECK(given.form().passes[0].computed.size() == 1);
+}
+
 TEST_CASE("a kernel is given zeros for a descriptor that is not made, and its other arguments in their places") {
   Case given;
   given.pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};

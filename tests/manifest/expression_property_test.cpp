@@ -279,6 +279,7 @@ TEST_CASE("a formula of a grid's form gives what the expression gives, whatever 
       text = fmt::format("min({}, {})", text, number());
       for (int i = *rc::gen::inRange(0, 3); i > 0; --i) text += fmt::format(" * {}", number());
     }
+    for (int i = *rc::gen::inRange(0, 3); i > 0; --i) text += " * b";
     RC_LOG(text);
     const Expression expression = Expression::parse(text, lettered_symbols());
     const Formula formula(expression);
