@@ -48,13 +48,15 @@ struct RuntimeDescription {
   RuntimeId id{};
   std::string type;          // "f32", "i64", ...
   std::string default_text;  // an expression; empty: a launch must give the value
-  std::string bound_text;    // an expression that integers reach at least; "above 0" of reals; empty: none
-  std::string verify_text;   // the value that tunes verify with, where it is not the default; may be empty
-  bool team_rank = false;    // the rank, which no launch gives
+  std::string bound_text;   // "cols": an expression that integers reach at least. "at most rows", "1 to rows". Of reals
+                            // "above 0", "at least 0 and below 1". Empty: none
+  std::string verify_text;  // the value that tunes verify with, where it is not the default; may be empty
+  bool team_rank = false;   // the rank, which no launch gives
   // At the problem's sizes, with the default of each other value. Nothing without a problem, and where there is none.
   std::optional<Number> default_value{};
-  std::optional<Number> minimum{};            // integers
-  std::optional<double> exclusive_minimum{};  // reals are finite and more than this
+  std::optional<Number> minimum{}, maximum{};
+  // Of reals: what they do not reach. A real with a bound is finite.
+  std::optional<double> exclusive_minimum{}, exclusive_maximum{};
 };
 
 struct TensorDescription {

@@ -155,6 +155,7 @@ void add_runtime(const manifest::Op& op, const TomlValue& document, std::vector<
     add("default", runtime.default_integer);
     add("verify", runtime.verify_integer);
     add("min", runtime.minimum);
+    add("max", runtime.maximum);
   }
 }
 

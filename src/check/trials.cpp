@@ -248,6 +248,7 @@ std::vector<std::int64_t> launch_frame(const Site& site, const Variant& variant,
       slot = runtime.default_integer->evaluate(frame).number;
     else
       slot = runtime.minimum ? std::max<std::int64_t>(runtime.minimum->evaluate(frame).number, 1) : 1;
+    if (runtime.maximum) slot = std::min(slot, runtime.maximum->evaluate(frame).number);
   }
   return frame;
 }

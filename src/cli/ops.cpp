@@ -89,17 +89,14 @@ void print_axes(const manifest::Op& op) {
 
 void print_arguments(const manifest::Op& op) {
   if (!op.runtime.empty()) {
-    Table runtime({"run-time value", "type", "default", "least", "verified with"});
+    Table runtime({"run-time value", "type", "default", "bounds", "verified with"});
     for (const manifest::Runtime& each : op.runtime)
       runtime.row({each.name, std::string(manifest::to_string(each.type)),
                    each.default_integer ? each.default_integer->text()
                    : each.default_real  ? each.default_real->text()
                    : each.team_rank     ? "the team's rank"
                                         : "",
-                   each.minimum ? each.minimum->text()
-                   : each.above ? fmt::format("above {}{}", *each.above,
-                                              each.above_when ? " where " + each.above_when->text() : "")
-                                : "",
+                   manifest::bound_text(each),
                    each.verify_integer ? each.verify_integer->text()
                    : each.verify_real  ? each.verify_real->text()
                                        : ""});

@@ -19,10 +19,12 @@ std::string text_of(Fault fault, const std::string& op, const manifest::Runtime&
     case Fault::missing: return name + " was not given and has no default; set it in the call's Arguments";
     case Fault::under_minimum:
       return fmt::format("{} is {}, under its minimum ({})", name, value, runtime.minimum->text());
+    case Fault::over_maximum:
+      return fmt::format("{} is {}, over its maximum ({})", name, value, runtime.maximum->text());
     case Fault::out_of_limits:
       if (!runtime.is_integer())
-        return fmt::format("{} is {}, expected a finite number above {}", name, real_of(runtime.type, value),
-                           *runtime.above);
+        return fmt::format("{} is {}, expected a finite number {}", name, real_of(runtime.type, value),
+                           manifest::bound_text(runtime));
       if (!runtime.team_rank) return fmt::format("{} is {}, which its type cannot hold", name, value);
       return fmt::format("{} is {}, and the team's rank is {}; leave it out of the call's Arguments", name, value,
                          runtime.default_integer->text());
@@ -49,7 +51,9 @@ std::vector<manifest::Runtime> runtime_at(const manifest::Op& op, std::span<cons
     if (each.default_real)  // make_frame has checked that there is a value
       each.default_real = manifest::RealExpression::constant(each.default_real->evaluate(frame).value());
     if (each.minimum) each.minimum = each.minimum->specialise(frame, op.first_static());
-    if (each.above_when && !each.above_when->evaluate(frame).truth()) each.above.reset();
+    if (each.maximum) each.maximum = each.maximum->specialise(frame, op.first_static());
+    if (each.above_when && !each.above_when->evaluate(frame).truth()) each.lower.reset();
+    each.above_when.reset();
   }
   return runtime;
 }

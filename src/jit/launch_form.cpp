@@ -8,10 +8,14 @@
 namespace kiln::jit {
 namespace {
 
-/// Whether every value of an integer's default lies within the type's range and the minimum, if slots lie in these
+/// Whether every value of an integer's default lies within the type's range and the bounds, if slots lie in these
 /// ranges.
 bool default_holds(const RuntimeForm& form, std::span<const manifest::Range> ranges) {
   const auto value = form.value.constant_value();
+  if (form.has_maximum && !form.value.same_chain(form.maximum)) {
+    const auto most = form.maximum.constant_value();
+    if (!value || !most || *value > *most) return false;
+  }
   const bool fits = form.lowest == std::numeric_limits<std::int64_t>::min() &&
                     form.highest == std::numeric_limits<std::int64_t>::max();
   if (!value && fits && form.has_minimum && !form.value.same_chain(form.minimum)) {
@@ -75,7 +79,8 @@ std::set<int> slots_read(const LaunchFormParts& parts) {
   }
   for (const manifest::Expression& each : parts.constraints) insert_slots(each, slots);
   for (const manifest::Runtime& each : parts.runtime)
-    if (each.minimum) insert_slots(*each.minimum, slots);
+    for (const auto* bound : {&each.minimum, &each.maximum})
+      if (*bound) insert_slots(**bound, slots);
   for (std::size_t i = parts.runtime.size(); i-- > 0;) {  // a default reads earlier values alone
     const auto& value = parts.runtime[i].default_integer;
     if (value && slots.contains(static_cast<int>(parts.axes + i))) insert_slots(*value, slots);
@@ -312,6 +317,7 @@ class Defaults {
     if (!runtime.default_integer || !form.has_value) return std::nullopt;
     add_reads(*runtime.default_integer, reads_.back());
     if (runtime.minimum) add_reads(*runtime.minimum, reads_.back());
+    if (runtime.maximum) add_reads(*runtime.maximum, reads_.back());
     inside_[slot] = runtime.default_integer->range(inside_).value_or(manifest::Range{});
     const auto range = runtime.default_integer->range(anywhere_);
     auto linear = range && !is_constant ? linear_of(i, form, *range) : std::nullopt;
@@ -338,6 +344,12 @@ class Defaults {
       const auto least = runtime.minimum->range(anywhere_);
       if (!least ||
           (least->highest > range.lowest && !is_at_least(value, manifest::Formula(runtime.minimum->within(anywhere_)))))
+        return std::nullopt;
+    }
+    if (runtime.maximum) {
+      const auto most = runtime.maximum->range(anywhere_);
+      if (!most ||
+          (most->lowest < range.highest && !value.same_chain(manifest::Formula(runtime.maximum->within(anywhere_)))))
         return std::nullopt;
     }
     LaunchForm::Linear linear{reads_[i], static_cast<std::uint8_t>(i), 0, 0, 0};
@@ -383,7 +395,7 @@ void set_least(LaunchForm& form, std::size_t i, std::optional<std::int64_t> mini
   const RuntimeForm& each = form.runtime[i];
   const bool has_no_most = each.highest == std::numeric_limits<std::int64_t>::max();
   form.least[i] = std::numeric_limits<std::int64_t>::min();
-  if (!each.given_holds && (!has_no_most || (each.has_minimum && !minimum))) return;
+  if (!each.given_holds && (!has_no_most || each.has_maximum || (each.has_minimum && !minimum))) return;
   form.any_given |= 1U << i;
   if (!each.given_holds) form.least[i] = std::max(each.lowest, minimum.value_or(each.lowest));
 }
@@ -405,10 +417,12 @@ std::int64_t bits_of(manifest::RuntimeType type, double value) noexcept {
   return std::bit_cast<std::int64_t>(value);
 }
 
-manifest::Range bits_above(manifest::RuntimeType type, double least) noexcept {
+manifest::Range bits_between(manifest::RuntimeType type, const manifest::RealBound& lower,
+                             const manifest::RealBound* upper) noexcept {
   const double most = type == manifest::RuntimeType::f32 ? static_cast<double>(std::numeric_limits<float>::max())
                                                          : std::numeric_limits<double>::max();
-  return {bits_of(type, least) + 1, bits_of(type, most)};
+  const manifest::RealBound last = upper != nullptr ? *upper : manifest::RealBound{most, true};
+  return {bits_of(type, lower.value) + (lower.reached ? 0 : 1), bits_of(type, last.value) - (last.reached ? 0 : 1)};
 }
 
 RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::Range> ranges,
@@ -419,8 +433,8 @@ RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::
     const auto value = runtime.default_real ? runtime.default_real->evaluate({}) : std::nullopt;
     form.has_value = value.has_value();
     if (value) form.value = manifest::Formula(manifest::Expression::constant(bits_of(runtime.type, *value)));
-    if (!runtime.above) return form;
-    const manifest::Range taken = bits_above(runtime.type, *runtime.above);
+    if (!runtime.lower) return form;
+    const manifest::Range taken = bits_between(runtime.type, *runtime.lower, runtime.upper ? &*runtime.upper : nullptr);
     form.lowest = taken.lowest;
     form.highest = taken.highest;
     form.given_holds = false;
@@ -432,10 +446,12 @@ RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::
   form.highest = limits.highest;
   form.has_minimum = runtime.minimum.has_value();
   if (form.has_minimum) form.minimum = manifest::Formula(runtime.minimum->within(ranges));
+  form.has_maximum = runtime.maximum.has_value();
+  if (form.has_maximum) form.maximum = manifest::Formula(runtime.maximum->within(ranges));
   form.has_value = runtime.default_integer.has_value();
   if (form.has_value) form.value = manifest::Formula(runtime.default_integer->within(ranges));
   form.value_holds = form.has_value && default_holds(form, checked);
-  form.given_holds = !form.has_minimum && limits == manifest::Range{};
+  form.given_holds = !form.has_minimum && !form.has_maximum && limits == manifest::Range{};
   return form;
 }
 
@@ -452,6 +468,8 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
         form.runtime.emplace_back(form_of(parts.runtime[i], parts.op, parts.op[parts.axes + i], checked));
     const auto least = each.has_minimum ? each.minimum.constant_value() : std::nullopt;
     if (least) checked[parts.axes + i].lowest = std::max(checked[parts.axes + i].lowest, *least);
+    const auto most = each.has_maximum ? each.maximum.constant_value() : std::nullopt;
+    if (most) checked[parts.axes + i].highest = std::min(checked[parts.axes + i].highest, *most);
     const auto constant = each.has_value && each.value_holds ? each.value.constant_value() : std::nullopt;
     each.is_read = parts.reads_all || !each.has_value || read.contains(static_cast<int>(parts.axes + i));
     form.declared |= 1U << i;

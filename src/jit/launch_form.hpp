@@ -116,7 +116,7 @@ struct LaunchInput {
 };
 
 /// Why a run-time value is refused.
-enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, out_of_limits };
+enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, over_maximum, out_of_limits };
 
 /// How LaunchForm::fill computes and checks a run-time value that is not a constant of LaunchForm::defaults.
 struct RuntimeForm {
@@ -125,8 +125,8 @@ struct RuntimeForm {
   bool is_read = true;       // false: nothing reads the default, which is not computed then
   bool value_holds = false;  // the default is within the limits at all sizes
   bool given_holds = false;  // every given value is within the limits
-  bool has_minimum = false;
-  manifest::Formula minimum;
+  bool has_minimum = false, has_maximum = false;
+  manifest::Formula minimum, maximum;
   std::int64_t lowest = 0, highest = 0;  // range of the type
 
   [[nodiscard]] Fault fill(bool given, std::int64_t bits, std::span<const std::int64_t> frame,
@@ -140,10 +140,14 @@ struct RuntimeForm {
       if (value_holds) return Fault::none;
     }
     if (slot < lowest || slot > highest) return Fault::out_of_limits;
-    if (!has_minimum) return Fault::none;
-    std::int64_t least = 0;
-    if (!minimum.evaluate(frame, least)) return Fault::not_computable;
-    return slot >= least ? Fault::none : Fault::under_minimum;
+    std::int64_t bound = 0;
+    if (has_minimum) {
+      if (!minimum.evaluate(frame, bound)) return Fault::not_computable;
+      if (slot < bound) return Fault::under_minimum;
+    }
+    if (!has_maximum) return Fault::none;
+    if (!maximum.evaluate(frame, bound)) return Fault::not_computable;
+    return slot <= bound ? Fault::none : Fault::over_maximum;
   }
 };
 
@@ -414,9 +418,9 @@ struct LaunchFormParts {
 manifest::Range range_of(manifest::RuntimeType type) noexcept;
 /// The bit pattern of a real run-time value, as the slots of a frame hold it.
 std::int64_t bits_of(manifest::RuntimeType type, double value) noexcept;
-/// The bits of the finite reals that are more than `least`, which is 0 or more: the bits of such numbers rise with
-/// them.
-manifest::Range bits_above(manifest::RuntimeType type, double least) noexcept;
+/// The bits of the finite reals between the bounds: the bits of reals of 0 or more rise with them. `upper` may be null.
+manifest::Range bits_between(manifest::RuntimeType type, const manifest::RealBound& lower,
+                             const manifest::RealBound* upper) noexcept;
 /// `settled`: the range of the value's slot, which is one value where the plan settles it. `checked`: ranges of the
 /// slots, in which run-time values before this one are within their limits.
 RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::Range> ranges,

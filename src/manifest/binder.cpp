@@ -213,9 +213,11 @@ class Reading {
           refuse_value(each, slot);
       } else if ((shown_ & bit) != 0 && !(has_default && slot == strides_[each.index])) {
         slot = strides_[each.index];
-        std::int64_t least = 0;
-        if (each.has_minimum && (!each.minimum.evaluate(frame_, least) || slot < least)) [[unlikely]]
-          refuse_least(each, least);
+        std::int64_t bound = 0;
+        if (each.has_minimum && (!each.minimum.evaluate(frame_, bound) || slot < bound)) [[unlikely]]
+          refuse_bound(each, bound, "more");
+        if (each.has_maximum && (!each.maximum.evaluate(frame_, bound) || slot > bound)) [[unlikely]]
+          refuse_bound(each, bound, "less");
         arguments.runtime[each.index] = slot;
         arguments.runtime_set |= bit;
       }
@@ -236,8 +238,8 @@ class Reading {
   [[noreturn, gnu::cold]] void refuse_value(const BoundValue& stride, std::int64_t given) const {
     fail(fmt::format("{}, and {} is given as {}", tensor_with(stride), op_.runtime[stride.index].name, given));
   }
-  [[noreturn, gnu::cold]] void refuse_least(const BoundValue& stride, std::int64_t least) const {
-    fail(fmt::format("{}, expected {} or more", tensor_with(stride), least));
+  [[noreturn, gnu::cold]] void refuse_bound(const BoundValue& stride, std::int64_t bound, std::string_view side) const {
+    fail(fmt::format("{}, expected {} or {}", tensor_with(stride), bound, side));
   }
 
   void compare_open_strides() const {

@@ -84,8 +84,10 @@ BindingForm::BindingForm(const Op& op, const DeviceFacts& facts, const Problem& 
     made.index = static_cast<std::uint8_t>(i);
     made.has_default = value.default_integer.has_value();
     made.has_minimum = value.minimum.has_value();
-    for (const auto& [from, to] :
-         {std::pair(&value.default_integer, &made.default_value), {&value.minimum, &made.minimum}}) {
+    made.has_maximum = value.maximum.has_value();
+    for (const auto& [from, to] : {std::pair(&value.default_integer, &made.default_value),
+                                   {&value.minimum, &made.minimum},
+                                   {&value.maximum, &made.maximum}}) {
       if (!*from) continue;
       const Expression expression = folded(**from);
       need(expression);

@@ -32,8 +32,8 @@ struct BoundTensor {
 /// A run-time value that is the stride of a tensor, or by which one is computed.
 struct BoundValue {
   std::uint8_t index = 0;
-  bool has_default = false, has_minimum = false;
-  Formula default_value, minimum;  // over axes and run-time values before it
+  bool has_default = false, has_minimum = false, has_maximum = false;
+  Formula default_value, minimum, maximum;  // over axes and run-time values before it
 };
 
 struct BindingForm {

@@ -29,12 +29,6 @@ AxisDescription describe_axis(const Op& op, std::size_t index) {
           .team = axis.team};
 }
 
-std::string bound_text(const Runtime& value) {
-  if (value.minimum) return value.minimum->text();
-  if (!value.above) return "";
-  return fmt::format("above {}{}", *value.above, value.above_when ? " where " + value.above_when->text() : "");
-}
-
 RuntimeDescription describe_runtime(const Op& op, std::size_t index) {
   const Runtime& value = op.runtime[index];
   return {.name = value.name,
@@ -89,8 +83,16 @@ class AtProblem {
     else if (runtime.default_real)
       if (const auto real = runtime.default_real->evaluate(frame_)) value.default_value = *real;
     if (runtime.minimum) value.minimum = number(*runtime.minimum, runtime.name);
-    const bool is_above = runtime.above && (!runtime.above_when || runtime.above_when->evaluate(frame_).truth());
-    if (is_above) value.exclusive_minimum = *runtime.above;
+    if (runtime.maximum) value.maximum = number(*runtime.maximum, runtime.name);
+    if (const auto& upper = runtime.upper; upper && upper->reached)
+      value.maximum = upper->value;
+    else if (upper)
+      value.exclusive_maximum = upper->value;
+    if (!runtime.lower || (runtime.above_when && !runtime.above_when->evaluate(frame_).truth())) return;
+    if (runtime.lower->reached)
+      value.minimum = runtime.lower->value;
+    else
+      value.exclusive_minimum = runtime.lower->value;
   }
 
   void fill(TensorDescription& described, std::size_t index) const {

@@ -45,7 +45,9 @@ Json json_of(const RuntimeDescription& value) {
           {"team_rank", value.team_rank},
           {"default_value", or_null(value.default_value)},
           {"minimum", or_null(value.minimum)},
-          {"above", or_null(value.exclusive_minimum)}};
+          {"above", or_null(value.exclusive_minimum)},
+          {"maximum", or_null(value.maximum)},
+          {"below", or_null(value.exclusive_maximum)}};
 }
 
 Json json_of(const TensorDescription& tensor) {

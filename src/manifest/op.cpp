@@ -58,6 +58,18 @@ std::string policy_text(const Axis& axis) {
   return text;
 }
 
+std::string bound_text(const Runtime& value) {
+  if (value.is_integer()) {
+    if (!value.maximum) return value.minimum ? value.minimum->text() : "";
+    return value.minimum ? fmt::format("{} to {}", value.minimum->text(), value.maximum->text())
+                         : "at most " + value.maximum->text();
+  }
+  if (!value.lower) return "";
+  std::string text = fmt::format("{} {}", value.lower->reached ? "at least" : "above", value.lower->value);
+  if (value.upper) text += fmt::format(" and {} {}", value.upper->reached ? "at most" : "below", value.upper->value);
+  return value.above_when ? text + " where " + value.above_when->text() : text;
+}
+
 int Op::first_parameter() const noexcept { return first_device_fact() + static_cast<int>(DeviceFacts::names.size()); }
 
 std::vector<int> Op::index_tensors() const {

@@ -97,6 +97,12 @@ struct Rule {
 
 enum class RuntimeType : std::uint8_t { f32, f64, i32, i64, u32, u64 };
 
+/// A bound of reals, 0 or more.
+struct RealBound {
+  double value = 0;
+  bool reached = false;  // the bound itself is a value that is taken
+};
+
 /// A value passed to kernels at each launch. Never part of a key. Expressions may use integers.
 struct Runtime {
   std::string name;
@@ -106,15 +112,19 @@ struct Runtime {
   // A verification's value, in place of the default or where there is none.
   std::optional<Expression> verify_integer;  // as default_integer
   std::optional<RealExpression> verify_real;
-  std::optional<Expression> minimum;  // integers only
-  /// Reals only: a value must be finite and more than this, which is 0 or more.
-  std::optional<double> above;
-  std::optional<Expression> above_when;  // over types and choices: where it is 0, `above` does not hold
+  std::optional<Expression> minimum, maximum;  // integers only
+  /// Reals only, which must be finite then. Without `lower` there is no `upper`.
+  std::optional<RealBound> lower, upper;
+  std::optional<Expression> above_when;  // over types and choices: where it is 0, `lower` does not hold
   int stride_of = -1;                    // the tensor whose entry in [tensors] declares it
   int line = 0;                          // of op.toml
   bool team_rank = false;                // an i32 that is this process's rank in the engine's team; no launch gives it
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };
+
+/// "cols" for a least integer, "1 to cols", "at most cols"; of a real "above 0", "at least 0 and below 1". Empty without
+/// bounds.
+std::string bound_text(const Runtime& value);
 
 /// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.
 struct Tolerance {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <tuple>
 
 #include "manifest/manifest_parts.hpp"
 #include "manifest/text.hpp"
@@ -108,48 +108,83 @@ void read_value(const ManifestReader& reader, const TomlValue* value, std::strin
     real = reader.real_expression(*value, what, op);
 }
 
-/// Reads `min` or `above` of an integer. The least integer above a bound is 1 more.
-void read_minimum(const ManifestReader& reader, const TomlValue& table, const Op& op, Runtime& runtime) {
-  const TomlValue* const least = table.find("min");
-  const TomlValue* const above = table.find("above");
+/// What two keys say of one end of an integer's range: the bound, or the number before it.
+struct BoundKeys {
+  std::string_view reached, beyond;
+  int step;  // from what is not reached to the bound
+};
+
+/// Reads `min` or `above` of an integer, or `max` or `below`. The least integer above a bound is 1 more.
+std::optional<Expression> read_bound(const ManifestReader& reader, const TomlValue& table, const Op& op,
+                                     const Runtime& runtime, const BoundKeys& keys) {
+  const TomlValue* const reached = table.find(keys.reached);
+  const TomlValue* const beyond = table.find(keys.beyond);
+  if (reached != nullptr && beyond != nullptr)
+    reader.fail(beyond->line, fmt::format("'{}' and '{}' on '{}'", keys.reached, keys.beyond, runtime.name),
+                "one of them");
+  if (reached == nullptr && beyond == nullptr) return std::nullopt;
+  const std::string what = reached == nullptr      ? fmt::format("'{}' of '{}'", keys.beyond, runtime.name)
+                           : keys.reached == "min" ? fmt::format("the minimum of '{}'", runtime.name)
+                                                   : fmt::format("the maximum of '{}'", runtime.name);
+  Expression bound =
+      reader.expression(reached != nullptr ? *reached : *beyond, what, op.symbols, op, Known::every_rank);
+  if (reached != nullptr) return bound;
+  const auto number = bound.constant_value();
+  if (!number) return Expression::parse(fmt::format("({}) {} 1", bound.text(), keys.step > 0 ? '+' : '-'), op.symbols);
+  std::int64_t next = 0;
+  if (__builtin_add_overflow(*number, keys.step, &next))
+    reader.fail(beyond->line, fmt::format("{} as {}", *number, what),
+                fmt::format("a number that has one {} it", keys.beyond));
+  return Expression::constant(next);
+}
+
+/// Reads the bounds of an integer, once the defaults are read.
+void read_integer_bounds(const ManifestReader& reader, const TomlValue& table, const Op& op, Runtime& runtime) {
   if (const TomlValue* const when = table.find("above_when"))
     reader.fail(when->line, fmt::format("'above_when' on '{}', which is an integer", runtime.name),
                 "a 'min' that is an expression over types and choices");
-  if (least != nullptr && above != nullptr)
-    reader.fail(above->line, fmt::format("'min' and 'above' on '{}'", runtime.name), "one of them");
-  if (least == nullptr && above == nullptr) return;
-  const TomlValue& bound = least != nullptr ? *least : *above;
-  const std::string what = fmt::format("{} of '{}'", least != nullptr ? "the minimum" : "'above'", runtime.name);
-  runtime.minimum = reader.expression(bound, what, op.symbols, op, Known::every_rank);
-  if (least != nullptr) return;
-  const auto number = runtime.minimum->constant_value();
-  if (number == std::numeric_limits<std::int64_t>::max())
-    reader.fail(bound.line, fmt::format("{} as {}", *number, what), "a number that has one above it");
-  runtime.minimum = number ? Expression::constant(*number + 1)
-                           : Expression::parse(fmt::format("({}) + 1", runtime.minimum->text()), op.symbols);
+  runtime.minimum = read_bound(reader, table, op, runtime, {"min", "above", 1});
+  runtime.maximum = read_bound(reader, table, op, runtime, {"max", "below", -1});
 }
 
-/// Reads `above` and `above_when` of a real, once the defaults are read.
-void read_above(const ManifestReader& reader, const TomlValue& table, const Op& op, Runtime& runtime) {
-  if (const TomlValue* const value = table.find("min"))
-    reader.fail(value->line, fmt::format("'min' on '{}', which is no integer", runtime.name), "'above', or none");
-  const TomlValue* const above = table.find("above");
+/// Reads one end of a real's range, of which the first key says that it is reached.
+std::optional<RealBound> read_real_bound(const ManifestReader& reader, const TomlValue& table, const Runtime& runtime,
+                                         std::string_view reached, std::string_view beyond) {
+  const TomlValue* const is_reached = table.find(reached);
+  const TomlValue* const value = is_reached != nullptr ? is_reached : table.find(beyond);
+  if (value == nullptr) return std::nullopt;
+  if (is_reached != nullptr && table.find(beyond) != nullptr)
+    reader.fail(value->line, fmt::format("'{}' and '{}' on '{}'", reached, beyond, runtime.name), "one of them");
+  const std::string what = fmt::format("'{}' of '{}'", is_reached != nullptr ? reached : beyond, runtime.name);
+  const double number = reader.real(*value, what);
+  if (number < 0 || static_cast<float>(number) != number)
+    reader.fail(value->line, fmt::format("{} as {}", number, what), "a number of 0 or more that f32 holds");
+  return RealBound{number, is_reached != nullptr};
+}
+
+/// Whether the value lies within the bounds.
+bool is_within(double value, const Runtime& runtime) {
+  const auto& [lower, upper] = std::tie(runtime.lower, runtime.upper);
+  return (!lower || (lower->reached ? value >= lower->value : value > lower->value)) &&
+         (!upper || (upper->reached ? value <= upper->value : value < upper->value));
+}
+
+/// Reads the bounds of a real and `above_when`, once the defaults are read.
+void read_real_bounds(const ManifestReader& reader, const TomlValue& table, const Op& op, Runtime& runtime) {
+  runtime.lower = read_real_bound(reader, table, runtime, "min", "above");
+  runtime.upper = read_real_bound(reader, table, runtime, "max", "below");
   const TomlValue* const when = table.find("above_when");
-  if (above == nullptr) {
-    if (when != nullptr)
-      reader.fail(when->line, fmt::format("'above_when' on '{}'", runtime.name), "'above' beside it");
-    return;
-  }
-  runtime.above = reader.real(*above, fmt::format("'above' of '{}'", runtime.name));
-  if (*runtime.above < 0 || static_cast<float>(*runtime.above) != *runtime.above)
-    reader.fail(above->line, fmt::format("{} as 'above' of '{}'", *runtime.above, runtime.name),
-                "a number of 0 or more that f32 holds");
+  if (when != nullptr && (!runtime.lower || runtime.lower->reached))
+    reader.fail(when->line, fmt::format("'above_when' on '{}'", runtime.name), "'above' beside it");
+  if (runtime.upper && (!runtime.lower || when != nullptr))
+    reader.fail(table.line, fmt::format("'{}' with an upper bound alone", runtime.name),
+                "'min' or 'above' beside it, of all types and choices");
   if (when != nullptr)
     runtime.above_when = read_condition(reader, *when, fmt::format("'above_when' of '{}'", runtime.name), "", op);
   for (const auto& value : {runtime.default_real, runtime.verify_real})
-    if (value && value->slots().empty() && value->evaluate({}).value_or(0) <= *runtime.above)
-      reader.fail(table.line, fmt::format("'{}' = {} beside above = {}", runtime.name, value->text(), *runtime.above),
-                  "default and verify above it");
+    if (value && value->slots().empty() && !is_within(value->evaluate({}).value_or(0), runtime))
+      reader.fail(table.line, fmt::format("'{}' = {} beside {}", runtime.name, value->text(), bound_text(runtime)),
+                  "default and verify within the bounds");
 }
 
 // The value is { team = "rank" }.
@@ -174,7 +209,8 @@ void read_declaration(const ManifestReader& reader, const TomlValue& value, cons
     read_team_value(reader, value, axes, earlier, runtime);
   } else if (value.kind == TomlValue::Kind::table) {
     const std::string where = fmt::format("run-time value '{}'", runtime.name);
-    reader.check_keys(value, where, {"type", "default", "min", "above", "above_when", "verify", "team"});
+    reader.check_keys(value, where,
+                      {"type", "default", "min", "above", "above_when", "max", "below", "verify", "team"});
     runtime.type = read_runtime_type(reader, reader.required(value, where, "type"));
   } else {
     runtime.type = read_runtime_type(reader, value);
@@ -255,9 +291,10 @@ void read_bounds(const ManifestReader& reader, const TomlValue& table, Op& op, s
     check_earlier(reader, table, op, runtime.verify_integer, slot);
   });
   reader.attempt([&] {
-    if (!runtime.is_integer()) return read_above(reader, table, op, runtime);
-    read_minimum(reader, table, op, runtime);
+    if (!runtime.is_integer()) return read_real_bounds(reader, table, op, runtime);
+    read_integer_bounds(reader, table, op, runtime);
     check_earlier(reader, table, op, runtime.minimum, slot);
+    check_earlier(reader, table, op, runtime.maximum, slot);
   });
 }
 

@@ -56,7 +56,7 @@ void read_strides(const ManifestReader& reader, const TomlValue& section, std::v
   each_declared(section, [&](const TomlEntry& tensor, std::size_t, const TomlValue& declared) {
     reader.attempt([&] {
       reader.check_keys(declared, fmt::format("a stride of '{}'", tensor.key),
-                        {"name", "default", "min", "above", "verify"});
+                        {"name", "default", "min", "above", "max", "below", "verify"});
       Runtime runtime;
       runtime.name = stride_name(reader, declared);
       runtime.type = RuntimeType::i64;

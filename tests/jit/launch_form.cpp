@@ -85,6 +85,9 @@ struct Case {
       if (*rc::gen::arbitrary<bool>())
         each.minimum = random_expression(first ? std::vector<std::string>{"n", "m", "1"}
                                                : std::vector<std::string>{"n", "s", "m", "2"});
+      if (*rc::gen::inRange(0, 3) == 0)
+        each.maximum = random_expression(first ? std::vector<std::string>{"n", "m * n", "4096"}
+                                               : std::vector<std::string>{"s", "2 * n", "m * s", "1048576"});
       runtime.push_back(each);
     }
     for (int i = *rc::gen::inRange(0, 4); i > 0; --i) constraints.push_back(random_expression(conditions));
@@ -162,9 +165,13 @@ std::optional<CallFrame> frame_of(const Case& given, const LaunchForm& form, con
       slot = value.number;
     }
     if (!fits(each.type, slot)) return std::nullopt;
-    if (!each.minimum) continue;
-    const manifest::Value least = each.minimum->evaluate(frame.view());
-    if (!least.ok() || slot < least.number) return std::nullopt;
+    const auto bound = [&](const std::optional<Expression>& of, std::int64_t none) -> std::optional<std::int64_t> {
+      if (!of) return none;
+      const manifest::Value value = of->evaluate(frame.view());
+      return value.ok() ? std::optional(value.number) : std::nullopt;
+    };
+    const auto least = bound(each.minimum, slot), largest = bound(each.maximum, slot);
+    if (!least || !largest || slot < *least || slot > *largest) return std::nullopt;
   }
   return frame;
 }
@@ -383,6 +390,9 @@ TEST_CASE("a default that is a multiple of one that is a size is not checked aga
   given.pass.arguments.clear();
   CHECK(given.form().linear.size() == 2);
   given.runtime[1].minimum = Expression::parse("17 * m", symbols());
+  CHECK(given.form().linear.size() == 1);
+  given.runtime[1].minimum.reset();
+  given.runtime[1].maximum = Expression::parse("m", symbols());
   CHECK(given.form().linear.size() == 1);
 }
 

@@ -50,6 +50,7 @@ TEST_CASE("at a problem it tells sizes, strides, defaults, bounds and alignments
   CHECK(told.selections[0].value == "f32");
   CHECK(told.runtime[1].default_value == Number(std::int64_t{64}));
   CHECK(told.runtime[1].minimum == Number(std::int64_t{64}));
+  CHECK_FALSE(told.runtime[1].maximum);
   CHECK_FALSE(told.runtime[0].default_value);
   const TensorDescription& x = told.tensors[0];
   CHECK(x.element == DType::f32);

@@ -117,7 +117,7 @@ TEST_CASE("wrong strides and views are refused by name") {
   refused_argument(many.c_str(), "found 165 words of arguments, strides of views among them, expected at most 160");
 }
 
-TEST_CASE("an integer may have a bound that it does not reach") {
+TEST_CASE("an integer has bounds that it reaches or does not reach, at both ends") {
   const auto minimum = [](const std::string& bound) {
     return text(with_strides(R"([{ name = "stride", above = )" + bound + R"( }, "1"])").parse().runtime[1].minimum);
   };
@@ -125,9 +125,39 @@ TEST_CASE("an integer may have a bound that it does not reach") {
   CHECK(minimum(R"("cols / 2")") == "(cols / 2) + 1");
   CHECK_FALSE(testing::refusal_of(with_strides(R"([{ name = "stride", above = 9223372036854775807 }, "1"])")) ==
               "accepted");
+  const auto bounds = [](const std::string& keys) {
+    return bound_text(with_strides(R"([{ name = "stride", )" + keys + R"( }, "1"])").parse().runtime[1]);
+  };
+  CHECK(bounds(R"(max = "2 * cols")") == "at most 2 * cols");
+  CHECK(bounds(R"(min = 1, below = 9)") == "1 to 8");
+  CHECK(bounds(R"(above = "cols", below = "rows")") == "(cols) + 1 to (rows) - 1");
+  const std::string both = testing::refusal_of(with_strides(R"([{ name = "stride", max = 1, below = 2 }, "1"])"));
+  CHECK_MESSAGE(both.find("found 'max' and 'below' on 'stride', expected one") != std::string::npos, both);
   testing::Folder folder = testing::scale_folder();
   folder.op = testing::replaced(folder.op, R"(stride = { type = "i64", default = "cols", min = "cols" })",
                                 R"(stride = { type = "i64", default = "cols", above = 7, above_when = "1" })");
   const std::string said = testing::refusal_of(folder);
   CHECK_MESSAGE(said.find("'above_when' on 'stride', which is an integer") != std::string::npos, said);
+}
+
+TEST_CASE("a real has bounds that it reaches or does not reach, an upper one beside a lower one") {
+  const auto with_factor = [](const std::string& keys) {
+    testing::Folder folder = testing::scale_folder();
+    folder.op = testing::replaced(folder.op, "factor = \"f32\"", R"(factor = { type = "f32", )" + keys + " }");
+    return folder;
+  };
+  const auto bounds = [&](const char* keys) { return bound_text(with_factor(keys).parse().runtime[0]); };
+  CHECK(bounds("above = 0") == "above 0");
+  CHECK(bounds("min = 0, below = 1") == "at least 0 and below 1");
+  CHECK(bounds("above = 0, max = 2.5, default = 2.5") == "above 0 and at most 2.5");
+  const auto refused = [&](const char* keys, const char* said) {
+    const std::string got = testing::refusal_of(with_factor(keys));
+    CHECK_MESSAGE(got.find(said) != std::string::npos, got);
+  };
+  refused("below = 1", "'factor' with an upper bound alone");
+  refused("above = 0, above_when = '1', below = 1", "'factor' with an upper bound alone");
+  refused("min = 0, above_when = '1'", "'above_when' on 'factor'");
+  refused("max = 1, below = 1", "found 'max' and 'below' on 'factor'");
+  refused("min = 0, below = 1, default = 1.0", "'factor' = 1 beside at least 0 and below 1");
+  refused("min = 0, max = 1, verify = 1.5", "beside at least 0 and at most 1");
 }

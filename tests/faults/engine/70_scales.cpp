@@ -64,7 +64,9 @@ TEST_CASE("fault 70: each op that divides by a scale or a cap, or orders by it, 
     for (const manifest::Runtime& each : op.runtime) {
       if (each.name != "scale" && each.name != "cap") continue;
       CAPTURE(op.name);
-      CHECK(each.above == 0.0);
+      REQUIRE(each.lower);
+      CHECK(each.lower->value == 0.0);
+      CHECK_FALSE(each.lower->reached);
       CHECK(each.above_when.has_value() == (each.name == "cap"));  // without a cap, any is taken
       ++cases;
     }
@@ -100,6 +102,27 @@ TEST_CASE("fault 70: any op may bound a real, in f32 and f64, always or by a con
       CHECK_NOTHROW(call.op.launch(call.problem, call.arguments, machine.stream()));
   }
   tally(70, static_cast<std::int64_t>(all.size()), "bounds of an op's own");
+}
+
+TEST_CASE("values past an upper bound are refused by name, a real and an integer") {
+  const TemporaryFolder folder;
+  const CopiedOp op(folder);
+  op.edit("op.toml", "factor = \"f32\"", "factor = { type = \"f32\", min = 0, below = 1 }");
+  op.edit("op.toml", "min = \"cols\"", "min = \"cols\", below = \"4 * cols\"");
+  const Engine engine(op.options(tuned_overlay(folder), MissPolicy::error));
+  const Machine machine;
+  ScaleCall call(engine, 64, 128);
+  const auto said = [&](double factor, std::int64_t stride) {
+    call.arguments.set(call.op.runtime("factor"), factor);
+    call.arguments.set(call.op.runtime("stride"), stride);
+    return said_of(call.op, call.problem, call.arguments, machine.stream());
+  };
+  CHECK(contains(said(1, 128), "'factor' is 1, expected a finite number at least 0 and below 1"));
+  CHECK(contains(said(-0.5, 128), "'factor' is -0.5, expected"));
+  CHECK(contains(said(0.5, 512), "'stride' is 512, over its maximum ((4 * cols) - 1)"));
+  call.arguments.set(call.op.runtime("factor"), 0.0);
+  call.arguments.set(call.op.runtime("stride"), std::int64_t{128});
+  CHECK_NOTHROW(call.op.launch(call.problem, call.arguments, machine.stream()));
 }
 
 TEST_CASE("fault 70: a bound that no value keeps is refused by file and line") {
