@@ -5,6 +5,8 @@
 #include <limits>
 #include <set>
 
+#include "jit/launch_defaults.hpp"
+
 namespace kiln::jit {
 namespace {
 
@@ -300,95 +302,6 @@ std::vector<PassForm> pass_forms(const LaunchFormParts& parts) {
   }
   return forms;
 }
-
-/// What run-time values are where a launch gives none of them, in their order.
-class Defaults {
- public:
-  explicit Defaults(const LaunchFormParts& parts)
-      : parts_(parts), anywhere_(parts.op.begin(), parts.op.end()), inside_(parts.bucket.begin(), parts.bucket.end()) {}
-
-  /// Adds the next value. `is_constant`: LaunchForm::defaults has its default. Returns the default's linear form.
-  std::optional<LaunchForm::Linear> add(std::size_t i, const RuntimeForm& form, bool is_constant) {
-    const manifest::Runtime& runtime = parts_.runtime[i];
-    const std::size_t slot = parts_.axes + i;
-    reads_.push_back(1U << i);
-    settled_.push_back(is_constant);
-    linear_.emplace_back();
-    if (!runtime.default_integer || !form.has_value) return std::nullopt;
-    add_reads(*runtime.default_integer, reads_.back());
-    if (runtime.minimum) add_reads(*runtime.minimum, reads_.back());
-    if (runtime.maximum) add_reads(*runtime.maximum, reads_.back());
-    inside_[slot] = runtime.default_integer->range(inside_).value_or(manifest::Range{});
-    const auto range = runtime.default_integer->range(anywhere_);
-    auto linear = range && !is_constant ? linear_of(i, form, *range) : std::nullopt;
-    settled_.back() = is_constant || linear;
-    linear_.back() = linear;
-    anywhere_[slot] = range.value_or(manifest::Range{});
-    return linear;
-  }
-  /// The ranges of all slots, at sizes inside the bucket.
-  [[nodiscard]] const std::vector<manifest::Range>& inside() const noexcept { return inside_; }
-
- private:
-  void add_reads(const manifest::Expression& expression, std::uint32_t& reads) const {
-    for (const int slot : expression.slots())
-      if (static_cast<std::size_t>(slot) >= parts_.axes) reads |= reads_[static_cast<std::size_t>(slot) - parts_.axes];
-  }
-
-  [[nodiscard]] std::optional<LaunchForm::Linear> linear_of(std::size_t i, const RuntimeForm& form,
-                                                            const manifest::Range& range) const {
-    const manifest::Runtime& runtime = parts_.runtime[i];
-    const manifest::Formula value(runtime.default_integer->within(anywhere_));
-    if (range.lowest < form.lowest || range.highest > form.highest) return std::nullopt;
-    if (runtime.minimum) {
-      const auto least = runtime.minimum->range(anywhere_);
-      if (!least ||
-          (least->highest > range.lowest && !is_at_least(value, manifest::Formula(runtime.minimum->within(anywhere_)))))
-        return std::nullopt;
-    }
-    if (runtime.maximum) {
-      const auto most = runtime.maximum->range(anywhere_);
-      if (!most ||
-          (most->lowest < range.highest && !value.same_chain(manifest::Formula(runtime.maximum->within(anywhere_)))))
-        return std::nullopt;
-    }
-    LaunchForm::Linear linear{reads_[i], static_cast<std::uint8_t>(i), 0, 0, 0};
-    if (const auto number = value.constant_value()) {
-      linear.plus = *number;
-      return linear;
-    }
-    const auto multiple = value.multiple();
-    if (!multiple || (multiple->slot >= parts_.axes && !settled_[multiple->slot - parts_.axes])) return std::nullopt;
-    linear.slot = static_cast<std::uint8_t>(multiple->slot);
-    linear.times = multiple->times;
-    return linear;
-  }
-
-  /// Whether a default is never less than its minimum, where the launch gives nothing that they read.
-  [[nodiscard]] bool is_at_least(const manifest::Formula& value, const manifest::Formula& minimum) const {
-    if (value.same_chain(minimum)) return true;
-    const auto one = of_axis(value.multiple()), other = of_axis(minimum.multiple());
-    return one && other && one->slot == other->slot && one->times >= other->times && anywhere_[one->slot].lowest >= 0;
-  }
-
-  /// The same value as a multiple of an axis, by the defaults of the values that it reads.
-  [[nodiscard]] std::optional<manifest::Formula::Multiple> of_axis(
-      std::optional<manifest::Formula::Multiple> multiple) const {
-    while (multiple && multiple->slot >= parts_.axes) {
-      const auto& linear = linear_[multiple->slot - parts_.axes];
-      if (!linear || linear->plus != 0) return std::nullopt;
-      if (__builtin_mul_overflow(multiple->times, linear->times, &multiple->times)) return std::nullopt;
-      multiple->slot = linear->slot;
-    }
-    return multiple;
-  }
-
-  const LaunchFormParts& parts_;
-  std::vector<manifest::Range> anywhere_, inside_;  // of each slot: at all sizes with these exact ones; in the bucket
-  std::vector<std::uint32_t> reads_;                // of each value: itself, and all that its expressions read
-  std::vector<bool> settled_;                       // of each value: its default is constant or linear
-  std::vector<std::optional<LaunchForm::Linear>> linear_;
-};
 
 /// Notes that every given value that is not too small is within its limits, where that is so.
 void set_least(LaunchForm& form, std::size_t i, std::optional<std::int64_t> minimum) {
