@@ -34,10 +34,15 @@ struct ReadOp {
 /// Throws Error(no_nvrtc) when it compiles and there is none.
 Checked check_op(const ReadOp& read, const Settings& settings, Findings& findings);
 
+/// Another op that is found beside those that are checked.
+struct KnownOp {
+  std::string name;
+  std::string folder;  // "built-in", or a path
+};
+
 /// Reads the op in `folder`, or the ops in its sub-folders, and names folders that hold manifests or kernels but no
 /// op.toml, and ops with the name of a `known` one. Throws Error(io) for a folder that cannot be listed, and
 /// Error(bad_input) for one without an op.
-std::vector<ReadOp> read_ops(const std::filesystem::path& folder, std::span<const std::string> known,
-                             Findings& findings);
+std::vector<ReadOp> read_ops(const std::filesystem::path& folder, std::span<const KnownOp> known, Findings& findings);
 
 }  // namespace kiln::check

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <set>
 
+#include "check/argument_types.hpp"
 #include "check/compile_log.hpp"
+#include "check/kernels.hpp"
 #include "jit/compile_pool.hpp"
 #include "jit/executable.hpp"
 #include "jit/parameters.hpp"
@@ -31,6 +33,7 @@ struct Job {
   std::vector<std::int64_t> frame;
   std::string at;
   bool is_default = false;
+  PassOf whose = PassOf::implementation;
   std::shared_future<jit::Cubin> cubin{};
 };
 
@@ -119,6 +122,7 @@ class Jobs {
               file,
               frame,
               at};
+      job.whose = PassOf::reference;
       add(std::move(job));
       for (std::size_t each = 0; op_.prepare && each < op_.prepare->cases.size(); ++each) {
         auto prepared = frame;
@@ -131,6 +135,7 @@ class Jobs {
                         file,
                         prepared,
                         at};
+        preparation.whose = PassOf::prepare;
         if (!preparation.code.name_expressions.empty()) add(std::move(preparation));
       }
     }
@@ -157,11 +162,20 @@ class CubinCheck {
 
   void check(const jit::Cubin& cubin) {
     const std::vector<std::size_t> run = passes_of(job_);
+    std::vector<TypedPass> typed;
     for (std::size_t i = 0; i < run.size() && i < cubin.lowered_names.size(); ++i) {
       const std::string& name = cubin.lowered_names[i];
-      if (const auto sizes = jit::parameter_sizes(cubin.image, name)) check_arguments(run[i], *sizes);
+      const auto types = parameter_types(name);
+      const auto sizes = jit::parameter_sizes(cubin.image, name);
+      const bool are_wide_enough = !sizes || check_arguments(run[i], *sizes);
+      if (types && are_wide_enough) check_types(run[i], *types);
       if (const auto needs = jit::resources_of(cubin.image, name)) check_resources(run[i], *needs);
+      typed.push_back({run[i], &job_.passes[run[i]], types.value_or(std::vector<ParameterType>())});
     }
+    if (job_.whose == PassOf::prepare) return;
+    for (const UnwrittenMistake& each : unwritten(op_, job_.of->implementation, job_.frame, typed))
+      add(Severity::error, each.pass, "args", "unwritten_" + each.name, each.what,
+          "take a pointer to what is not const where it is written");
   }
 
  private:
@@ -171,7 +185,8 @@ class CubinCheck {
         {severity, std::move(kind), job_.file, line_of(job_, pass, key), std::move(what), std::move(remedy), job_.at});
   }
 
-  void check_arguments(std::size_t index, std::span<const std::int64_t> sizes) {
+  /// Returns whether number and widths are right.
+  bool check_arguments(std::size_t index, std::span<const std::int64_t> sizes) {
     const Pass& pass = job_.passes[index];
     std::vector<std::string> mistakes = jit::argument_mistakes(op_, job_.of->implementation, pass, sizes);
     // A missing or further argument shifts those after it, so that only the first difference is sure.
@@ -180,6 +195,14 @@ class CubinCheck {
     for (std::size_t i = 0; i < mistakes.size(); ++i)
       add(Severity::error, index, "args", fmt::format("args_{}", i),
           fmt::format("the kernel '{}' {}", pass.kernel, mistakes[i]), "make 'args' what the kernel is declared with");
+    return mistakes.empty();
+  }
+
+  void check_types(std::size_t index, std::span<const ParameterType> types) {
+    const Pass& pass = job_.passes[index];
+    for (const TypeMistake& each : type_mistakes(op_, pass, job_.whose, job_.frame, types))
+      add(Severity::error, index, "args", fmt::format("type_{}", each.argument),
+          fmt::format("the kernel '{}' {}", pass.kernel, each.what), "give the arguments the kernel's order and types");
   }
 
   void check_resources(std::size_t index, const jit::Resources& needs) {
@@ -229,14 +252,36 @@ class CubinCheck {
   Findings& findings_;
 };
 
-void add_failure(const Job& job, const std::string& said, Findings& findings) {
+/// Adds what the compiler says, by lines. Returns whether there were any.
+bool add_log_of(const Job& job, std::string_view said, Findings& findings) {
   std::vector<NamedPass> named;
   const std::vector<std::size_t> run = passes_of(job);
   for (std::size_t i = 0; i < run.size() && i < job.code.name_expressions.size(); ++i)
     named.push_back({job.code.name_expressions[i], job.file, line_of(job, run[i], "kernel")});
-  if (add_log(said, named, job.at, findings)) return;
-  const bool is_of_pass = !run.empty();
-  findings.add({Severity::error, "compile", job.file, is_of_pass ? line_of(job, run.front(), "kernel") : 1, said,
+  return add_log(said, named, job.at, findings);
+}
+
+manifest::Line line_of_first(const Job& job) {
+  const std::vector<std::size_t> run = passes_of(job);
+  return run.empty() ? manifest::Line{1} : line_of(job, run.front(), "kernel");
+}
+
+/// A mistake in a template can end the compiler when it looks for a kernel's name. Without names it says what is wrong.
+bool add_errors_without_names(const Job& job, jit::CompilePool& pool, const std::string& compiler,
+                              Findings& findings) try {
+  jit::Specialisation sources = job.code;
+  sources.name_expressions.clear();
+  static_cast<void>(pool.submit(jit::cubin_key(sources, compiler), sources).get());
+  return false;
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::compile_failed) throw;
+  return add_log(error.what(), {}, job.at, findings);
+}
+
+void add_failure(const Job& job, const std::string& said, jit::CompilePool& pool, const std::string& compiler,
+                 Findings& findings) {
+  if (add_log_of(job, said, findings) || add_errors_without_names(job, pool, compiler, findings)) return;
+  findings.add({Severity::error, "compile", job.file, line_of_first(job), said,
                 "mend the source, or rule the types or the config out", job.at});
 }
 
@@ -256,7 +301,7 @@ std::size_t check_compiles(const manifest::Op& op, const Lines& lines, std::span
       job.cubin = pool.submit(key_of(job), job.code);
     } catch (const Error& error) {  // of its sources, before any compile
       if (error.kind() != ErrorKind::compile_failed) throw;
-      add_failure(job, error.what(), findings);
+      findings.add(source_finding(error.what(), job.file, line_of_first(job)));
     }
   }
   for (const Job& job : jobs.all()) {
@@ -269,7 +314,7 @@ std::size_t check_compiles(const manifest::Op& op, const Lines& lines, std::span
       CubinCheck(op, job, findings).check(cubin);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::compile_failed) throw;
-      add_failure(job, error.what(), findings);
+      add_failure(job, error.what(), pool, compiler, findings);
     }
   }
   return compiles;

@@ -42,6 +42,10 @@ void Findings::add(const manifest::Mistake& mistake) {
                   {}});
 }
 
+bool Findings::has(const std::string& file, const manifest::Line& line, std::string_view kind) const {
+  return known_.contains({line.part ? *line.part : file, line.number, std::string(kind)});
+}
+
 std::vector<Finding> Findings::sorted() const {
   std::vector<Finding> sorted = all_;
   std::stable_sort(sorted.begin(), sorted.end(),

@@ -38,6 +38,7 @@ class Findings {
   void add(Finding finding);
   /// Adds what a manifest's reader says, as an error of the kind "manifest".
   void add(const manifest::Mistake& mistake);
+  [[nodiscard]] bool has(const std::string& file, const manifest::Line& line, std::string_view kind) const;
   /// The findings by file, op.toml first, and line.
   [[nodiscard]] std::vector<Finding> sorted() const;
   [[nodiscard]] std::size_t count(Severity severity) const noexcept;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 
 #include "check/check.hpp"
@@ -42,23 +43,37 @@ bool looks_like_op(const fs::path& folder) {
   return has_manifest && has_source;
 }
 
+/// The name of a manifest in the folder that begins as op.toml does, or nothing.
+std::string misnamed_op_file(const fs::path& folder) {
+  for (const fs::path& each : sorted_entries(folder)) {
+    if (each.extension() != ".toml") continue;
+    std::ifstream text(each);
+    for (std::string line; std::getline(text, line);)
+      if (line.starts_with("[op]")) return each.filename().string();
+  }
+  return {};
+}
+
 std::string name_of(const fs::path& folder) {
   return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
 }
 
 }  // namespace
 
-std::vector<ReadOp> read_ops(const fs::path& folder, std::span<const std::string> known, Findings& findings) {
+std::vector<ReadOp> read_ops(const fs::path& folder, std::span<const KnownOp> known, Findings& findings) {
   std::vector<ReadOp> ops;
   const auto read = [&](const fs::path& at) {
     const std::string file = (at / manifest::op_file).string();
-    if (std::find(known.begin(), known.end(), name_of(at)) != known.end())
+    const auto other =
+        std::find_if(known.begin(), known.end(), [&](const KnownOp& each) { return each.name == name_of(at); });
+    if (other != known.end())
       findings.add({Severity::warning,
                     "name",
                     file,
                     1,
-                    fmt::format("the op {} has the name of another, which it hides", manifest::quote(name_of(at))),
-                    "rename its folder unless it is meant to replace the other",
+                    fmt::format("the op {} has the name of another, {}, and the first that is found hides the other",
+                                manifest::quote(name_of(at)), other->folder),
+                    "rename a folder unless one is meant to replace the other",
                     {}});
     ReadOp& op = ops.emplace_back();
     op.op = manifest::load_op(at, op.mistakes);
@@ -69,12 +84,15 @@ std::vector<ReadOp> read_ops(const fs::path& folder, std::span<const std::string
   }
   const std::vector<fs::path> entries = sorted_entries(folder);
   const auto add_nameless = [&](const fs::path& at) {
+    const std::string misnamed = misnamed_op_file(at);
     findings.add({Severity::error,
                   "no_op_toml",
                   at.string(),
                   1,
                   "manifests and sources without op.toml",
-                  fmt::format("write {}, as kiln new does, or move the files", (at / manifest::op_file).string()),
+                  misnamed.empty()
+                      ? fmt::format("write {}, as kiln new does, or move the files", (at / manifest::op_file).string())
+                      : fmt::format("rename {}, which has [op], to {}", misnamed, manifest::op_file),
                   {}});
   };
   for (const fs::path& each : entries) {

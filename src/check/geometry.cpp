@@ -27,14 +27,6 @@ struct At {
 /// The value where it can be computed, else 0.
 std::int64_t number_of(const Expression& expression, Frame frame) { return expression.evaluate(frame).number; }
 
-std::string advice_for(manifest::Status status) {
-  switch (status) {
-    case manifest::Status::division_by_zero: return "rule the divisor 0 out, as by a constraint or 'x > 0 ? ... : ...'";
-    case manifest::Status::negative_argument: return "pass a number of 0 or more";
-    default: return "keep it within 64 bits, as by a lower 'max' of an axis";
-  }
-}
-
 void check_place(const Place& place, const std::string& file, const At& at, Findings& findings) {
   const auto is_left_out = [&] { return place.when && !place.when->evaluate(at.frame).truth(); };
   const manifest::Value value = place.expression.evaluate(at.frame);
@@ -122,7 +114,60 @@ std::optional<At> frame_at(const Subject& subject, const Problem& problem, const
   return std::nullopt;
 }
 
+/// Each axis at its greatest size, with the others at usual ones, where a device may hold that.
+std::vector<Problem> greatest_sizes(const manifest::Site& site, const Problem& selections) {
+  std::vector<Problem> problems;
+  for (std::size_t i = 0; i < site.op->axes.size(); ++i) {
+    const manifest::Axis& axis = site.op->axes[i];
+    if (axis.team) continue;
+    Problem problem = at_size(*site.op, selections, 1024);
+    problem.axes[i] = axis.maximum - axis.maximum % axis.multiple_of;
+    if (fits_a_device(site, problem)) problems.push_back(problem);
+  }
+  return problems;
+}
+
+/// Names the run-time value whose default has no value, as the reader of frames says.
+void add_default_without_value(const manifest::Op& op, const Lines& lines, std::string_view said, const std::string& at,
+                               Findings& findings) {
+  const auto is_named = [&](const manifest::Runtime& each) {
+    return said.find(fmt::format("of '{}' has", each.name)) != std::string_view::npos;
+  };
+  const auto of = std::find_if(op.runtime.begin(), op.runtime.end(), is_named);
+  findings.add({Severity::error, "default", manifest::shown_file(op, manifest::op_file),
+                line_at(lines.op(), {"runtime", of == op.runtime.end() ? "" : of->name, "default"}), std::string(said),
+                "rule the divisor 0 out, or give another default", at});
+}
+
+/// Evaluates sizes, defaults and costs where an axis is at its greatest size. A reference may never run there. Returns
+/// false as check_op_expressions() does.
+bool check_greatest(const manifest::Op& op, const Lines& lines, const Places& places, const Target& target,
+                    const Problem& selections, Findings& findings) {
+  const manifest::Site site(op, target.facts);
+  for (const Problem& problem : greatest_sizes(site, selections)) {
+    const std::string text = text_of(op, problem, {}, target);
+    try {
+      const At at{launch_frame(site, {}, problem), text, true};
+      for (const Place& place : places.places)
+        if (!place.is_of_pass) check_place(place, places.file, at, findings);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::bad_expression) throw;
+      add_default_without_value(op, lines, error.what(), text, findings);
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
+
+std::string advice_for(manifest::Status status) {
+  switch (status) {
+    case manifest::Status::division_by_zero: return "rule the divisor 0 out, as by a constraint or 'x > 0 ? ... : ...'";
+    case manifest::Status::negative_argument: return "pass a number of 0 or more";
+    default: return "keep it within 64 bits, as by a lower 'max' of an axis";
+  }
+}
 
 std::int64_t threads_of(const Pass& pass, Frame frame) {
   std::int64_t threads = 1;
@@ -188,17 +233,11 @@ bool check_op_expressions(const manifest::Op& op, const Lines& lines, const Targ
       }
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::bad_expression) throw;
-      const auto is_named = [&](const manifest::Runtime& each) {
-        return std::string_view(error.what()).find(fmt::format("of '{}' has", each.name)) != std::string_view::npos;
-      };
-      const auto of = std::find_if(op.runtime.begin(), op.runtime.end(), is_named);
-      findings.add({Severity::error, "default", places.file,
-                    line_at(lines.op(), {"runtime", of == op.runtime.end() ? "" : of->name, "default"}), error.what(),
-                    "rule the divisor 0 out, or give another default", text_of(op, problem, {}, target)});
+      add_default_without_value(op, lines, error.what(), text_of(op, problem, {}, target), findings);
       return false;
     }
   }
-  return true;
+  return check_greatest(op, lines, places, target, selections.front(), findings);
 }
 
 }  // namespace kiln::check

@@ -22,6 +22,9 @@ void check_geometry(const Subject& subject, Findings& findings);
 /// can be evaluated.
 bool check_op_expressions(const manifest::Op& op, const Lines& lines, const Target& target, Findings& findings);
 
+/// What to do about an expression without a value.
+std::string advice_for(manifest::Status status);
+
 /// The product of a pass's block, or 0 where it has no value.
 std::int64_t threads_of(const manifest::Pass& pass, std::span<const std::int64_t> frame);
 inline constexpr std::int64_t most_threads = 1024;

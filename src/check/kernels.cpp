@@ -23,6 +23,7 @@ struct Identifiers {
   std::vector<std::string> kernels;  // those after __global__
   bool are_pasted = false;           // ## makes others
   bool waits = false;                // for the launch before, by griddepcontrol
+  std::set<std::string> files;       // that hold them
 };
 
 std::vector<Token> tokens_of(std::string_view text) {
@@ -59,6 +60,7 @@ Identifiers identifiers_of(const manifest::Op& op, const std::string& source, bo
   Identifiers found;
   for (const manifest::SourceFile& file : jit::include_closure(specialisation)) {
     if (file.name.starts_with('<')) continue;  // the toolkit's
+    found.files.insert(file.name);
     const std::vector<Token> tokens = tokens_of(file.text);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (tokens[i].text == "##") found.are_pasted = true;
@@ -90,24 +92,10 @@ struct Source {
   manifest::Line line;                // where the manifest names the source
 };
 
-/// Takes "FILE(LINE): what; what to do" apart.
-Finding of_closure(std::string_view text, const Source& source) {
-  Finding finding{Severity::error, "source", source.file, source.line, {}, "mend the source", {}};
-  const std::size_t open = text.find('('), close = text.find("): ");
-  if (open < close && close != std::string_view::npos) {
-    const auto [end, error] = std::from_chars(text.data() + open + 1, text.data() + close, finding.line.number);
-    finding.line.part = nullptr;
-    if (error == std::errc{}) finding.file = text.substr(0, open);
-    text.remove_prefix(close + 3);
-  }
-  const std::size_t remedy = text.find("; ");
-  finding.what = text.substr(0, remedy);
-  if (remedy != std::string_view::npos) finding.remedy = text.substr(remedy + 2);
-  return finding;
-}
-
-void check_source(const manifest::Op& op, const Source& source, Findings& findings) try {
+/// Adds the files that the compile reads to `read`. Returns false for a source that no compile would read.
+bool check_source(const manifest::Op& op, const Source& source, std::set<std::string>& read, Findings& findings) try {
   const Identifiers known = identifiers_of(op, source.name, source.toolkit_headers);
+  read.insert(known.files.begin(), known.files.end());
   const auto line = [&](std::size_t i, std::string_view key) {
     const bool is_there = source.tables != nullptr && i < source.tables->items.size();
     return is_there ? line_at(source.tables->items[i], {key}) : source.passes[i].line;
@@ -134,6 +122,7 @@ void check_source(const manifest::Op& op, const Source& source, Findings& findin
          known.kernels.empty() ? "expected a __global__ function there" : "expected " + manifest::one_of(known.kernels),
          {}});
   }
+  return true;
 } catch (const jit::AmbiguousSource& error) {
   findings.add({Severity::error,
                 "source",
@@ -142,33 +131,61 @@ void check_source(const manifest::Op& op, const Source& source, Findings& findin
                 error.what(),
                 "mend the source",
                 {}});
+  return false;
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::compile_failed) throw;
-  findings.add(of_closure(error.what(), source));
+  findings.add(source_finding(error.what(), source.file, source.line));
+  return false;
 }
 
 }  // namespace
 
-void check_kernels(const manifest::Op& op, const Lines& lines, Findings& findings) {
+Finding source_finding(std::string_view text, const std::string& file, const manifest::Line& line) {
+  Finding finding{Severity::error, "source", file, line, {}, "mend the source", {}};
+  const std::size_t open = text.find('('), close = text.find("): ");
+  if (open < close && close != std::string_view::npos) {
+    const auto [end, error] = std::from_chars(text.data() + open + 1, text.data() + close, finding.line.number);
+    finding.line.part = nullptr;
+    if (error == std::errc{}) finding.file = text.substr(0, open);
+    text.remove_prefix(close + 3);
+  }
+  const std::size_t remedy = text.find("; ");
+  finding.what = text.substr(0, remedy);
+  if (remedy != std::string_view::npos) finding.remedy = text.substr(remedy + 2);
+  return finding;
+}
+
+void check_kernels(const manifest::Op& op, const Lines& lines, bool is_whole, Findings& findings) {
+  std::set<std::string> read;
   for (const manifest::Implementation& each : op.implementations) {
     const manifest::TomlValue& document = lines.of(each);
     if (each.has_kernels())
-      check_source(op,
-                   {each.file, each.source, each.toolkit_headers, each.passes, document.find("pass"),
-                    line_at(document, {"source"})},
-                   findings);
+      is_whole &= check_source(op,
+                               {each.file, each.source, each.toolkit_headers, each.passes, document.find("pass"),
+                                line_at(document, {"source"})},
+                               read, findings);
   }
   const std::string file = manifest::shown_file(op, manifest::op_file);
   const auto table = [&](std::string_view section) { return value_at(lines.op(), {section, "pass"}); };
-  check_source(op,
-               {file, op.reference_source, op.reference_toolkit_headers, op.reference, table("reference"),
-                line_at(lines.op(), {"reference", "source"})},
-               findings);
+  is_whole &= check_source(op,
+                           {file, op.reference_source, op.reference_toolkit_headers, op.reference, table("reference"),
+                            line_at(lines.op(), {"reference", "source"})},
+                           read, findings);
   if (op.prepare)
-    check_source(op,
-                 {file, op.prepare->source, op.prepare->toolkit_headers, op.prepare->passes, table("prepare"),
-                  line_at(lines.op(), {"prepare", "source"})},
-                 findings);
+    is_whole &= check_source(op,
+                             {file, op.prepare->source, op.prepare->toolkit_headers, op.prepare->passes,
+                              table("prepare"), line_at(lines.op(), {"prepare", "source"})},
+                             read, findings);
+  if (!is_whole) return;
+  for (const manifest::SourceFile& each : op.files)
+    if (!read.contains(each.name))
+      findings.add({Severity::warning,
+                    "unread",
+                    manifest::shown_file(op, each.name),
+                    1,
+                    "no manifest names the source, and no source includes it",
+                    "name it by 'source', include it, or remove it",
+                    {}});
 }
 
 }  // namespace kiln::check

@@ -6,7 +6,12 @@
 
 namespace kiln::check {
 
+/// Takes "FILE(LINE): what; what to do", as what a compile says of a source that it does not read, apart. A text of
+/// another form is the finding's at `file` and `line`.
+Finding source_finding(std::string_view text, const std::string& file, const manifest::Line& line);
+
 /// Names each kernel that no source of its implementation, of the reference or of [prepare] defines.
-void check_kernels(const manifest::Op& op, const Lines& lines, Findings& findings);
+/// Where the op `is_whole`, names also each source that none of them includes.
+void check_kernels(const manifest::Op& op, const Lines& lines, bool is_whole, Findings& findings);
 
 }  // namespace kiln::check

@@ -90,14 +90,15 @@ void check_names(const manifest::Op& op, const Lines& lines, Findings& findings)
   }
   for (const manifest::Selection& each : op.selections)  // a default that follows another
     if (each.like >= 0) used.insert(op.selections[static_cast<std::size_t>(each.like)].name);
-  const auto add = [&](std::string_view section, std::string_view what, const std::string& name) {
+  const auto add = [&](std::string_view section, std::string_view what, const std::string& name,
+                       std::string_view cost) {
     if (used.contains(name)) return;
     findings.add({Severity::warning,
                   "unused_" + name,
                   manifest::shown_file(op, manifest::op_file),
                   line_at(document, {section, name}),
                   fmt::format("{} '{}' is never used", what, name),
-                  "use it, or remove it: it multiplies buckets and calls",
+                  fmt::format("use it, or remove it: {}", cost),
                   {}});
   };
   for (const manifest::SourceFile& each : op.manifests) {
@@ -115,11 +116,26 @@ void check_names(const manifest::Op& op, const Lines& lines, Findings& findings)
                   fmt::format("include = [\"{}\"] in one, or remove it", each.name),
                   {}});
   }
-  for (const manifest::Axis& each : op.axes) add("axes", "the axis", each.name);
-  for (const manifest::Runtime& each : op.runtime) add("runtime", "the run-time value", each.name);
+  constexpr std::string_view of_key = "each of its values has buckets of its own";
+  for (const manifest::Axis& each : op.axes) add("axes", "the axis", each.name, of_key);
+  for (const manifest::Runtime& each : op.runtime)
+    add("runtime", "the run-time value", each.name, "a launch that gives it gets the same as without");
   for (const manifest::Selection& each : op.selections)
-    add(each.is_type() ? "types" : "choices", each.is_type() ? "the type" : "the choice", each.name);
+    add(each.is_type() ? "types" : "choices", each.is_type() ? "the type" : "the choice", each.name, of_key);
 }
+
+namespace {
+
+/// Adds the names in `args` of the passes that run in the frame.
+void add_given(std::span<const manifest::Pass> passes, const TomlValue& tables, std::span<const std::int64_t> frame,
+               Names& given) {
+  for (std::size_t i = 0; i < passes.size() && i < tables.items.size(); ++i) {
+    if (passes[i].when && !passes[i].when->evaluate(frame).truth()) continue;
+    if (const TomlValue* args = tables.items[i].find("args")) add_names(*args, given);
+  }
+}
+
+}  // namespace
 
 void check_tensors(const manifest::Op& op, const manifest::Implementation& implementation, const Lines& lines,
                    const Target& target, const Trials& trials, Findings& findings) {
@@ -132,11 +148,7 @@ void check_tensors(const manifest::Op& op, const manifest::Implementation& imple
     // A pass that another config runs may be the one that takes a tensor.
     for (const manifest::Config& config : trial.configs) {
       const auto frame = manifest::Variant{&implementation, config}.frame({op, target.facts}, trial.problem);
-      for (std::size_t i = 0; i < implementation.passes.size() && i < passes->items.size(); ++i) {
-        const manifest::Pass& pass = implementation.passes[i];
-        if (pass.when && !pass.when->evaluate(frame).truth()) continue;
-        if (const TomlValue* args = passes->items[i].find("args")) add_names(*args, given);
-      }
+      add_given(implementation.passes, *passes, frame, given);
     }
     const auto frame = manifest::frame_of({op, target.facts}, trial.problem);
     for (const manifest::Tensor& each : op.tensors) {
@@ -148,6 +160,30 @@ void check_tensors(const manifest::Op& op, const manifest::Implementation& imple
                 : fmt::format("no pass takes '{}', so that a launch that gives it gets the same as without", each.name),
            must ? "name it in 'args'" : "name it in 'args', or rule such problems out by 'requires'",
            text_of(op, trial.problem, {}, target)});
+    }
+  }
+}
+
+void check_reference_tensors(const manifest::Op& op, const Lines& lines, const Target& target, Findings& findings) {
+  const TomlValue* const passes = value_at(lines.op(), {"reference", "pass"});
+  if (passes == nullptr) return;
+  const manifest::Site site(op, target.facts);
+  for (const Problem& selections : allowed_selections(op)) {
+    const Problem problem = at_size(op, selections, 1024);
+    const auto frame = manifest::frame_of(site, problem);
+    Names given;
+    add_given(op.reference, *passes, frame, given);
+    for (const manifest::Tensor& each : op.tensors) {
+      if (given.contains(each.name) || !manifest::Op::takes_part(each, frame)) continue;
+      if (!each.output && op.is_of_team()) continue;  // it may say what only an exchange needs
+      findings.add(
+          {each.output ? Severity::error : Severity::warning, "unreferenced_" + each.name,
+           manifest::shown_file(op, manifest::op_file), passes->line,
+           each.output
+               ? fmt::format("no pass of the reference takes the output '{}', so every candidate is wrong", each.name)
+               : fmt::format("no pass of the reference takes '{}', so nothing verifies what kernels do with it",
+                             each.name),
+           "name it in 'args', and compute with it", text_of(op, problem, {}, target)});
     }
   }
 }

@@ -18,4 +18,7 @@ void check_names(const manifest::Op& op, const Lines& lines, Findings& findings)
 void check_tensors(const manifest::Op& op, const manifest::Implementation& implementation, const Lines& lines,
                    const Target& target, const Trials& trials, Findings& findings);
 
+/// Names tensors that take part in a problem and that no pass of the reference is given there.
+void check_reference_tensors(const manifest::Op& op, const Lines& lines, const Target& target, Findings& findings);
+
 }  // namespace kiln::check

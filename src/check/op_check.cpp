@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "check/check.hpp"
+#include "check/includes.hpp"
 #include "check/kernels.hpp"
 #include "check/names.hpp"
+#include "check/values.hpp"
 #include "manifest/includes.hpp"
 
 namespace kiln::check {
@@ -26,7 +28,8 @@ std::vector<manifest::Op> whole_parts(const ReadOp& read) {
   if (is_wrong(manifest::shown_file(read.op, manifest::op_file))) return whole;
   whole.push_back(read.op);
   std::erase_if(whole.front().implementations, [&](const manifest::Implementation& each) {
-    return is_wrong(each.file) || std::any_of(each.parts.begin(), each.parts.end(), is_wrong);
+    return is_wrong(each.file) || is_wrong(manifest::shown_file(read.op, each.source)) ||
+           std::any_of(each.parts.begin(), each.parts.end(), is_wrong);
   });
   std::erase_if(whole.front().manifests, [&](const manifest::SourceFile& each) {
     const std::string file = manifest::shown_file(read.op, each.name);
@@ -44,6 +47,18 @@ std::string archs_of(std::span<const Target> targets) {
   return fmt::format("{}", fmt::join(archs, ", "));
 }
 
+/// Names the constraint that no config meets, or all of them where only together they leave none.
+void add_no_config(const manifest::Op& op, const manifest::Implementation& implementation, const Lines& lines,
+                   const Target& target, Findings& findings) {
+  const auto* const all = value_at(lines.of(implementation), {"constraints", "all"});
+  const auto alone = impossible_constraint({op, target.facts}, implementation, allowed_selections(op));
+  findings.add({Severity::error, "no_config", implementation.file, line_of_item(all, alone.value_or(0), 1),
+                alone ? fmt::format("no config meets the constraint '{}' at any sizes that were tried",
+                                    implementation.constraints[*alone].text())
+                      : "no config meets [constraints] at any sizes that were tried",
+                "loosen a constraint, or name sizes at which a config is legal: kiln check OP axis=SIZE", target.arch});
+}
+
 /// Says why an implementation serves nowhere: its `requires`, or its constraints.
 void check_somewhere(const manifest::Op& op, const Lines& lines, std::span<const Prepared> prepared,
                      const Settings& settings, Findings& findings) {
@@ -54,10 +69,7 @@ void check_somewhere(const manifest::Op& op, const Lines& lines, std::span<const
       if (one.implementation != &each) continue;
       is_required = is_required || one.trials.is_required_somewhere;
       if (one.trials.is_required_somewhere && one.trials.usual.empty())
-        findings.add({Severity::error, "no_config", each.file, line_at(lines.of(each), {"constraints", "all"}),
-                      "no config meets [constraints] at any sizes that were tried",
-                      "loosen a constraint, or name sizes at which a config is legal: kiln check OP axis=SIZE",
-                      one.target->arch});
+        add_no_config(op, each, lines, *one.target, findings);
     }
     if (!is_required)
       findings.add({Severity::warning,
@@ -133,10 +145,17 @@ Checked check_op(const ReadOp& read, const Settings& settings, Findings& finding
   if (whole.empty()) return checked;
   const manifest::Op& op = whole.front();
   const Lines lines(op);
-  check_kernels(op, lines, findings);
+  check_kernels(op, lines, read.mistakes.empty(), findings);
+  check_include_cycles(op, findings);
   if (read.mistakes.empty()) check_names(op, lines, findings);
   for (const Target& target : settings.targets)
     if (!check_op_expressions(op, lines, target, findings)) return checked;
+  if (!settings.targets.empty()) {
+    const Target& any = settings.targets.front();
+    check_reference_tensors(op, lines, any, findings);
+    check_cost(op, lines, any, findings);
+    check_verified(op, lines, any, findings);
+  }
   const std::vector<Problem> selections = allowed_selections(op);
   std::vector<Prepared> prepared;
   for (const Target& target : settings.targets)

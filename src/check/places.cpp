@@ -47,7 +47,7 @@ class PassPlaces {
            Range limits = {}, std::string remedy = {}) {
     const bool is_condition = kind == "when";
     places_.push_back({std::move(kind), std::move(what), at, expression,
-                       is_condition ? std::optional<Expression>() : pass_.when, limits, std::move(remedy)});
+                       is_condition ? std::optional<Expression>() : pass_.when, limits, std::move(remedy), true});
   }
 
   void add_name(const manifest::Symbols& symbols) {

@@ -17,7 +17,8 @@ struct Place {
   manifest::Expression expression;
   std::optional<manifest::Expression> when{};  // 0: it is not evaluated
   manifest::Range limits{};
-  std::string remedy{};     // for a value outside the limits
+  std::string remedy{};  // for a value outside the limits
+  bool is_of_pass = false;
   bool may_exceed = false;  // at the ends of sizes, where a launch is refused and another answer serves
 };
 

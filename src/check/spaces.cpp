@@ -76,7 +76,7 @@ Removal removal_of(const Subject& subject, const Conditions& conditions, std::si
     const manifest::Config config(frame.begin() + subject.op.first_parameter(), frame.end());
     findings.add({Severity::error, fmt::format("value_{}_{}", conditions.table, which), removal.file, removal.line,
                   fmt::format("{} '{}' has no value: {}", conditions.what, condition.text(), to_string(value.status)),
-                  "a config without one is never legal; rule the divisor 0 out, or give a run-time value a default",
+                  "a config without one is never legal: " + advice_for(value.status),
                   text_of(subject.op, problem, {&implementation, config}, subject.target)});
   };
   const auto tried = visit_values(subject.op, implementation, parameters, frame, visit);
@@ -128,6 +128,30 @@ Space check_space(const Subject& subject, Findings& findings) {
   space.legal = subject.trials.legal.size();
   check_search(subject, space, findings);
   return space;
+}
+
+std::optional<std::size_t> impossible_constraint(const manifest::Site& site, const Implementation& implementation,
+                                                 std::span<const Problem> selections) try {
+  constexpr std::size_t most = 64;  // of types and choices
+  std::vector<std::vector<std::int64_t>> frames;
+  for (const Problem& each : selections.first(std::min(selections.size(), most)))
+    for (const std::int64_t size : usual_sizes)
+      frames.push_back(launch_frame(site, manifest::default_of(implementation), at_size(*site.op, each, size)));
+  for (std::size_t i = 0; i < implementation.constraints.size(); ++i) {
+    const Expression& condition = implementation.constraints[i];
+    const auto parameters = parameters_in(*site.op, implementation, condition);
+    const bool is_met = std::any_of(frames.begin(), frames.end(), [&](std::vector<std::int64_t> frame) {
+      bool holds = false;
+      const auto tried = visit_values(*site.op, implementation, parameters, frame,
+                                      [&] { holds = holds || condition.evaluate(frame).truth(); });
+      return holds || !tried;
+    });
+    if (!is_met) return i;
+  }
+  return std::nullopt;
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::bad_expression) throw;
+  return std::nullopt;
 }
 
 }  // namespace kiln::check

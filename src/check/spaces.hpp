@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "check/geometry.hpp"
 
@@ -26,5 +27,10 @@ struct Space {
 
 /// Counts what each condition removes, and names those without a value, and spaces with nothing left.
 Space check_space(const Subject& subject, Findings& findings);
+
+/// Returns the index of a constraint that no config meets at usual sizes, whatever the others say, if there is one.
+std::optional<std::size_t> impossible_constraint(const manifest::Site& site,
+                                                 const manifest::Implementation& implementation,
+                                                 std::span<const Problem> selections);
 
 }  // namespace kiln::check

@@ -22,7 +22,6 @@ using manifest::Site;
 using manifest::Variant;
 
 constexpr std::size_t most_selections = 4096;
-constexpr std::array<std::int64_t, 12> usual_sizes = {4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 1};
 constexpr double most_bytes = 512.0 * (1 << 30);  // of all tensors: no device holds more
 constexpr int most_guesses = 300;                 // of sizes that differ between axes, where no equal ones are legal
 
@@ -52,21 +51,6 @@ bool is_served(const Site& site, const Implementation& implementation, const Pro
   if (error.kind() == ErrorKind::bad_expression) return false;  // a default has no value, which is named elsewhere
   if (error.kind() != ErrorKind::bad_manifest) throw;
   return true;
-}
-
-bool fits_a_device(const Site& site, const Problem& problem) try {
-  const std::vector<std::int64_t> frame = manifest::frame_of(site, problem);
-  double bytes = 0;
-  for (const manifest::Tensor& tensor : site.op->tensors) {
-    if (!Op::takes_part(tensor, frame)) continue;
-    double its = static_cast<double>(manifest::size_of(site.op->dtype_of(tensor, frame)));
-    for (const manifest::Expression& each : tensor.shape) its *= static_cast<double>(each.evaluate(frame).number);
-    bytes += its;
-  }
-  return bytes <= most_bytes;
-} catch (const Error& error) {
-  if (error.kind() != ErrorKind::bad_expression) throw;
-  return false;
 }
 
 /// Returns sizes of these types and choices at which some config is legal.
@@ -165,6 +149,21 @@ void add_edges(const Site& site, const Implementation& implementation, Trials& t
 }
 
 }  // namespace
+
+bool fits_a_device(const Site& site, const Problem& problem) try {
+  const std::vector<std::int64_t> frame = manifest::frame_of(site, problem);
+  double bytes = 0;
+  for (const manifest::Tensor& tensor : site.op->tensors) {
+    if (!Op::takes_part(tensor, frame)) continue;
+    double its = static_cast<double>(manifest::size_of(site.op->dtype_of(tensor, frame)));
+    for (const manifest::Expression& each : tensor.shape) its *= static_cast<double>(each.evaluate(frame).number);
+    bytes += its;
+  }
+  return bytes <= most_bytes;
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::bad_expression) throw;
+  return false;
+}
 
 std::vector<Problem> allowed_selections(const Op& op) {
   std::vector<Problem> all;

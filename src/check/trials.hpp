@@ -1,6 +1,7 @@
 // The problems and configs that an implementation is checked with.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,12 +31,16 @@ struct Trials {
 };
 
 inline constexpr std::size_t most_legal = 20'000;
+inline constexpr std::array<std::int64_t, 12> usual_sizes = {4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 1};
 
 /// The allowed types and choices, as problems without sizes: the defaults, then with each value, each two and each
 /// three in place of defaults, at most 4096.
 std::vector<Problem> allowed_selections(const manifest::Op& op);
 /// Sets each axis to `size`, or to the nearest legal size. The axis of a team has 2 or its nearest.
 Problem at_size(const manifest::Op& op, Problem selections, std::int64_t size);
+
+/// Whether all tensors together are no more than a device may hold.
+bool fits_a_device(const manifest::Site& site, const Problem& problem);
 
 /// Returns problems of sizes that differ between axes, of `count` those that fit a device. Each run guesses the same.
 std::vector<Problem> guessed_sizes(const manifest::Site& site, const Problem& selections, int count);

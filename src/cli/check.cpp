@@ -73,25 +73,25 @@ std::optional<fs::path> folder_of(const std::string& word, std::span<const fs::p
   return std::nullopt;
 }
 
-/// Names of ops that one in `folder` hides, or that hide it: built-in ones, and those of other template folders.
-std::vector<std::string> other_names(const fs::path& folder, std::span<const fs::path> paths) {
-  std::vector<std::string> names;
-  for (const std::string_view each : manifest::built_in_names()) names.emplace_back(each);
+/// Ops that one in `folder` hides, or that hide it: built-in ones, and those of other template folders.
+std::vector<check::KnownOp> other_ops(const fs::path& folder, std::span<const fs::path> paths) {
+  std::vector<check::KnownOp> ops;
   std::error_code ignored;
   const fs::path own = fs::weakly_canonical(folder, ignored);
   for (const fs::path& path : paths)
     for (fs::directory_iterator each(path, ignored), end; !ignored && each != end; each.increment(ignored)) {
       const fs::path other = fs::weakly_canonical(each->path(), ignored);
       if (fs::exists(other / manifest::op_file, ignored) && other != own && other.parent_path() != own)
-        names.push_back(other.filename().string());
+        ops.push_back({other.filename().string(), other.string()});
     }
-  return names;
+  for (const std::string_view each : manifest::built_in_names()) ops.push_back({std::string(each), "built-in"});
+  return ops;
 }
 
 std::vector<check::ReadOp> ops_named(const Globals& globals, const CheckSettings& settings, check::Findings& findings) {
   const std::vector<fs::path> paths = template_paths(globals);
   if (const auto folder = folder_of(settings.what, paths))
-    return check::read_ops(*folder, other_names(*folder, paths), findings);
+    return check::read_ops(*folder, other_ops(*folder, paths), findings);
   if (settings.what.find('/') != std::string::npos)
     throw Error(ErrorKind::bad_input, fmt::format("there is no folder {}", manifest::quote(settings.what)));
   const manifest::Catalogue ops = load_ops(globals, settings.what);

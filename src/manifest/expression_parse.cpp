@@ -136,6 +136,7 @@ class Parser {
     if (take("(")) return call(name, begin);
     if (const auto slot = symbols_.find(name)) return {make_slot(*slot), *slot};
     if (const Expression* term = symbols_.find_term(name)) return Operand(term->tree());
+    if (is_word(name)) fail(begin, fmt::format("the word {} without quotes", quote(name)), fmt::format("\"{}\"", name));
     fail(begin, "the unknown name " + quote(name) + did_you_mean(name, known_names()), known_list());
   }
 
@@ -270,6 +271,15 @@ class Parser {
   }
 
   std::string here() const { return at_ < text_.size() ? quote(text_.substr(at_, 1)) : "the end"; }
+
+  /// Whether a type or a choice has the value.
+  bool is_word(std::string_view name) const {
+    for (int slot = 0; slot < symbols_.size(); ++slot) {
+      const std::vector<std::string>& words = symbols_[slot].words;
+      if (std::find(words.begin(), words.end(), name) != words.end()) return true;
+    }
+    return false;
+  }
 
   std::vector<std::string> known_names() const {
     std::vector<std::string> names;

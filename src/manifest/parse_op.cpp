@@ -233,7 +233,13 @@ void read_op(const ManifestReader& reader, const TomlValue& document, Op& op) {
   op.tensors = read_tensors(reader, reader.required(document, "the file", "tensors"), op);
   reader.attempt([&] { read_tolerance(reader, document.find("tolerance"), op); });
   reader.attempt([&] { op.prepare = read_prepare(reader, document.find("prepare"), op); });
-  reader.attempt([&] { read_reference(reader, reader.required(document, "the file", "reference"), op); });
+  reader.attempt([&] {
+    const TomlValue* const reference = document.find("reference");
+    if (reference == nullptr)
+      reader.fail(document.line, "no [reference] in the file",
+                  "one with 'source' and [[reference.pass]]: plain kernels that every candidate is compared with");
+    read_reference(reader, *reference, op);
+  });
   reader.attempt([&] { read_cost(reader, section_or_empty(document, "cost"), op); });
 }
 

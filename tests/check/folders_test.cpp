@@ -42,7 +42,7 @@ TEST_CASE("each op of a folder is read, and folders that were meant to be ops ar
   scratch.write("notes/readme.md", "no op");
   scratch.write("include/shared.cuh", "// headers alone");
   Findings findings;
-  const std::vector<std::string> known = {"gemm", "softmax"};
+  const std::vector<KnownOp> known = {{"gemm", "built-in"}, {"softmax", "built-in"}};
   const auto ops = read_ops(scratch.path, known, findings);
   REQUIRE(ops.size() == 2);
   CHECK(ops[0].op.name == "gemm");
@@ -53,8 +53,15 @@ TEST_CASE("each op of a folder is read, and folders that were meant to be ops ar
   CHECK(found[0].what == "manifests and sources without op.toml");
   CHECK(found[0].severity == Severity::error);
   CHECK(found[1].file == (scratch.path / "gemm/op.toml").string());
-  CHECK(found[1].what == "the op 'gemm' has the name of another, which it hides");
+  CHECK(found[1].what ==
+        "the op 'gemm' has the name of another, built-in, and the first that is found hides the other");
   CHECK(found[1].severity == Severity::warning);
+
+  scratch.write("misnamed/ops.toml", "[op]\n");
+  scratch.write("misnamed/fast.cuh", "");
+  Findings of_misnamed;
+  static_cast<void>(read_ops(scratch.path, {}, of_misnamed));
+  CHECK(of_misnamed.sorted().back().remedy == "rename ops.toml, which has [op], to op.toml");
 
   Findings of_one;
   CHECK(read_ops(scratch.path / "scale", known, of_one).size() == 1);

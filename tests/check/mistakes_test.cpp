@@ -78,6 +78,19 @@ const Slip in_op[] = {
     {"op.toml", "3 * rows * cols", "3 * rows / (cols % 8)", "flops", "division by zero", "rule the divisor 0 out"},
     {"op.toml", "[cost]", "[cots]", "[cots]", "did you mean 'cost'?", "'cost'"},
     {"op.toml", "flops = ", "flops ", "flops ", "", "mend the line"},
+    {"op.toml", "3 * rows * cols", "3 * rows * cols * cols * cols * cols", "flops", "overflow", "within 64 bits"},
+    {"op.toml", "bytes = \"2 * rows * cols * sizeof(dtype) + rows * 4\"\n", "", "[cost]", "no 'bytes' in [cost]",
+     "the least bytes", warning},
+    {"op.toml", "2 * rows * cols * sizeof(dtype) + rows * 4", "rows * cols", "bytes = ", "and the tensors have",
+     "sizeof(TYPE)", warning},
+    {"op.toml", "default = 1.0, verify = 0.7", "default = 1.0",
+     "factor       =", "a tune verifies with 'factor' = 1, which hides", "give it a 'verify'", warning},
+    {"op.toml", "factor       = { type = \"f32\", default = 1.0, verify = 0.7 }", "factor = \"f32\"",
+     "factor = ", "a tune verifies with 'factor' = 1e-5", "a 'default' or a 'verify'", warning},
+    {"op.toml", "\"bias\", \"y\", \"sum\"", "\"bias\", \"y\", \"y\"", "[[reference.pass]]",
+     "no pass of the reference takes the output 'sum'", "name it in 'args'"},
+    {"op.toml", "\"x\", \"bias\"", "\"x\", \"x\"", "[[reference.pass]]",
+     "no pass of the reference takes 'bias', so nothing verifies", "name it in 'args'", warning},
 };
 
 const Slip in_implementations[] = {
@@ -89,8 +102,13 @@ const Slip in_implementations[] = {
     {"split.toml", "\"bytes <= 8\"", "\"byte <= 8\"", "\"byte <=", "the unknown name 'byte'", "'bytes'"},
     {"split.toml", "splits  = [1, 2, 4]", "splits  = [0, 1, 2, 4]", "cols % (vector", "division by zero",
      "rule the divisor 0 out"},
-    {"split.toml", "\"bytes <= 8\"", "\"bytes <= 1\"", "all = [", "no config meets [constraints]",
+    {"split.toml", "\"bytes <= 8\"", "\"bytes <= 1\"", "\"bytes <= 1\"", "no config meets the constraint 'bytes <= 1'",
      "loosen a constraint"},
+    {"split.toml", "\"bytes <= 8\"", "\"bytes <= 2\", \"vector > 1\"", "\"bytes <= 2\"",
+     "no config meets [constraints]", "loosen a constraint", Severity::error, "[parameters]",
+     "requires = 'sizeof(dtype) == 2'\n[parameters]"},
+    {"split.toml", "\"bytes <= 8\"", "\"sums == plain || bytes <= 8\"", "sums == plain",
+     "the word 'plain' without quotes", "\"plain\""},
     {"split.toml", "\"bytes <= 8\"", "\"bytes <= 8 && splits > 1\"", "[default]", "the default breaks the constraint",
      "a default that is legal", warning},
     {"split.toml", "rows < 8192", "rows < 0\", \"splits > 1", "rows < 0", "[search] leaves no config",
@@ -132,6 +150,8 @@ const Slip in_implementations[] = {
      "the cluster has 16 blocks", "at most 8", Severity::error, "[parameters]", "requires = 'sm >= 90'\n[parameters]"},
     {"op.toml", "block  = [\"256\"]", "block  = [\"2048\"]", "2048", "the block has 2048 threads", "at most 1024"},
     {"split.cuh", "#include \"rows.cuh\"", "#include \"row.cuh\"", "row.cuh", "includes \"row.cuh\"", "add the file"},
+    {"split.cuh", "#include \"rows.cuh\"", "#include \"rows.cuh\"\n#include \"split.cuh\"", "split.cuh",
+     "includes 'split.cuh', which includes this file", "a file of its own", warning},
 };
 
 }  // namespace
@@ -197,6 +217,72 @@ TEST_CASE("what a kernel takes and needs is compared with its manifest, by its m
   for (const Slip& slip : refused) replace(folder, slip.file, slip.from, slip.to);
   const Findings said = findings_in(folder, 1);
   for (const Slip& slip : refused) check_named(slip, folder, said, false);
+}
+
+TEST_CASE("the types of kernels are compared with what they are given, by the names of machine code" *
+          doctest::skip(cuda::Nvrtc::find() == nullptr)) {
+  const auto check = [](std::span<const Slip> slips) {
+    Folder folder = row_sums();
+    for (const Slip& slip : slips) replace(folder, slip.file, slip.from, slip.to);
+    const Findings found = findings_in(folder, 1);
+    for (const Slip& slip : slips)
+      if (*slip.at != '\0') check_named(slip, folder, found, false);
+  };
+  const char* const order = "the kernel's order and types";
+  const Slip types[] = {
+      {"split.toml", "\"y\", \"parts\"", "\"parts\", \"y\"", "\"parts\", \"y\"",
+       "takes 'float*' as argument 4, and the elements of 'y' are 'kiln::bf16'", order},
+      {"plain.toml", "\"sum\", \"rows\"", "\"rows\", \"sum\"", "\"rows\", \"sum\"",
+       "takes 'float*' as argument 4, and 'rows' is an integer of 64 bits", order},
+      {"plain.cuh", "const T* bias, float* y,", "const T* bias, T* y,", "", "", ""},
+      {"op.toml", "source = \"plain.cuh\"", "source = \"plain.cuh\"", "args   = [",
+       "takes 'kiln::bf16*' as argument 3, and a reference writes 'y' as 'float'", order},
+      {"split.cuh", "float* sums, long long rows", "const float* sums, long long rows", "", "", ""},
+      {"split.cuh", "  sums[row] = sum;", "  if (sums[row] == sum) __trap();", "", "", ""},
+      {"split.toml", "args   = [\"parts\", \"sum\"", "args   = [\"parts\", \"sum\"", "args   = [\"parts\", \"sum\"",
+       "no pass can write the output 'sum'", "not const"},
+  };
+  check(types);
+  const Slip memory[] = {
+      {"split.cuh", "float* parts, long long rows,\n ", "const float* parts, long long rows,\n ", "", "", ""},
+      {"split.cuh", "parts[row * gridDim.y + blockIdx.y] = sum;", "if (parts[row] == sum) __trap();", "", "", ""},
+      {"split.toml", "\"y\", \"parts\"", "\"y\", \"parts\"", "\"y\", \"parts\"",
+       "takes the workspace 'parts' takes a pointer to const, and nothing wrote it", "not const"},
+      {"plain.cuh", "__shared__ float sums[threads]", "__shared__ float sums[threads * 400]", "", "", ""},
+      {"plain.toml", "kernel =", "kernel =", "kernel =", "the kernel declares 409600 bytes of __shared__ memory",
+       "at most 232448: make it dynamic"},
+  };
+  check(memory);
+  const Slip headers[] = {{"split.cuh", "#include \"rows.cuh\"", "#include <cuda_fp16.h>\n#include \"rows.cuh\"",
+                           "cuda_fp16.h", "could not open source file", "toolkit_headers = true"}};
+  check(headers);
+}
+
+TEST_CASE("a kernel that is missing is named once") {
+  Folder folder = row_sums();
+  replace(folder, "plain.toml", "plain_rows<", "plane_rows<");
+  CHECK(findings_in(folder, 1).count(Severity::error) == 1);
+}
+
+TEST_CASE("an op without a reference is told what one has") {
+  Folder folder = row_sums();
+  std::string& text = folder["op.toml"];
+  text.erase(text.find("[reference]"), text.find("[cost]") - text.find("[reference]"));
+  const auto found = findings_in(folder).sorted();
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].what.find("no [reference]") != std::string::npos);
+  CHECK(found[0].remedy.find("[[reference.pass]]") != std::string::npos);
+}
+
+TEST_CASE("a source that nothing reads is named, but not while a manifest that may name it has a mistake") {
+  Folder folder = row_sums();
+  folder.files.emplace_back("old.cuh", "// of last year\n");
+  const auto found = findings_in(folder).sorted();
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].file == "ops/row_sums/old.cuh");
+  CHECK(found[0].severity == warning);
+  replace(folder, "plain.toml", "[default]", "[defaults]");
+  for (const Finding& each : findings_in(folder).sorted()) CHECK(each.file != "ops/row_sums/old.cuh");
 }
 
 TEST_CASE("an op with a piece missing or repeated is checked to its end") {
