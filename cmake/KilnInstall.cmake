@@ -52,7 +52,13 @@ function(kiln_install_command)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/cache/workloads" DESTINATION "${data}" COMPONENT command PATTERN README.md EXCLUDE)
   install(FILES "${PROJECT_SOURCE_DIR}/cache/workloads/README.md" DESTINATION "${data}" COMPONENT command)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT command FILES_MATCHING PATTERN "*.md")
-  install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT command)
+  install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/CHANGELOG.md" "${PROJECT_SOURCE_DIR}/SECURITY.md"
+          DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT command)
+  # What the documents above name by paths of the sources.
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/examples" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT command)
+  foreach(folder templates cache cache/workloads src)
+    install(FILES "${PROJECT_SOURCE_DIR}/${folder}/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}/${folder}" COMPONENT command)
+  endforeach()
   set(pages "${PROJECT_BINARY_DIR}/man")
   set(script "${PROJECT_SOURCE_DIR}/cmake/write-man-pages")
   add_custom_command(
