@@ -32,7 +32,10 @@ def _tensor(tensor: dict[str, Any]) -> str:
 
 def _value(value: dict[str, Any]) -> str:
     default = "" if value["default"] is None else f" = {value['default']}"
-    return f"    {value['name']}: {value['type']}{default}" + (f", {value['bound']} or more" if value["bound"] and value["type"][0] != "f" else "")
+    bound = value["bound"] or ""  # a whole number's lowest value alone, else a phrase
+    if bound and value["type"][0] != "f" and " to " not in bound and not bound.startswith("at most"):
+        bound += " or more"
+    return f"    {value['name']}: {value['type']}{default}" + (f", {bound}" if bound else "")
 
 
 def _selection(selection: dict[str, Any]) -> str:
