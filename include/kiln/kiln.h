@@ -278,10 +278,11 @@ typedef struct kiln_options {
   void (*on_tune)(const kiln_tune_event* event, void* user);
   // Called on the thread on which it happens, by several threads at once; null: none. It must not call the engine.
   void (*on_log)(const kiln_log_event* event, void* user);
-  // Device memory for workspaces in place of the driver's; both or neither. One at a time, on any thread; neither may call
-  // the engine, nor wait for a thread that does. allocate: aligned to 256 bytes, for work on `stream`; null: none are
-  // left. `captured` not 0: a graph keeps them until free. free: work that was enqueued on `stream` before may still use
-  // them. kiln/options.hpp says more.
+  // Device memory for workspaces in place of the driver's; both or neither. One at a time, on any thread, with the
+  // device's primary context current; neither may call the engine, nor wait for a thread that does. allocate: aligned to
+  // 256 bytes, for work on `stream`; null: none are left, and it is asked again once other streams gave theirs back.
+  // `captured` not 0: a graph keeps them until free. free: work that was enqueued on `stream` before may still use them;
+  // wait for the device where `stream` is null or may have ended. kiln/options.hpp says more.
   void* (*allocate)(size_t bytes, kiln_stream stream, int32_t captured, void* user);
   void (*free)(void* address, size_t bytes, kiln_stream stream, void* user);
   void* user;

@@ -30,6 +30,25 @@ std::size_t hash_of(const cuda::StreamIdentity& stream) noexcept {
 
 std::int64_t bytes_of(const std::shared_ptr<const cuda::Buffer>& block) noexcept { return block ? block->bytes() : 0; }
 
+/// The stream as the caller's allocator gets it back with a block; null where the handle may name another stream by then.
+using HandleToFreeBy = std::shared_ptr<std::atomic<CUstream>>;
+
+constexpr std::uint64_t alignment = 256;  // of workspaces, in bytes
+
+/// The allocator's answer. An exception counts as null: the memory of streams that are not used is given back, and it is
+/// asked again.
+void* ask(const WorkspaceAllocator& allocator, std::int64_t bytes, CUstream stream, bool captured) {
+  std::string why = fmt::format("has not the {} bytes of a workspace", bytes);
+  try {
+    if (void* const address = allocator.allocate(static_cast<std::size_t>(bytes), stream, captured)) return address;
+  } catch (const std::exception& error) {
+    why += fmt::format(": {}", error.what());
+  } catch (...) {
+    why += ": it threw what is no std::exception";
+  }
+  throw Error(ErrorKind::out_of_memory, "Options::workspace_allocator " + why);
+}
+
 /// So that the next push_back does not throw.
 template <class T>
 void make_room(std::vector<T>& all) {
@@ -77,6 +96,7 @@ struct Workspaces::Entry {
   std::vector<Block> earlier;       // of a capture: smaller blocks, which its graph uses too
   std::shared_ptr<GraphUse> graph;  // null outside captures
   CUstream handle = nullptr;
+  HandleToFreeBy free_by;
 
   [[nodiscard]] std::int64_t all_bytes() const noexcept {
     std::int64_t sum = bytes_of(scratch) + bytes_of(zeroed);
@@ -222,10 +242,13 @@ void Workspaces::make(CUstream stream, const WorkspaceNeeds& needs) {
   entry->stream = identity;
   entry->handle = stream;
   entry->used = makes_.load(std::memory_order_relaxed);
+  const bool is_known_later = !identity.is_of_capture() && !cuda::is_per_thread(stream);
+  entry->free_by =
+      before != nullptr ? before->free_by : std::make_shared<std::atomic<CUstream>>(is_known_later ? stream : nullptr);
   const Block none;
   const auto block_of = [&](Block Entry::*member, std::int64_t bytes, bool zeroed) {
     const Block& present = before != nullptr ? before->*member : none;
-    (*entry).*member = bytes > bytes_of(present) ? allocate(bytes, zeroed, stream, identity) : present;
+    (*entry).*member = bytes > bytes_of(present) ? allocate(bytes, zeroed, *entry) : present;
   };
   block_of(&Entry::scratch, needs.scratch, false);
   block_of(&Entry::zeroed, needs.zeroed, true);
@@ -302,7 +325,10 @@ void Workspaces::retire_if_ended(CUstream stream, const cuda::StreamIdentity& id
   if (identity.is_of_capture()) return;
   const auto known = by_handle_.find(stream);
   if (known == by_handle_.end() || known->second == identity) return;
-  if (Entry* const entry = current_->find(known->second)) retire(*entry);
+  if (Entry* const entry = current_->find(known->second)) {
+    entry->free_by->store(nullptr, std::memory_order_relaxed);
+    retire(*entry);
+  }
 }
 
 /// Retires the blocks of streams that did not launch while idle_makes_ others got theirs. Where such streams soon
@@ -344,28 +370,34 @@ std::int64_t Workspaces::retire_streams(const cuda::StreamIdentity& but, std::in
   return bytes;
 }
 
-/// Zeroes on a stream of its own and waits, because a graph may run on another stream than the one captured.
-cuda::Buffer Workspaces::new_buffer(std::int64_t bytes, CUstream stream, bool captured) const {
+cuda::Buffer Workspaces::new_buffer(std::int64_t bytes, const Entry& entry) const {
   if (!allocator_.allocate) return cuda::Buffer(bytes);
-  void* const address = allocator_.allocate(static_cast<std::size_t>(bytes), stream, captured);
-  if (address == nullptr)
-    throw Error(ErrorKind::out_of_memory,
-                fmt::format("Options::workspace_allocator has not the {} bytes of a workspace", bytes));
-  return {reinterpret_cast<CUdeviceptr>(address), bytes,
-          [free = allocator_.free, address, bytes, stream] { free(address, static_cast<std::size_t>(bytes), stream); }};
+  const std::lock_guard lending(lending_);
+  void* const address = ask(allocator_, bytes, entry.handle, entry.stream.is_of_capture());
+  if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
+    allocator_.free(address, static_cast<std::size_t>(bytes), entry.free_by->load(std::memory_order_relaxed));
+    throw Error(ErrorKind::bad_input,
+                fmt::format("Options::workspace_allocator gave {} for a workspace, expected a multiple of {} bytes",
+                            fmt::ptr(address), alignment));
+  }
+  return {reinterpret_cast<CUdeviceptr>(address), bytes, [this, address, bytes, free_by = entry.free_by] {
+            const std::lock_guard returning(lending_);
+            allocator_.free(address, static_cast<std::size_t>(bytes), free_by->load(std::memory_order_relaxed));
+          }};
 }
 
-Workspaces::Block Workspaces::allocate(std::int64_t bytes, bool zeroed, CUstream stream,
-                                       const cuda::StreamIdentity& identity) {
+/// Zeroes on a stream of its own and waits, because a graph may run on another stream than the one captured.
+Workspaces::Block Workspaces::allocate(std::int64_t bytes, bool zeroed, const Entry& entry) {
+  const cuda::StreamIdentity identity = entry.stream;
   const bool may_free = !identity.is_of_capture();  // cuMemFree waits for the device
   if (const std::int64_t over = held_ + retired_bytes_ + bytes - limit_; over > 0 && may_free) {
     retire_streams(identity, over - retired_bytes_);
     free_retired(take_retired());
   }
   const auto allocate_now = [&] {
-    auto block = std::make_shared<cuda::Buffer>(new_buffer(bytes, stream, identity.is_of_capture()));
+    auto block = std::make_shared<cuda::Buffer>(new_buffer(bytes, entry));
     if (zeroed && allocator_.allocate && may_free) {
-      block->fill_bytes(0, stream);  // in order with the work of the stream that used this memory before
+      block->fill_bytes(0, entry.handle);  // in order with the work of the stream that used this memory before
     } else if (zeroed) {
       const cuda::Stream filling;
       block->fill_bytes(0, filling.handle());

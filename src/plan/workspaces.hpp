@@ -40,7 +40,7 @@ struct WorkspaceNeeds {
 /// Those of a capture leave it after the driver has destroyed all graphs that were made from it.
 ///
 /// Blocks are freed after they have left the table and no launch may use them. cuMemFree waits for the device; a
-/// caller's allocator orders what it does with the memory after the stream's work.
+/// caller's allocator orders what it does with the memory after the stream's work. It is called one at a time.
 class Workspaces {
  public:
   /// `limit`: bytes past which blocks of other streams are freed. A block that a launch needs is allocated all the
@@ -96,13 +96,14 @@ class Workspaces {
   void retire_idle(const cuda::StreamIdentity& stream);
   [[nodiscard]] std::int64_t& held_by(const Entry& entry) noexcept;
   [[nodiscard]] Retired take_retired();
-  Block allocate(std::int64_t bytes, bool zeroed, CUstream stream, const cuda::StreamIdentity& identity);
-  [[nodiscard]] cuda::Buffer new_buffer(std::int64_t bytes, CUstream stream, bool captured) const;
+  Block allocate(std::int64_t bytes, bool zeroed, const Entry& entry);
+  [[nodiscard]] cuda::Buffer new_buffer(std::int64_t bytes, const Entry& entry) const;
   /// Also without mutex_.
   std::int64_t free_retired(Retired retired);
 
   const std::int64_t limit_;
   const WorkspaceAllocator allocator_;
+  mutable std::mutex lending_;  // held while the caller's allocator works; taken last
   mutable LaunchesInFlight launches_;
   std::atomic<const Table*> table_{nullptr};
   std::atomic<std::uint64_t> makes_{0};  // the clock by which entries are old
