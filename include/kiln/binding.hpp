@@ -16,6 +16,7 @@ struct Operand {
 };
 
 /// What a launch is given. Made by Op::binding, filled by Op::bind as often as tensors change. A value like Problem.
+/// Until then, and after tensors were refused, sizes that were not given are such that launches refuse it.
 struct Binding {
   Problem problem;
   Arguments arguments;

@@ -166,7 +166,8 @@ class KILN_API Op {
   /// dimensions, sizes, types or strides that differ from the manifest or from each other, an address that is null or
   /// not a multiple of its element, memory of another device, elements of an output that share memory, and outputs that
   /// share memory with other tensors. An input and an output that begin at one address, with elements of one size, are
-  /// taken: the op's contract says whether it works in place. The bounds of sizes are launch()'s to check.
+  /// taken: the op's contract says whether it works in place. The bounds of sizes are launch()'s to check. A binding
+  /// that was not bound, or whose tensors were refused, is refused by launches.
   void bind(Binding& binding, std::span<const Operand> operands) const;
   void bind(Binding& binding, std::initializer_list<Operand> operands) const {
     bind(binding, std::span(operands.begin(), operands.size()));

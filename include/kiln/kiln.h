@@ -383,7 +383,8 @@ KILN_API kiln_status kiln_op_binding(const kiln_op* op, const kiln_setting* sett
                                      const kiln_argument* values, size_t value_count, kiln_binding* binding);
 // Fills a binding with the problem and arguments of `count` tensors, and checks these by what the op says of them:
 // sizes, types, strides, devices, alignment to elements, and memory that outputs share. May be called again for other
-// tensors. Allocates nothing but at the first call with some types and choices.
+// tensors. Allocates nothing but at the first call with some types and choices. A launch of a binding that was never
+// bound is KILN_BAD_INPUT; tensors that are refused leave the binding as it was.
 KILN_API kiln_status kiln_bind(const kiln_op* op, kiln_binding* binding, const kiln_tensor* tensors, size_t count);
 
 // Sets a run-time value, converted to its type.

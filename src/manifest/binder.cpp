@@ -136,9 +136,9 @@ class Reading {
       const BoundTensor& tensor = form_.tensors[each.tensor.index];
       for (std::size_t other = 0; other < each.view.rank; ++other)
         if (tensor.sizes[other].kind == BoundNumber::Kind::axis && tensor.sizes[other].index == number.index)
-          refuse_size(
-              operand, at,
-              fmt::format("{} = {} as in '{}', not {}", axis, frame_[number.index], tensor_of(each).name, value));
+          refuse_size(operand, at,
+                      fmt::format("{} = {} as in '{}'{}", axis, frame_[number.index], tensor_of(each).name,
+                                  value == operand.view.sizes[at] ? "" : fmt::format(", not {}", value)));
     }
     refuse_size(operand, at, axis);
   }
@@ -312,12 +312,15 @@ Binder::~Binder() {
   }
 }
 
-void Binder::bind(Binding& binding, std::span<const Operand> operands, int device) const {
+void Binder::bind(Binding& binding, std::span<const Operand> operands, int device) const try {
   read_selections(binding, operands);
   Reading reading(op_, form_of(binding.problem), binding, operands);
   reading.read_sizes();
   reading.read_strides();
   reading.place(device);
+} catch (...) {
+  if (binding.problem.op == op_.tag || binding.problem.op == 0) forget_sizes(op_, binding.problem, binding.axes_given);
+  throw;
 }
 
 void Binder::read_selections(Binding& binding, std::span<const Operand> operands) const {

@@ -29,7 +29,7 @@ class Binder {
   Binder& operator=(const Binder&) = delete;
 
   /// Fills `binding` for tensors that a GPU of this ordinal reads and writes. No lock and no allocation where the types
-  /// and choices were bound before. Throws Error(bad_input) that names the tensor, with `binding` in any state.
+  /// and choices were bound before. Throws Error(bad_input) that names the tensor; no launch takes `binding` then.
   void bind(Binding& binding, std::span<const Operand> operands, int device) const;
 
  private:

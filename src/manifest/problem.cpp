@@ -49,9 +49,14 @@ bool fits(const Axis& axis, std::int64_t value) noexcept {
   return value >= axis.minimum && value <= axis.maximum && (axis.multiple_of == 1 || value % axis.multiple_of == 0);
 }
 
-void check_axis(const Op& op, const Axis& axis, std::int64_t value) {
+void check_axis(const Op& op, const Axis& axis, std::int64_t value, bool takes_zero) {
+  if (value == unbound)
+    fail(op, fmt::format("axis '{}' has no size: Op::bind was not called on the binding, or refused its tensors",
+                         axis.name));
   if (value < axis.minimum)
-    fail(op, fmt::format("axis '{}' is {}, expected {} or more", axis.name, value, axis.minimum));
+    fail(op,
+         fmt::format("axis '{}' is {}, expected {}{} or more", axis.name, value,
+                     takes_zero && axis.minimum > 1 ? "0, or " : "", axis.minimum - (takes_zero && axis.minimum == 1)));
   if (value > axis.maximum)
     fail(op, fmt::format("axis '{}' is {}, expected at most {}", axis.name, value, axis.maximum));
   if (value % axis.multiple_of != 0) {
@@ -89,6 +94,11 @@ const Rule* broken_rule(const Op& op, const Problem& problem) noexcept {
 
 }  // namespace
 
+void forget_sizes(const Op& op, Problem& problem, std::uint32_t but) noexcept {
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    if ((but >> i & 1U) == 0) problem.axes[i] = unbound;
+}
+
 PartOfProblem make_part(const Op& op, std::span<const Setting> settings) {
   PartOfProblem part;
   Problem& problem = part.problem;
@@ -111,6 +121,7 @@ PartOfProblem make_part(const Op& op, std::span<const Setting> settings) {
     else
       problem.selections[place] = parse_choice(op, op.selections[place], setting.value);
   }
+  forget_sizes(op, problem, part.axes);
   for (std::size_t i = 0; i < op.selections.size(); ++i)
     if ((part.selections >> i & 1U) == 0) problem.selections[i] = op.selections[i].default_beside(problem);
   return part;
@@ -135,6 +146,10 @@ bool is_empty(const Op& op, const Problem& problem) noexcept {
 void check_own(const Op& op, const Problem& problem) {
   if (problem.op != 0 && problem.op != op.tag)
     fail(op, "the problem is another op's; make it by this op's Op::problem");
+  for (std::size_t i = op.axes.size(); i < max_axes; ++i)
+    if (problem.axes[i] != 0)
+      fail(op,
+           fmt::format("axis number {} is set, and the op has {}; take the ids of this op's axes", i, op.axes.size()));
 }
 
 void check_own(const Op& op, const Arguments& arguments) {
@@ -145,8 +160,8 @@ void check_own(const Op& op, const Arguments& arguments) {
 void check_problem(const Op& op, const Problem& problem, Zeros zeros) {
   check_own(op, problem);
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
-    const bool is_taken = zeros == Zeros::taken && problem.axes[i] == 0 && !op.axes[i].team;
-    if (!is_taken) check_axis(op, op.axes[i], problem.axes[i]);
+    const bool takes_zero = zeros == Zeros::taken && !op.axes[i].team;
+    if (problem.axes[i] != 0 || !takes_zero) check_axis(op, op.axes[i], problem.axes[i], takes_zero);
   }
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
     const Selection& selection = op.selections[i];

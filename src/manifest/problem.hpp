@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,8 +34,13 @@ enum class Zeros : bool { refused, taken };
 /// past its maximum, not a multiple, not one of its values, or against a rule of [op]. A selection that is left out
 /// takes its default, which is its first value unless the manifest says otherwise.
 Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zeros = Zeros::refused);
-/// Settings of some axes and selections. Others have size 0, and their defaults. Bit i of the masks: axis i, or
-/// selection i, was given.
+/// The size of an axis that nothing has given yet. check_problem refuses it, so that a launch before Op::bind does not
+/// pass for one of an empty batch.
+constexpr std::int64_t unbound = std::numeric_limits<std::int64_t>::min();
+/// Makes each axis `unbound` but those of the mask.
+void forget_sizes(const Op& op, Problem& problem, std::uint32_t but) noexcept;
+/// Settings of some axes and selections. Other axes are `unbound`, other selections at their defaults. Bit i of the
+/// masks: axis i, or selection i, was given.
 struct PartOfProblem {
   Problem problem;
   std::uint32_t axes = 0, selections = 0;
@@ -43,7 +49,8 @@ struct PartOfProblem {
 PartOfProblem make_part(const Op& op, std::span<const Setting> settings);
 /// Throws Error(bad_input) as make_problem does, for a Problem made elsewhere.
 void check_problem(const Op& op, const Problem& problem, Zeros zeros = Zeros::refused);
-/// Throws Error(bad_input) for a problem, or for arguments, that another op made.
+/// Throws Error(bad_input) for a problem, or for arguments, that another op made, and for the size of an axis that the op
+/// has not.
 void check_own(const Op& op, const Problem& problem);
 void check_own(const Op& op, const Arguments& arguments);
 /// Whether an axis is 0, other than that of a team. Where check_problem takes zeros and passes, a launch then does

@@ -115,7 +115,7 @@ TEST_CASE("what tensors get wrong is refused by name") {
       {scale.refusal({{TensorId{7}, x}}), "scale: a tensor of another op is given; take it from this op's Op::tensor"},
       {both(x, {at(high), DType::f32, {64}}), "scale: tensor 'y' has 1 dimension, expected 2: [rows, cols]"},
       {both(x, {at(high), DType::f32, {4, 64}}),
-       "scale: tensor 'y' of shape [rows, cols] has 4 in dimension 0, expected rows = 5 as in 'x', not 4"},
+       "scale: tensor 'y' of shape [rows, cols] has 4 in dimension 0, expected rows = 5 as in 'x'"},
       {scale.refusal({{scale.x, x}, {scale.y, y}}, {{"rows", "6"}}),
        "scale: tensor 'x' of shape [rows, cols] has 5 in dimension 0, expected rows = 6 as given"},
       {both({at(low), DType::f32, {-1, 64}, {64, 1}}, y),
@@ -152,6 +152,29 @@ TEST_CASE("a binding and a tensor's problem of another op are refused") {
   CHECK_THROWS_WITH_AS(
       scale.binder.bind(other, std::vector<Operand>{{scale.x, scale.plain_x()}, {scale.y, scale.plain_y()}}, device),
       "scale: the binding is another op's; make it by this op's Op::binding", Error);
+}
+
+TEST_CASE("a binding without tensors, or with tensors that were refused, has no sizes that a launch would take") {
+  const Scale scale;
+  const auto refused = [&](const Binding& binding) {
+    CHECK_THROWS_WITH_AS(check_problem(scale.op, binding.problem, Zeros::taken),
+                         "op 'scale': axis 'rows' has no size: Op::bind was not called on the binding, or refused its "
+                         "tensors",
+                         Error);
+  };
+  Binding binding{make_part(scale.op, std::vector<Setting>{{"cols", "64"}}).problem, {}, 2, 0, 0};
+  CHECK(binding.problem.axes[1] == 64);
+  refused(binding);
+  const std::vector<Operand> right = {{scale.x, scale.plain_x()}, {scale.y, scale.plain_y()}};
+  scale.binder.bind(binding, right, device);
+  CHECK_NOTHROW(check_problem(scale.op, binding.problem));
+  std::vector<Operand> wrong = right;
+  wrong[1].view.address = nullptr;
+  CHECK_THROWS_AS(scale.binder.bind(binding, wrong, device), Error);
+  CHECK(binding.problem.axes[1] == 64);
+  refused(binding);
+  scale.binder.bind(binding, right, device);
+  CHECK_NOTHROW(check_problem(scale.op, binding.problem));
 }
 
 TEST_CASE("views share memory where two elements do, as far as strides tell") {
