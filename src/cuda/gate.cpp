@@ -5,6 +5,7 @@
 
 #include "cuda/device.hpp"
 #include "cuda/library.hpp"
+#include "manifest/no_signals.hpp"
 
 namespace kiln::cuda {
 namespace {
@@ -55,6 +56,7 @@ Gate::Watch::Watch(Gate& gate) {
     gate.open();
   };
   try {
+    const manifest::NoSignals no_signals;
     thread_ = std::thread(watch);
   } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): is_there() tells
   }

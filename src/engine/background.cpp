@@ -10,6 +10,7 @@
 #include "engine/state.hpp"
 #include "engine/tune_once.hpp"
 #include "kiln/error.hpp"
+#include "manifest/no_signals.hpp"
 #include "manifest/shortage.hpp"
 
 namespace kiln::engine {
@@ -80,6 +81,7 @@ void Background::begin_thread() {
   if (thread_.joinable() || queue_.empty()) return;
   if (!compiling_) compiling_ = std::make_unique<Compiling>(engine_);
   try {
+    const manifest::NoSignals no_signals;
     thread_ = std::jthread([this](const std::stop_token& stop) { serve_and_delete(stop); });
   } catch (const std::system_error& error) {
     engine_.warn(fmt::format(

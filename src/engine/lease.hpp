@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "manifest/no_signals.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::engine {
@@ -42,6 +43,7 @@ class Lease {
     if (!held_) return false;
     renewed_ = Clock::now();
     try {
+      const manifest::NoSignals no_signals;
       renewing_ = std::jthread([this](const std::stop_token& stop) { renew(stop); });
     } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): renew_if_due() does it
     }

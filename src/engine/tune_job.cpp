@@ -12,6 +12,7 @@
 #include "engine/team/agree.hpp"
 #include "engine/tune_once.hpp"
 #include "kiln/error.hpp"
+#include "manifest/no_signals.hpp"
 #include "manifest/text.hpp"
 #include "team/exchange.hpp"
 #include "tune/team_tunes.hpp"
@@ -123,6 +124,7 @@ class Job {
     std::vector<std::jthread> threads;
     for (std::size_t i = 1; i < tuner_.devices.size(); ++i) {
       try {
+        const manifest::NoSignals no_signals;
         threads.emplace_back([this, i] { serve(*tuner_.devices[i]); });
       } catch (const std::system_error&) {
         later.push_back(tuner_.devices[i].get());
@@ -190,6 +192,7 @@ class Job {
     const std::size_t next = next_[device.device_class];
     if (tuner_.devices.size() > 1 || next == order_.size()) return {};
     try {
+      const manifest::NoSignals no_signals;
       return std::jthread([this, &device, &bucket = buckets_[order_[next]]] {
         compile_ahead(*device.engine, *bucket.op, bucket.bucket, {.retune = choice_.retune, .cubins = &device.cubins});
       });

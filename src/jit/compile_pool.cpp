@@ -14,6 +14,7 @@
 
 #include "jit/compile_workers.hpp"
 #include "kiln/error.hpp"
+#include "manifest/no_signals.hpp"
 #include "process/cores.hpp"
 
 namespace kiln::jit {
@@ -71,6 +72,7 @@ struct CompilePool::State {
   /// Where the system refuses a thread, those that run take the work, and the next task asks again.
   void try_to_begin_thread() {
     try {
+      const manifest::NoSignals no_signals;
       threads.emplace_back([this](const std::stop_token& stop) { serve(stop); });
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): add() deals with a pool without threads
     }

@@ -2,6 +2,7 @@
 
 #include <system_error>
 
+#include "manifest/no_signals.hpp"
 #include "manifest/problem.hpp"
 
 namespace kiln::plan {
@@ -20,6 +21,7 @@ HistogramKeeper::~HistogramKeeper() {
 
 void HistogramKeeper::start() noexcept {
   try {
+    const manifest::NoSignals no_signals;
     std::call_once(started_, [this] { thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); }); });
   } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): the next call tries again
   }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "manifest/no_signals.hpp"
 #include "manifest/shortage.hpp"
 #include "team/exchange.hpp"
 
@@ -63,6 +64,7 @@ Member::Member(Rendezvous& rendezvous, const SymmetricMemory* memory, const cuda
 
 std::jthread Member::begin_watch() {
   try {
+    const manifest::NoSignals no_signals;
     return std::jthread([this](const std::stop_token& stop) { watch(stop); });
   } catch (const std::system_error& error) {
     cuda::Driver::find()->cuMemFreeHost(report_);

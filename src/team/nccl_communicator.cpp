@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "manifest/no_signals.hpp"
 #include "manifest/shortage.hpp"
 #include "team/link.hpp"
 
@@ -77,6 +78,7 @@ Call::Call(const cuda::Context& context, ncclComm_t communicator, Work work,
     state->communicator = handle;
   };
   try {
+    const manifest::NoSignals no_signals;
     std::thread(std::move(run)).detach();
   } catch (const std::system_error& error) {
     throw Error(ErrorKind::no_nccl,
