@@ -211,7 +211,8 @@ class KILN_API Op {
 
   /// Launches as launch() does where nothing has to be looked up, loaded, tuned, allocated or waited for. Else nothing
   /// is launched, counted or begun, and nothing is returned: call launch(), plan() or Engine::prepare where waiting is
-  /// harmless, such as without an interpreter's lock. On a capturing stream it is launch().
+  /// harmless, such as without an interpreter's lock. On a capturing stream it is launch(). Throws as launch() does
+  /// where no wait would help.
   std::optional<Origin> try_launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
   /// Makes the problem's bucket ready without launching: looks it up, loads it, or tunes it as Options::on_miss says.

@@ -109,7 +109,10 @@ std::optional<Origin> launch_loaded(OpState& op_state, const PlanState& first, c
   const auto& [problem, arguments, stream] = call;
   const bool is_capturing = captures(op_state, stream);
   const auto by = [&](const PlanState& plan) -> std::optional<Attempt> {
-    if (!is_capturing && !op_state.owner.workspaces->serves(call.stream, plan.needs)) return std::nullopt;
+    if (!is_capturing && !op_state.owner.workspaces->serves(call.stream, plan.needs)) {
+      cuda::require_own(op_state.owner.context, call.stream);  // no wait would help a stream that has ended
+      return std::nullopt;
+    }
     return attempt(op_state, plan, call.problem, call.arguments, call.stream);
   };
   if (arguments.lengths_set != 0) check_lengths(op_state, arguments);
