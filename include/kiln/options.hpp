@@ -129,7 +129,7 @@ struct LogEvent {
   enum class Level : std::uint8_t { info, warning } level = Level::info;
   enum class Kind : std::uint8_t {
     warning,   // what Engine::warnings() has, too
-    tune,      // a bucket's tune begins, ends, or waits for another process's
+    tune,      // a bucket's tune begins, ends, or waits for another process's; a failure is a warning, or thrown
     compile,   // a specialisation was compiled, or failed to
     fallback,  // a fallback serves a bucket from now on
     swap,      // the record of a tune in the background serves in a fallback's place

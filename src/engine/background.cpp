@@ -182,7 +182,8 @@ Background::End Background::try_to_tune(const Wanted& wanted, const std::stop_to
   const auto failed = [&](ErrorKind kind, const char* message) {
     if (kind == ErrorKind::interrupted) return End::stopped;
     engine_.warn(fmt::format("{} {} is not tuned in the background, and its fallback goes on serving: {}",
-                             wanted.op->op.name, manifest::display_text(wanted.op->op, wanted.bucket), message));
+                             wanted.op->op.name, manifest::display_text(wanted.op->op, wanted.bucket), message),
+                 wanted.op->op.name, manifest::to_string(wanted.op->op, wanted.bucket));
     if (!is_of_every_bucket(kind)) return End::done;
     const std::lock_guard lock(mutex_);
     given_up_ = true;

@@ -140,7 +140,8 @@ EngineState::EngineState(const Options& chosen)
       worker(worker_for(options, context.info())),
       holder(store::unique_holder()),
       op_states_(ops.size()) {
-  for (const std::string& each : layers.warnings()) tell(LogEvent::Kind::warning, {}, {}, each);
+  tell_of_files();
+  layers.tell_news_to([this] { tell_of_files(); });
   if (!options.nvrtc.empty() && options.compile != Compile::never && !cuda::Nvrtc::choose(options.nvrtc.string()))
     warn(fmt::format("Options::nvrtc {} is not used: this process has opened {} before", options.nvrtc.string(),
                      cuda::Nvrtc::get().path));
@@ -158,6 +159,7 @@ EngineState::~EngineState() {
   // What follows must not end a capture of another thread.
   const cuda::RelaxedCapture relaxed;
   background.reset();
+  layers.tell_news_to({});
   {
     const cuda::Context::Guest guest(context);
     op_states_.clear();

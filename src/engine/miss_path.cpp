@@ -54,9 +54,10 @@ void make_serving(plan::OpState& op_state, plan::BucketPlans& of, const Problem&
 std::unique_ptr<plan::BucketPlans> tuned_plans(plan::OpState& op_state, const answer::Resolution& missed) {
   TuneOutcome outcome = tune_once(engine_of(op_state), op_state.op, missed.bucket.edge, {.patience = lease_patience});
   if (outcome.end != TuneOutcome::End::held_elsewhere) return op_state.plans.load(std::move(outcome.resolution));
-  op_state.owner.warn(fmt::format("{} is served by a fallback: for {} minutes {} has been tuning it",
-                                  missed.bucket.text(), lease_patience.count(),
-                                  outcome.holder.empty() ? "another process" : outcome.holder));
+  op_state.owner.warn(
+      fmt::format("{} is served by a fallback: for {} minutes {} has been tuning it", missed.bucket.text(),
+                  lease_patience.count(), outcome.holder.empty() ? "another process" : outcome.holder),
+      op_state.op.name, manifest::to_string(op_state.op, missed.bucket.edge));
   answer::Resolution fallback = op_state.resolve(missed.bucket.edge, true);
   answer::leave_servable(fallback, op_state.owner.arch(), op_state.owner.cubins);
   return op_state.plans.load(std::move(fallback));
@@ -130,6 +131,7 @@ const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem,
   const auto build_it = [&] {
     return op_state.plans.make_once(bucket, [&] {
       auto made = build(op_state, problem);
+      op_state.owner.tell_of_files();  // what look-ups met
       begin_serving(op_state);
       if (op_state.owner.options.on_log) tell_fallback(op_state, *made, problem);
       return made;

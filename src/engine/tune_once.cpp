@@ -164,7 +164,8 @@ TuneOutcome tune_once(EngineState& engine, const manifest::Op& op, const Problem
   if (!engine.worker && asked.team == nullptr) engine.worker = worker_for(engine.options, engine.context.info());
   if (!engine.worker && asked.only_in_worker && asked.team == nullptr)
     throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
-  engine.tell(LogEvent::Kind::tune, op.name, manifest::to_string(op, edge), "its tune begins");
+  const std::string bucket = manifest::to_string(op, edge);
+  engine.tell(LogEvent::Kind::tune, op.name, bucket, "its tune begins");
   tune::TuneRequest request = request_of(engine, op, edge, asked);
   request.stop_requested = [&lease, asks = request.stop_requested] {
     lease.renew_if_due();
@@ -174,11 +175,11 @@ TuneOutcome tune_once(EngineState& engine, const manifest::Op& op, const Problem
   const tune::TuneResult result = tune::tune_bucket(request, cubins);
   tune::publish(request, result, cubins);
   if (!result.warning.empty())
-    engine.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, edge), result.warning));
+    engine.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, edge), result.warning), op.name, bucket);
   outcome = {TuneOutcome::End::tuned, stored()};
   if (outcome.resolution.record)
     for (const std::string& each : wrong_throughout(engine.layers.candidates_of(*outcome.resolution.record)))
-      engine.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, edge), each));
+      engine.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, edge), each), op.name, bucket);
   if (asked.adopt && outcome.resolution.is_hit()) asked.adopt(outcome.resolution);
   tell_tuned(engine, outcome.resolution, begun);
   engine.counters.count_tune();

@@ -50,13 +50,27 @@ void Owner::tell(LogEvent::Kind kind, std::string_view op, std::string_view buck
   plan::tell(options.on_log, {is_warning ? LogEvent::Level::warning : LogEvent::Level::info, kind, op, bucket, text});
 }
 
-void Owner::warn(const std::string& warning) {
+void Owner::tell_of_files() const noexcept try {
+  if (!options.on_log) return;
+  std::vector<std::string> news = layers.warnings();
+  {
+    const std::lock_guard lock(warnings_mutex_);
+    std::erase_if(news, [&](const std::string& each) {
+      return std::find(told_of_files_.begin(), told_of_files_.end(), each) != told_of_files_.end();
+    });
+    told_of_files_.insert(told_of_files_.end(), news.begin(), news.end());
+  }
+  for (const std::string& each : news) tell(LogEvent::Kind::warning, {}, {}, each);
+} catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): without memory there is no news
+}
+
+void Owner::warn(const std::string& warning, std::string_view op, std::string_view bucket) {
   {
     const std::lock_guard lock(warnings_mutex_);
     if (std::find(warnings_.begin(), warnings_.end(), warning) != warnings_.end()) return;
     warnings_.push_back(warning);
   }
-  tell(LogEvent::Kind::warning, {}, {}, warning);
+  tell(LogEvent::Kind::warning, op, bucket, warning);
 }
 
 std::vector<std::string> Owner::warnings() const {

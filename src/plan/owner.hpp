@@ -53,8 +53,10 @@ struct Owner {
 
   /// jit::default_arch of the device. The first call opens NVRTC, which takes tens of milliseconds.
   [[nodiscard]] const std::string& arch() const;
-  /// Adds to Engine::warnings, each warning once.
-  void warn(const std::string& warning);
+  /// Adds to Engine::warnings, each warning once, and tells it, with the bucket that it is of.
+  void warn(const std::string& warning, std::string_view op = {}, std::string_view bucket = {});
+  /// Tells those warnings of the files that were not told before.
+  void tell_of_files() const noexcept;
   /// Calls Options::on_log. Level::warning for warnings, else info.
   void tell(LogEvent::Kind kind, std::string_view op, std::string_view bucket, std::string_view text) const noexcept;
   [[nodiscard]] std::vector<std::string> warnings() const;
@@ -78,6 +80,7 @@ struct Owner {
   mutable std::string target_;  // without NVRTC
   mutable std::mutex warnings_mutex_;
   std::vector<std::string> warnings_;
+  mutable std::vector<std::string> told_of_files_;
 };
 
 /// The owner's team. Throws Error(bad_input) where it has none, or where the problem's number of ranks is not the

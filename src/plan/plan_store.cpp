@@ -144,7 +144,9 @@ const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try
     if (code == Code::stored || is_last_resort || (when == Try::now && is_interrupt(failure))) throw;
     const bool passing = may_pass(failure);
     owner_.warn(fmt::format("{}: {} is left out{}: {}", of.resolution.bucket.text(), answer.name(),
-                            passing ? " for now" : "", failure.what()));
+                            passing ? " for now" : "", failure.what()),
+                of.resolution.bucket.op->name,
+                manifest::to_string(*of.resolution.bucket.op, of.resolution.bucket.edge));
     if (passing) {
       slot.retry.failed(Retry::Clock::now());
       return nullptr;

@@ -216,14 +216,17 @@ std::vector<TriedCandidate> Layers::candidates_of(const Found<Record>& found) {
 File& Layers::overlay() { return *layers_.front().file; }
 
 void Layers::keep_in_memory(const Error& error, const std::function<void(File&)>& work) {
-  const std::lock_guard guard(memory_->mutex);
-  if (!memory_->file) {
-    memory_->file = File::in_memory();
-    memory_->opened = memory_->file.get();
+  {
+    const std::lock_guard guard(memory_->mutex);
+    if (!memory_->file) {
+      memory_->file = File::in_memory();
+      memory_->opened = memory_->file.get();
+    }
+    if (memory_->why.empty())
+      memory_->why = fmt::format("{}; what is found from now on is kept in this process's memory only", error.what());
+    work(*memory_->file);
   }
-  if (memory_->why.empty())
-    memory_->why = fmt::format("{}; what is found from now on is kept in this process's memory only", error.what());
-  work(*memory_->file);
+  if (told_) told_();
 }
 
 /// Moves the rows that could not be stored earlier into the overlay, in one transaction.
@@ -247,8 +250,11 @@ void Layers::begin_anew_if_damaged(const Error& error) {
   if (overlay().path().empty()) return;
   const fs::path aside = set_aside_if_damaged(overlay().path());
   if (aside.empty()) return;  // another process was faster
-  const std::lock_guard guard(memory_->mutex);
-  memory_->set_aside.push_back(set_aside_in_words(error, aside));
+  {
+    const std::lock_guard guard(memory_->mutex);
+    memory_->set_aside.push_back(set_aside_in_words(error, aside));
+  }
+  if (told_) told_();
 }
 
 /// Runs `work` on the overlay, and again on a new one if the first was damaged.
@@ -337,6 +343,7 @@ void Layers::release_what_is_left() noexcept {
 
 Layers::~Layers() {
   if (!unreleased_) return;  // moved from
+  told_ = nullptr;           // who listens may be gone
   release_what_is_left();
   try {
     write([&](File& file) { move_from_memory(file); });

@@ -93,6 +93,9 @@ class Layers {
   /// Reads back whether the overlay's file holds the last record stored under the key. False for an overlay in memory.
   [[nodiscard]] bool keeps(std::string_view key);
 
+  /// Has `told` called when a write has added to warnings(). On the thread that writes, which holds no lock of this
+  /// object. Precondition: no other thread uses this object during the call.
+  void tell_news_to(std::function<void()> told) { told_ = std::move(told); }
   /// Returns what was skipped or renamed when opening, and what could not be read or written since, each once.
   [[nodiscard]] std::vector<std::string> warnings() const;
 
@@ -126,6 +129,7 @@ class Layers {
   std::vector<std::string> warnings_;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Unreleased> unreleased_;
+  std::function<void()> told_;
 };
 
 /// Returns $KILN_CACHE, which may be empty, else $XDG_CACHE_HOME/kiln/overlay.kiln, else

@@ -177,10 +177,17 @@ TEST_CASE("what is launched most is tuned first") {
 TEST_CASE("a bucket whose tune fails is said once, not tried again, and served by its stand-in") {
   const Machine machine;
   const NoDeviceForWorkers hidden;
-  const Engine engine(background(""));
+  std::atomic<int> told_of_bucket = 0;
+  kiln::Options chosen = background("");
+  chosen.on_log = [&](const kiln::LogEvent& event) {
+    if (event.kind != kiln::LogEvent::Kind::warning) return;
+    if (event.op == "scale" && event.bucket == "rows=64 cols=128 dtype=f32") ++told_of_bucket;
+  };
+  const Engine engine(chosen);
   const ScaleCall call(engine, 64, 128);
   launch_scale(call, machine);
   REQUIRE(engine.wait_for_tunes(patience));
+  CHECK(told_of_bucket == 1);
   CHECK(call.launch(machine.stream()) == Origin::default_);
   launch_scale(ScaleCall(engine, 64, 128), machine, 40);
   REQUIRE(engine.wait_for_tunes(patience));

@@ -42,6 +42,24 @@ struct Log {
   }
 };
 
+/// The process's threads, as folders of /proc.
+std::set<std::string> threads() {
+  std::set<std::string> all;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/task")) all.insert(each.path());
+  return all;
+}
+
+/// Whether a thread blocks all of these. One that has ended does.
+bool blocks(const std::string& thread, std::initializer_list<int> signals) {
+  std::ifstream status(thread + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("SigBlk:")) {
+      const std::uint64_t mask = std::stoull(line.substr(7), nullptr, 16);
+      return std::all_of(signals.begin(), signals.end(), [&](int each) { return (mask >> (each - 1) & 1U) != 0; });
+    }
+  return true;
+}
+
 Options small_engine(MissPolicy on_miss) {
   Options chosen;
   chosen.overlay = "";
@@ -98,6 +116,8 @@ TEST_CASE("a launch that must not wait is not made by an answer that is not load
   engine::make_ready(engine.op, bucket, engine.machine.stream);
   CHECK(attempt(engine.machine.stream).has_value());
   CHECK_FALSE(attempt(other.handle()));
+  const Error ended = error_of([&] { (void)attempt(reinterpret_cast<CUstream>(std::uintptr_t{4096})); });
+  CHECK(ended.kind() == ErrorKind::bad_input);  // and not a wait that helps nothing
   engine.launch(bucket);
   const Problem tiled_bucket = sized(32, 128);
   engine.put(tiled_bucket, {tiled("threads=64 vector=4")});
@@ -133,6 +153,33 @@ TEST_CASE("on_log receives tunes, and what it throws is dropped" * doctest::skip
   CHECK(with.launch() == Origin::overlay);
   CHECK(log.count("tune scale rows=4 cols=64 dtype=f32: its tune begins") == 1);
   CHECK(log.count("tune scale rows=4 cols=64 dtype=f32: tuned in ") == 1);
+}
+
+TEST_CASE("on_log receives what befalls the files later, as warnings do" * doctest::skip(no_plans())) {
+  Log log;
+  const store::Folder folder;
+  Options options = small_engine(MissPolicy::nearest);
+  options.overlay = folder / "overlay.kiln";
+  options.on_log = [&](const LogEvent& event) { log.add(event); };
+  const OpenEngine with(options);
+  CHECK(with.engine.warnings().empty());
+  std::filesystem::create_directory(*options.overlay);  // where the first write would make the file
+  with.launch();
+  CHECK_FALSE(with.engine.warnings().empty());
+  for (const std::string& each : with.engine.warnings()) CHECK(log.count("warning  : " + each) == 1);
+}
+
+TEST_CASE("threads that an engine begins take no signal of the program" * doctest::skip(no_plans())) {
+  const std::set<std::string> before = threads();
+  const OpenEngine with(small_engine(MissPolicy::nearest));
+  with.launch();
+  int begun = 0;
+  for (const std::string& each : threads())
+    if (!before.contains(each)) {
+      ++begun;
+      CHECK_MESSAGE(blocks(each, {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGALRM, SIGCHLD}), each);
+    }
+  CHECK(begun >= 2);  // that of counts, and that of compiles
 }
 
 TEST_CASE("an engine that never compiles says what the files lack" * doctest::skip(no_plans())) {
