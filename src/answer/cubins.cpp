@@ -52,7 +52,7 @@ std::string Cubins::compiler_for(const jit::Specialisation& specialisation) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::no_nvrtc) throw;
     throw Error(error.kind(),
-                fmt::format("{}: {}. {}", specialisation.label, why_in_no_file(layers_, specialisation), error.what()));
+                fmt::format("{}: {}; {}", specialisation.label, why_in_no_file(layers_, specialisation), error.what()));
   }
 }
 

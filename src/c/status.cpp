@@ -87,10 +87,12 @@ kiln_status failed() noexcept {
 void refuse_null(const char* what) { throw Error(ErrorKind::bad_input, fmt::format("{} is null", what)); }
 
 void refuse_size(const char* what, std::size_t size, std::size_t known) {
-  throw Error(ErrorKind::bad_input,
-              fmt::format("the size of {} is {}, expected {}; initialise it with its _INIT macro, and compile with the "
-                          "header of this library, version {}",
-                          what, size, known, KILN_VERSION_STRING));
+  const bool has_function = std::string_view(what) == "kiln_options";
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format("the size of {} is {}, expected {}; initialise it with {}, and compile with the header of this "
+                  "library, version {}",
+                  what, size, known, has_function ? "kiln_options_init()" : "its _INIT macro", KILN_VERSION_STRING));
 }
 
 char* text_of(std::string_view text) {

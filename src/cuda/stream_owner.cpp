@@ -41,7 +41,8 @@ Owner owner_of(CUstream stream) {
 }
 
 std::string unknown(CUresult result) {
-  return "the driver does not know the stream, " + describe(result) + ": it was destroyed, or is no stream";
+  const std::string code = result == CUDA_ERROR_INVALID_HANDLE ? "" : " (" + describe(result) + ")";
+  return "the driver does not know the stream" + code + ": it was destroyed, or is no stream";
 }
 
 /// Null and CU_STREAM_LEGACY. A capture never takes it, and cuStreamGetId would end the captures that are in order with

@@ -15,13 +15,25 @@ namespace {
 
 template <class Range>
 std::size_t index_of(const manifest::Op& op, const Range& range, std::string_view name, std::string_view what) {
-  std::vector<std::string_view> known;
+  std::vector<std::string> known;
   for (std::size_t i = 0; i < range.size(); ++i) {
     if (range[i].name == name) return i;
     known.push_back(range[i].name);
   }
+  throw Error(ErrorKind::bad_input, fmt::format("{} has no {} {}{}; it has: {}", op.name, what, manifest::quote(name),
+                                                manifest::did_you_mean(name, known), fmt::join(known, ", ")));
+}
+
+/// For a name of Op::arguments that nothing has.
+[[noreturn]] void refuse_argument(const manifest::Op& op, std::string_view name) {
+  std::vector<std::string> known;
+  for (const manifest::Tensor& each : op.tensors) known.push_back(each.name);
+  for (const auto& each : op.runtime) known.push_back(each.name);
+  for (const manifest::Axis& each : op.axes)
+    if (each.on_device) known.push_back(each.name);
   throw Error(ErrorKind::bad_input,
-              fmt::format("{} has no {} {}; it has: {}", op.name, what, manifest::quote(name), fmt::join(known, ", ")));
+              fmt::format("{} has no tensor, run-time value or axis {}{}; it has: {}", op.name, manifest::quote(name),
+                          manifest::did_you_mean(name, known), fmt::join(known, ", ")));
 }
 
 void set_tensor(const manifest::Op& op, Arguments& arguments, TensorId tensor,
@@ -107,8 +119,10 @@ Arguments Op::arguments(std::span<const Argument> arguments) const {
       set_runtime(op, result, runtime(name), value);
     else if (is_one_of(op.axes))
       set_length(op, result, axis(name), value);
-    else
+    else if (is_one_of(op.tensors))
       set_tensor(op, result, tensor(name), value);
+    else
+      refuse_argument(op, name);
   }
   return result;
 }

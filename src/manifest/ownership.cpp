@@ -31,17 +31,16 @@ std::string objection_to(std::string_view what, const std::filesystem::path& pat
 
 std::string ownership_objection(std::string_view what, const std::filesystem::path& path, const struct stat& status,
                                 uid_t owner) {
+  const std::string named = fmt::format("{}{}'{}'", what, what.empty() ? "" : " ", path.string());
   if (!is_trusted(status.st_uid, owner))
-    return fmt::format("{} '{}' belongs to user {}, {}; copy what it holds to a place of your own", what, path.string(),
-                       status.st_uid,
+    return fmt::format("{} belongs to user {}, {}; copy what it holds to a place of your own", named, status.st_uid,
                        status.st_uid == geteuid() ? "who started this program, which has rights that the user has not"
                                                   : "not to this user or root");
   if ((status.st_mode & written_by_others) == 0) return {};
   const bool is_shared_on_purpose = (status.st_mode & S_ISVTX) != 0;  // such as /tmp
   const auto what_to_do =
       is_shared_on_purpose ? "use a folder of your own" : fmt::format("run: chmod go-w '{}'", path.string());
-  return fmt::format("{} '{}' can be written by others (mode {:04o}); {}", what, path.string(), status.st_mode & 07777U,
-                     what_to_do);
+  return fmt::format("{} can be written by others (mode {:04o}); {}", named, status.st_mode & 07777U, what_to_do);
 }
 
 std::string program_objection(const std::filesystem::path& program, uid_t owner) {
@@ -49,7 +48,7 @@ std::string program_objection(const std::filesystem::path& program, uid_t owner)
   const std::filesystem::path resolved = std::filesystem::canonical(program, failure);
   if (failure) return fmt::format("it cannot be found: {}", failure.message());
   if (auto objection = objection_to("its folder", program.parent_path(), owner); !objection.empty()) return objection;
-  if (auto objection = objection_to("it", resolved, owner); !objection.empty()) return objection;
+  if (auto objection = objection_to("", resolved, owner); !objection.empty()) return objection;
   return objection_to("its folder", resolved.parent_path(), owner);
 }
 

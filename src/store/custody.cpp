@@ -44,7 +44,7 @@ std::string own_objection(const std::filesystem::path& path, struct stat& status
   if (!S_ISREG(status.st_mode)) return "it is not a regular file";
   if (status.st_nlink > 1)
     return fmt::format("it has {} names (hard links); copy it to a file of its own", status.st_nlink);
-  if ((status.st_mode & written_by_others) != 0) return ownership_objection("it", path, status);
+  if ((status.st_mode & written_by_others) != 0) return ownership_objection("", path, status);
   return {};
 }
 
@@ -131,7 +131,7 @@ std::string overlay_objection(const std::filesystem::path& path) {
   struct stat status {};
   if (auto objection = own_objection(path, status); !objection.empty()) return objection;
   if (lstat(path.c_str(), &status) == 0)
-    if (auto objection = ownership_objection("it", path, status); !objection.empty()) return objection;
+    if (auto objection = ownership_objection("", path, status); !objection.empty()) return objection;
   return surroundings_objection(path, 0);
 }
 
@@ -140,7 +140,7 @@ Trust owner_trust(const std::filesystem::path& path) {
   const auto resolved = std::filesystem::canonical(path, failure);
   struct stat status {};
   if (failure || stat(resolved.c_str(), &status) != 0) return {false, "its owner cannot be read"};
-  if (auto objection = ownership_objection("it", resolved, status); !objection.empty())
+  if (auto objection = ownership_objection("", resolved, status); !objection.empty())
     return {false, std::move(objection)};
   if (auto objection = folder_objection(resolved.parent_path()); !objection.empty())
     return {false, std::move(objection)};

@@ -141,6 +141,8 @@ TEST_CASE("tensors are bound from C" * doctest::skip(no_machine())) {
   kiln_binding binding = KILN_BINDING_INIT;
   const kiln_argument factor[] = {KILN_REAL("factor", 2.0)};
   REQUIRE(kiln_op_binding(machine.scale, nullptr, 0, factor, 1, &binding) == KILN_OK);
+  CHECK(kiln_launch(machine.scale, &binding.problem, &binding.arguments, machine.fake.stream, nullptr) ==
+        KILN_BAD_INPUT);  // nothing was bound
   kiln_tensor tensors[2] = {KILN_TENSOR_INIT, KILN_TENSOR_INIT};
   for (kiln_tensor& each : tensors) {
     each.rank = 2;
@@ -156,7 +158,8 @@ TEST_CASE("tensors are bound from C" * doctest::skip(no_machine())) {
   tensors[1].sizes[0] = 4;
   CHECK(kiln_bind(machine.scale, &binding, tensors, 2) == KILN_BAD_INPUT);
   CHECK(std::string(kiln_last_error()) ==
-        "scale: tensor 'y' of shape [rows, cols] has 4 in dimension 0, expected rows = 3 as in 'x', not 4");
+        "scale: tensor 'y' of shape [rows, cols] has 4 in dimension 0, expected rows = 3 as in 'x'");
+  CHECK(kiln_launch(machine.scale, &binding.problem, &binding.arguments, machine.fake.stream, nullptr) == KILN_OK);
 }
 
 TEST_CASE("a failure gives its status, and its sentence to its thread alone" * doctest::skip(no_machine())) {
@@ -182,10 +185,17 @@ TEST_CASE("nulls, structs without a size, and numbers that stand for nothing are
   CHECK(kiln_launch(machine.scale, &problem, &unsized_arguments, nullptr, nullptr) == KILN_BAD_INPUT);
   CHECK(std::string(kiln_last_error()).find("the size of kiln_arguments is 0") != std::string::npos);
   CHECK(kiln_launch(nullptr, &problem, nullptr, nullptr, nullptr) == KILN_BAD_INPUT);
+  kiln_problem beyond = problem;
+  beyond.axes[2] = 7;  // by an id of another op
+  kiln_arguments any = KILN_ARGUMENTS_INIT;
+  CHECK(kiln_launch(machine.scale, &beyond, &any, machine.fake.stream, nullptr) == KILN_BAD_INPUT);
+  CHECK(std::string(kiln_last_error()) ==
+        "op 'scale': axis number 2 is set, and the op has 2; take the ids of this op's axes");
   CHECK(kiln_engine_create(nullptr, nullptr) == KILN_BAD_INPUT);
   CHECK(std::string(kiln_last_error()) == "engine is null");
   kiln_options options;
   CHECK(kiln_options_init(&options, sizeof options - 8) == KILN_BAD_INPUT);
+  CHECK(std::string(kiln_last_error()).find("initialise it with kiln_options_init()") != std::string::npos);
   REQUIRE(kiln_options_init(&options, sizeof options) == KILN_OK);
   options.on_miss = 4;
   kiln_engine* engine = nullptr;

@@ -61,6 +61,40 @@ TEST_CASE("tensors are bound and launched" * doctest::skip(no_plans())) {
   CHECK(ScaleEngine::runs("scale_") == before + 1);
 }
 
+TEST_CASE("a binding that was not bound, or whose tensors were refused, is not launched" * doctest::skip(no_plans())) {
+  PublicEngine with;
+  Binding binding = with.scale.binding({}, {{"factor", 2.0}});
+  const auto refused = [&] {
+    const auto wrong = [&](auto launch) {
+      const Error error = error_of(launch);
+      CHECK(error.kind() == ErrorKind::bad_input);
+      CHECK_MESSAGE(std::string(error.what()).find("has no size: Op::bind was not called") != std::string::npos,
+                    std::string(error.what()));
+    };
+    wrong([&] { (void)with.scale.launch(binding.problem, binding.arguments, with.machine.stream); });
+    wrong([&] { (void)with.scale.try_launch(binding.problem, binding.arguments, with.machine.stream); });
+    wrong([&] { (void)with.scale.plan(binding.problem, with.machine.stream); });
+  };
+  refused();
+  const Tensor x{with.memory(768), DType::f32, {3, 64}, 0}, y{with.memory(768), DType::f32, {3, 64}, 0};
+  const TensorId at_x = with.scale.tensor("x"), at_y = with.scale.tensor("y");
+  with.scale.bind(binding, {{at_x, x}, {at_y, y}});
+  with.scale.launch(binding.problem, binding.arguments, with.machine.stream);
+  CHECK(error_of([&] { with.scale.bind(binding, {{at_x, x}}); }).kind() == ErrorKind::bad_input);
+  refused();
+}
+
+TEST_CASE("an argument that the op has not is told all that it has, and what it is like" * doctest::skip(no_plans())) {
+  PublicEngine with;
+  CHECK(std::string(error_of([&] {
+                      (void)with.scale.arguments({{"facter", 2.0}});
+                    }).what()) ==
+        "scale has no tensor, run-time value or axis 'facter' (did you mean 'factor'?); it has: x, bias, y, factor, "
+        "stride, rows");
+  CHECK(std::string(error_of([&] { (void)with.scale.axis("row"); }).what()) ==
+        "scale has no axis 'row' (did you mean 'rows'?); it has: rows, cols");
+}
+
 TEST_CASE("an engine's op describes itself, at a problem for the engine's device" * doctest::skip(no_plans())) {
   PublicEngine with;
   CHECK(with.scale.describe().contract ==
