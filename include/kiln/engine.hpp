@@ -36,7 +36,7 @@ using Stream = CUstream_st*;
 /// Where an answer came from: the hits, then the kinds of fallback. What one is called here it is called in statistics,
 /// explanations, coverage and the command's output.
 enum class Origin : std::uint8_t {
-  hot,       // hit: a plan in memory
+  hot,       // hit: a plan in memory; that of a fallback is counted and told as the fallback
   overlay,   // hit: a record of the user's file
   base,      // hit: a record of a shipped file
   nearest,   // fallback: another record, of a near device or of a near bucket
