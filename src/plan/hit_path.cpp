@@ -183,6 +183,14 @@ class OneLaunch {
   return run_in_scope(op_state, plan, frame, arguments, stream, kept);
 }
 
+/// Whether a launch needs neither a workspace, nor a context that has to be made current.
+bool needs_nothing_made(const OpState& op_state, const PlanState& plan) {
+  cuda::require_not_forked();
+  CUcontext current = nullptr;
+  return plan.needs.none() && cuda::Driver::get().cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+         current == op_state.owner.context.handle();
+}
+
 }  // namespace
 
 [[gnu::cold, gnu::noinline]] Origin launch_nothing(const OpState& op_state, const Problem& problem) {
@@ -214,9 +222,14 @@ std::optional<Origin> try_launch(OpState& op_state, const Problem& problem, cons
   manifest::BucketWords bucket;
   if (!op_state.bucketing.find(problem, bucket)) return launch_nothing(op_state, problem);
   const Call call{problem, arguments, stream};
+  const PlanState* const edge = op_state.plans.hot.find(bucket);
+  if (edge != nullptr && arguments.lengths_set == 0 && needs_nothing_made(op_state, edge->at(problem))) [[likely]] {
+    const Attempt made = attempt(op_state, edge->at(problem), problem, arguments, stream);
+    if (made.run == Run::launched) [[likely]]
+      return made.origin;
+  }
   const cuda::Context::Scope scope(op_state.owner.context);  // by which streams are told apart
-  if (const PlanState* const edge = op_state.plans.hot.find(bucket))
-    return launch_loaded(op_state, edge->at(problem), call);
+  if (edge != nullptr) return launch_loaded(op_state, edge->at(problem), call);
   manifest::check_own(op_state.op, problem);
   manifest::check_own(op_state.op, arguments);
   manifest::check_allowed(op_state.op, problem);

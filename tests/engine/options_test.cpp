@@ -106,6 +106,24 @@ TEST_CASE("a launch that must not wait is made once the bucket is ready, and beg
         ErrorKind::bad_input);
 }
 
+TEST_CASE("a launch that must not wait asks the driver nothing of its stream where nothing has to be made" *
+          doctest::skip(no_plans())) {
+  const OpenEngine with(small_engine(MissPolicy::nearest));
+  const auto attempt = [&] { return with.scale.try_launch(with.problem, with.arguments, with.machine.stream); };
+  (void)with.scale.plan(with.problem, with.machine.stream);
+  REQUIRE(attempt().has_value());
+  static constexpr const char* asked[] = {"calls cuCtxPushCurrent_v2", "calls cuStreamGetCtx",
+                                          "calls cuStreamIsCapturing", "calls cuStreamGetCaptureInfo_v2",
+                                          "calls cuStreamGetId"};
+  std::vector<std::int64_t> before, after;
+  for (const char* each : asked) before.push_back(fake_cuda_tests::query(each));
+  const std::int64_t launches = fake_cuda_tests::query("calls cuLaunchKernelEx");
+  REQUIRE(attempt().has_value());
+  for (const char* each : asked) after.push_back(fake_cuda_tests::query(each));
+  CHECK(after == before);
+  CHECK(fake_cuda_tests::query("calls cuLaunchKernelEx") == launches + 1);
+}
+
 TEST_CASE("a launch that must not wait is not made by an answer that is not loaded, nor without its workspace" *
           doctest::skip(no_plans())) {
   ScaleEngine engine;
