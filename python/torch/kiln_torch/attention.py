@@ -10,12 +10,14 @@ from torch.autograd import Function
 from .functions import autocast, needs_gradient
 
 _kiln = torch.ops.kiln
+_OPS = {name: getattr(_kiln, name).default for layout in ("dense", "packed") for mask in ("", "_causal", "_window")
+        for name in (f"attention_{layout}{mask}", f"attention_{layout}{mask}_backward")}
 
 
 def _named(offsets: Any, causal: bool, window: Any, ending: str = "") -> Any:
     layout = "dense" if offsets is None else "packed"
     mask = "_window" if window is not None else "_causal" if causal else ""
-    return getattr(_kiln, f"attention_{layout}{mask}{ending}").default
+    return _OPS[f"attention_{layout}{mask}{ending}"]
 
 
 def _run(q: Tensor, k: Tensor, v: Tensor, offsets: Any, causal: bool, window: Any, scale: float | None, longest: Any) -> tuple[Tensor, Tensor]:

@@ -15,10 +15,19 @@ from . import _ops  # noqa: F401  defines torch.ops.kiln
 _kiln = torch.ops.kiln
 _LINEAR = {each: getattr(_kiln, f"linear_{each}").default for each in ("relu", "gelu", "silu", "swiglu")}
 _linear, _linear_add, _matmul_nn, _matmul_tn = (getattr(_kiln, each).default for each in ("linear", "linear_add", "matmul_nn", "matmul_tn"))
+_rms_norm, _rms_norm_backward, _rms_norm_add, _rms_norm_add_backward = (
+    getattr(_kiln, f"rms_norm{each}").default for each in ("", "_backward", "_add", "_add_backward"))
+_layer_norm, _layer_norm_backward, _layer_norm_add, _layer_norm_add_backward = (
+    getattr(_kiln, f"layer_norm{each}").default for each in ("", "_backward", "_add", "_add_backward"))
+_swiglu, _swiglu_backward = (getattr(_kiln, each).default for each in ("swiglu", "swiglu_backward"))
 
 
 def needs_gradient(*tensors: Tensor | None) -> bool:
-    return torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in tensors)
+    if torch.is_grad_enabled():
+        for each in tensors:  # any() of a generator takes twice as long
+            if each is not None and each.requires_grad:
+                return True
+    return False
 
 
 def autocast(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -41,18 +50,18 @@ class _RmsNorm(Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.epsilon = epsilon
-        return _kiln.rms_norm.default(x, weight, epsilon)
+        return _rms_norm(x, weight, epsilon)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        return *_kiln.rms_norm_backward.default(x, weight, dy, ctx.epsilon), None
+        return *_rms_norm_backward(x, weight, dy, ctx.epsilon), None
 
 
 class _RmsNormAdd(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-        total, y = _kiln.rms_norm_add.default(x, residual, weight, epsilon)
+        total, y = _rms_norm_add(x, residual, weight, epsilon)
         ctx.save_for_backward(total, weight)
         ctx.epsilon = epsilon
         return y, total
@@ -60,7 +69,7 @@ class _RmsNormAdd(Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor, dtotal: Tensor) -> tuple[Tensor | None, ...]:
         total, weight = ctx.saved_tensors
-        dx, dweight = _kiln.rms_norm_add_backward.default(total, weight, dy, dtotal, ctx.epsilon)
+        dx, dweight = _rms_norm_add_backward(total, weight, dy, dtotal, ctx.epsilon)
         return dx, dx, dweight, None
 
 
@@ -70,10 +79,10 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-6, residual: Tensor 
     if residual is None:
         if needs_gradient(x, weight):
             return _RmsNorm.apply(x, weight, epsilon)
-        return _kiln.rms_norm.default(x, weight, epsilon)
+        return _rms_norm(x, weight, epsilon)
     if needs_gradient(x, residual, weight):
         return _RmsNormAdd.apply(x, residual, weight, epsilon)
-    total, y = _kiln.rms_norm_add.default(x, residual, weight, epsilon)
+    total, y = _rms_norm_add(x, residual, weight, epsilon)
     return y, total
 
 
@@ -82,19 +91,19 @@ class _LayerNorm(Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.epsilon, ctx.has_bias = epsilon, bias is not None
-        return _kiln.layer_norm.default(x, weight, bias, epsilon)
+        return _layer_norm(x, weight, bias, epsilon)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        dx, dweight, dbias = _kiln.layer_norm_backward.default(x, weight, dy, ctx.epsilon)
+        dx, dweight, dbias = _layer_norm_backward(x, weight, dy, ctx.epsilon)
         return dx, dweight, dbias if ctx.has_bias else None, None
 
 
 class _LayerNormAdd(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> tuple[Tensor, Tensor]:
-        total, y = _kiln.layer_norm_add.default(x, residual, weight, bias, epsilon)
+        total, y = _layer_norm_add(x, residual, weight, bias, epsilon)
         ctx.save_for_backward(total, weight)
         ctx.epsilon, ctx.has_bias = epsilon, bias is not None
         return y, total
@@ -102,7 +111,7 @@ class _LayerNormAdd(Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor, dtotal: Tensor) -> tuple[Tensor | None, ...]:
         total, weight = ctx.saved_tensors
-        dx, dweight, dbias = _kiln.layer_norm_add_backward.default(total, weight, dy, dtotal, ctx.epsilon)
+        dx, dweight, dbias = _layer_norm_add_backward(total, weight, dy, dtotal, ctx.epsilon)
         return dx, dx, dweight, dbias if ctx.has_bias else None, None
 
 
@@ -112,10 +121,10 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None = None, epsilon: f
     if residual is None:
         if needs_gradient(x, weight, bias):
             return _LayerNorm.apply(x, weight, bias, epsilon)
-        return _kiln.layer_norm.default(x, weight, bias, epsilon)
+        return _layer_norm(x, weight, bias, epsilon)
     if needs_gradient(x, residual, weight, bias):
         return _LayerNormAdd.apply(x, residual, weight, bias, epsilon)
-    total, y = _kiln.layer_norm_add.default(x, residual, weight, bias, epsilon)
+    total, y = _layer_norm_add(x, residual, weight, bias, epsilon)
     return y, total
 
 
@@ -169,17 +178,17 @@ class _SwiGlu(Function):
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
         ctx.save_for_backward(gate, up)
-        return _kiln.swiglu.default(gate, up)
+        return _swiglu(gate, up)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor]:
-        return _kiln.swiglu_backward.default(*ctx.saved_tensors, dy)
+        return _swiglu_backward(*ctx.saved_tensors, dy)
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """silu(gate) * up. Both may be halves of one tensor."""
     (up,) = like(gate, up)
-    return _SwiGlu.apply(gate, up) if needs_gradient(gate, up) else _kiln.swiglu.default(gate, up)
+    return _SwiGlu.apply(gate, up) if needs_gradient(gate, up) else _swiglu(gate, up)
 
 
 _ROTARY = {False: (_kiln.rotary.default, _kiln.rotary_backward.default),

@@ -2,6 +2,7 @@
 """All of kiln.torch that needs a GPU, in one process: python/torch/tests/gpu.py [--seconds N] [--base FILE] [SECTION ...]
 
 Prints a JSON object a line: check, case, ok, and what was measured; also to $OUT/torch-gpu.jsonl where OUT is set. Ends with 1 where a check failed.
+Each row says the build that KILN_BENCH_BUILD names (git describe --always --dirty of what the wheels were built from), where it is set.
 """
 from __future__ import annotations
 
@@ -30,12 +31,13 @@ import samples  # noqa: E402
 BEGAN = time.monotonic()
 DEADLINE = BEGAN  # when no more is begun
 LIMITS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, torch.float32: 2e-3, torch.float8_e4m3fn: 8e-2}  # of the largest magnitude
+BUILD = {"build": os.environ["KILN_BENCH_BUILD"]} if "KILN_BENCH_BUILD" in os.environ else {}
 rows: list[dict] = []
 log = open(os.path.join(os.environ["OUT"], "torch-gpu.jsonl"), "w") if os.environ.get("OUT") else None
 
 
 def row(check: str, case: str, ok: bool | None = None, **values) -> None:
-    made = {"check": check, "case": case, "ok": ok, **values, "at_s": round(time.monotonic() - BEGAN, 2)}
+    made = {**BUILD, "check": check, "case": case, "ok": ok, **values, "at_s": round(time.monotonic() - BEGAN, 2)}
     rows.append(made)
     for stream in (sys.stdout, log):
         if stream is not None:
@@ -348,26 +350,41 @@ def host_us(function, calls=1000, rounds=9) -> float:
     return round(statistics.median(sorted(times)[:5]), 2)
 
 
+def settle(seconds=30.0) -> None:
+    """Waits until nothing is compiled any more: neighbours of what ran are, on cores that the calls would run on."""
+    end, known, since = time.monotonic() + seconds, -1, time.monotonic()
+    while time.monotonic() < min(end, since + 3):
+        if (now := kiln.stats()["compiles"]) != known:
+            known, since = now, time.monotonic()
+        time.sleep(0.1)
+
+
 def section_host() -> None:
     x, weight = torch.randn(8, 256, device="cuda", dtype=torch.bfloat16), torch.randn(256, device="cuda", dtype=torch.bfloat16)
     matrix, y = torch.randn(256, 256, device="cuda", dtype=torch.bfloat16), torch.empty(8, 256, device="cuda", dtype=torch.bfloat16)
-    norm, eager = kiln.op("rms_norm"), op_of("rms_norm")
+    norm, eager, product = kiln.op("rms_norm"), op_of("rms_norm"), op_of("linear")
     q = torch.randn(1, 64, 4, 64, device="cuda", dtype=torch.bfloat16)
     heads = [each.transpose(1, 2) for each in (q, q, q)]
+    plain = {
+        "empty_like": lambda: torch.ops.aten.empty_like.default(x),
+        "torch.ops.kiln.rms_norm": lambda: eager(x, weight, 1e-6), "kiln.torch.rms_norm": lambda: kt.rms_norm(x, weight),
+        "kiln.op rms_norm, no allocation": lambda: norm(x=x, weight=weight, y=y, epsilon=1e-6),
+        "torch rms_norm": lambda: F.rms_norm(x, (256,), weight, 1e-6), "torch.ops.kiln.linear": lambda: product(x, matrix),
+        "kiln.torch.linear": lambda: kt.linear(x, matrix), "torch linear": lambda: F.linear(x, matrix),
+        "kiln.torch.attention": lambda: kt.attention(q, q, q, causal=True),
+        "torch scaled_dot_product_attention": lambda: F.scaled_dot_product_attention(*heads, is_causal=True),
+    }
+    leaf, gain = (each.clone().requires_grad_() for each in (x, weight))
+    trained = {
+        "kiln.torch.rms_norm, forward and backward": lambda: kt.rms_norm(leaf, gain).backward(y),
+        "torch rms_norm, forward and backward": lambda: F.rms_norm(leaf, (256,), gain, 1e-6).backward(y),
+    }
+    for function in (*plain.values(), *trained.values()):
+        function()
+    settle()
     with torch.no_grad():
-        found = {
-            "empty_like": host_us(lambda: torch.ops.aten.empty_like.default(x)),
-            "torch.ops.kiln.rms_norm": host_us(lambda: eager(x, weight, 1e-6)), "kiln.torch.rms_norm": host_us(lambda: kt.rms_norm(x, weight)),
-            "kiln.op rms_norm, no allocation": host_us(lambda: norm(x=x, weight=weight, y=y, epsilon=1e-6)),
-            "torch rms_norm": host_us(lambda: F.rms_norm(x, (256,), weight, 1e-6)), "torch.ops.kiln.linear": host_us(lambda: op_of("linear")(x, matrix)),
-            "kiln.torch.linear": host_us(lambda: kt.linear(x, matrix)), "torch linear": host_us(lambda: F.linear(x, matrix)),
-            "kiln.torch.attention": host_us(lambda: kt.attention(q, q, q, causal=True)),
-            "torch scaled_dot_product_attention": host_us(lambda: F.scaled_dot_product_attention(*heads, is_causal=True)),
-        }
-    x.requires_grad_()
-    weight.requires_grad_()
-    found["kiln.torch.rms_norm, forward and backward"] = host_us(lambda: kt.rms_norm(x, weight).backward(y), 300)
-    found["torch rms_norm, forward and backward"] = host_us(lambda: F.rms_norm(x, (256,), weight, 1e-6).backward(y), 300)
+        found = {name: host_us(function) for name, function in plain.items()}
+    found |= {name: host_us(function, 300) for name, function in trained.items()}
     for name, microseconds in found.items():
         row("host cost", name, None, us=microseconds)
     over = found["torch.ops.kiln.rms_norm"] - found["empty_like"]
