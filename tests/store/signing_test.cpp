@@ -178,7 +178,8 @@ TEST_CASE("a key that others could have put there, or that is none, is left out 
   CHECK(!read("can be written by others"));
   fs::permissions(folder / "mounted", fs::perms::others_write, fs::perm_options::remove);
   fs::permissions(folder / "mounted/good.pem", fs::perms::group_write, fs::perm_options::add);
-  CHECK(!read("the key '" + good.open.string() + "' is not trusted: it"));
+  CHECK(!read("the key '" + good.open.string() + "' is not trusted: '" + (folder / "mounted/good.pem").string() +
+              "' can be written by others"));
   fs::permissions(folder / "mounted/good.pem", fs::perms::group_write, fs::perm_options::remove);
   fs::permissions(folder / "keys", fs::perms::others_write, fs::perm_options::add);
   CHECK(!read("the keys of '" + (folder / "keys").string() + "' are not trusted: its folder"));
