@@ -46,7 +46,7 @@ class PlansFile {
       : context_(0),
         arch_(jit::default_arch(context_.info().facts.sm())),
         compiler_(jit::compiler_identity()),
-        pool_({0, process::find_worker({})}) {}
+        pool_({.program = process::find_worker({})}) {}
 
   void add(const manifest::Op& op, const Problem& bucket, std::size_t draw) {
     const manifest::DeviceFacts& device = context_.info().facts;

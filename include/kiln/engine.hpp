@@ -64,6 +64,7 @@ struct Stats {
   std::int64_t hot = 0, overlay = 0, base = 0, nearest = 0, model = 0, default_ = 0;
   std::int64_t tunes = 0;                 // buckets tuned
   std::int64_t compiles = 0;              // specialisations compiled by NVRTC
+  std::int64_t compiles_ahead = 0;        // those among them that no launch waited for (Options::compile_ahead)
   std::int64_t stale = 0;                 // buckets served by a config whose sources have changed since its tune
   std::int64_t constraint_fallbacks = 0;  // launches that a default served after a plan refused the call
   std::int64_t quarantined = 0;           // rows of the files that failed their digest, or that the driver refused
@@ -342,8 +343,8 @@ class KILN_API Engine {
   /// Explains what MissPolicy::nearest serves. Tunes, compiles, loads and launches nothing. Throws Error(bad_input) for
   /// a problem that the op does not have.
   [[nodiscard]] Explanation explain(const Op& op, const Problem& problem) const;
-  /// Under MissPolicy::background, waits until every queued bucket was tuned or has failed. Returns false when `limit`
-  /// passed before.
+  /// Waits until nothing is compiled ahead, and, under MissPolicy::background, until every queued bucket was tuned or
+  /// has failed. Returns false when `limit` passed before.
   bool wait_for_tunes(std::chrono::milliseconds limit) const;
   /// Waits for `stream`, then returns a length that was outside its bound (see Arguments), or an index that was outside
   /// its table, or nothing. For each op and axis, or tensor of indices, only the latest is kept, and each is returned

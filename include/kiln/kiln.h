@@ -233,7 +233,7 @@ enum {
   KILN_LOG_OF_TUNE = 1,      // a bucket's tune begins, ends, or waits for another process's
   KILN_LOG_OF_COMPILE = 2,   // a specialisation was compiled, or failed to
   KILN_LOG_OF_FALLBACK = 3,  // a fallback serves a bucket from now on
-  KILN_LOG_OF_SWAP = 4       // the record of a tune in the background serves in a fallback's place
+  KILN_LOG_OF_SWAP = 4       // what was tuned or compiled in the background serves in a fallback's place
 };
 // What an engine tells while it works. Its texts are valid during the call, and never null.
 typedef struct kiln_log_event {
@@ -286,10 +286,10 @@ typedef struct kiln_options {
   void* (*allocate)(size_t bytes, kiln_stream stream, int32_t captured, void* user);
   void (*free)(void* address, size_t bytes, kiln_stream stream, void* user);
   void* user;
-  kiln_team* team;  // the ranks that compute ops with a team axis; null: none. Its device must be `device`
-  int32_t compile;  // KILN_COMPILE_NEVER: NVRTC is not opened
-  int32_t reserved;
-  const char* nvrtc;  // libnvrtc.so; null: $KILN_NVRTC_LIBRARY, else looked for
+  kiln_team* team;        // the ranks that compute ops with a team axis; null: none. Its device must be `device`
+  int32_t compile;        // KILN_COMPILE_NEVER: NVRTC is not opened
+  int32_t compile_ahead;  // compiles at a time that no launch waits for; -1: half of compile_workers; 0: none
+  const char* nvrtc;      // libnvrtc.so; null: $KILN_NVRTC_LIBRARY, else looked for
 } kiln_options;
 
 // Writes the defaults. `size` is sizeof(kiln_options).
@@ -325,10 +325,10 @@ typedef struct kiln_stats {
   int64_t hot, overlay, base, nearest, model, default_;  // launches by origin
   int64_t tunes, compiles, stale, constraint_fallbacks, quarantined, waiting, uncounted, workspace_bytes;
   double tuning_ns;
-  int64_t miss_absent, miss_unusable, miss_damaged, miss_unreadable, miss_no_cubin, miss_refused_cubin;
+  int64_t miss_absent, miss_unusable, miss_damaged, miss_unreadable, miss_no_cubin, miss_refused_cubin, compiles_ahead;
 } kiln_stats;
 #define KILN_STATS_INIT \
-  { sizeof(kiln_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(kiln_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 KILN_API kiln_status kiln_engine_stats(kiln_engine* engine, kiln_stats* stats);
 // Failures that the engine worked around, one a line, for the caller to free.
 KILN_API kiln_status kiln_engine_warnings(kiln_engine* engine, char** warnings);
@@ -354,7 +354,7 @@ KILN_API kiln_status kiln_engine_coverage(kiln_engine* engine, kiln_op* op, cons
 // free. Blocks: it reads files.
 KILN_API kiln_status kiln_engine_explain(kiln_engine* engine, kiln_op* op, const kiln_problem* problem, int32_t as_text,
                                          char** explanation);
-// Under KILN_ON_MISS_BACKGROUND, waits for tunes that are queued. `*ended` is 0 where the time passed before. Blocks.
+// Waits for compiles ahead, and for tunes in the background. `*ended` is 0 where the time passed before. Blocks.
 KILN_API kiln_status kiln_engine_wait_for_tunes(kiln_engine* engine, int64_t limit_ms, int32_t* ended);
 // Frees the workspaces of all streams, and those of graphs that are gone. `bytes` may be null. Blocks: it waits for the
 // device.

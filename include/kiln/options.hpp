@@ -132,7 +132,7 @@ struct LogEvent {
     tune,      // a bucket's tune begins, ends, or waits for another process's; a failure is a warning, or thrown
     compile,   // a specialisation was compiled, or failed to
     fallback,  // a fallback serves a bucket from now on
-    swap,      // the record of a tune in the background serves in a fallback's place
+    swap,      // what was tuned or compiled in the background serves in a fallback's place
   } kind = Kind::warning;
   std::string_view op;      // empty where it is of none
   std::string_view bucket;  // likewise
@@ -186,6 +186,11 @@ struct CompileOptions {
   /// The most compiles at a time; 0: one for each core that the process may use: by its affinity, and by its control
   /// group's limit.
   int compile_workers = 0;
+  /// The most compiles at a time, in processes of low priority, of machine code that no launch waits for yet: of the
+  /// buckets that are likely next where one had none, and of those that a stand-in serves. -1: half of compile_workers,
+  /// and at least one. 0: none, and launches wait for their own code. None without kiln-worker either. See
+  /// docs/deployment.md.
+  int compile_ahead = -1;
   Isolation isolation = Isolation::automatic;
   /// The program kiln-worker, built of the same sources as this library, in which compiles and candidates run. Empty:
   /// $KILN_WORKER ("none": no worker), else beside libkiln or in kiln-0 there, else beside the running program, else

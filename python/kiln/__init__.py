@@ -288,7 +288,7 @@ def warnings() -> list[str]:
 
 
 def wait_for_tunes(seconds: float) -> bool:
-    """Under on_miss="background", waits for tunes that are queued; False where the time passed before."""
+    """Waits for what is compiled ahead, and for tunes in the background; False where the time passed before."""
     return _kiln.wait_for_tunes(seconds)
 
 
@@ -332,6 +332,7 @@ def configure(
     """Sets how Kiln works in this process; before its first use, and an Error after it. A second call replaces all of the first.
 
     bases: tuned files, asked in order after the overlay and before those of installed packages (entry points of the group "kiln.bases").
+    compile_ahead: int | None = None,
     overlay: the file that Kiln writes; "" keeps it in memory; left out, $KILN_CACHE, else the user's cache folder.
     on_miss: what a launch without a record does: tune and wait; tune in the "background"; take what is "nearest"; or an "error".
     compile: "never" keeps NVRTC closed: what no file has machine code for is an error of kind "no_nvrtc".
@@ -360,6 +361,7 @@ def configure(
 
 
 def _begin() -> list[str]:
+    settings.compile_ahead = compile_ahead
     from ._first_use import begin
 
     return begin(_kiln.end)

@@ -23,6 +23,7 @@ class Settings:
     trust: int | None
     isolation: int | None
     compile_workers: int | None
+    compile_ahead: int | None
     require_bases: bool | None
     histogram: bool | None
     workspace_limit_bytes: int | None

@@ -107,6 +107,7 @@ kiln_status create(int device, const std::string& folder, kiln_engine** engine) 
   set(options.trust, settings.trust);
   set(options.isolation, settings.isolation);
   set(options.compile_workers, settings.compile_workers);
+  set(options.compile_ahead, settings.compile_ahead);
   set(options.require_bases, settings.require_bases);
   set(options.histogram, settings.histogram);
   set(options.workspace_limit_bytes, settings.workspace_limit_bytes);

@@ -15,7 +15,7 @@ namespace kiln_python {
 struct Settings {
   std::optional<std::string> overlay, worker, nvrtc;
   std::vector<std::string> bases, trusted_keys;
-  std::optional<int> on_miss, compile, trust, isolation, compile_workers;
+  std::optional<int> on_miss, compile, trust, isolation, compile_workers, compile_ahead;
   std::optional<bool> require_bases, histogram;
   std::optional<std::int64_t> workspace_limit_bytes, overlay_limit_bytes, search_trials, search_time_limit_ms;
 };

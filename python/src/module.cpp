@@ -76,6 +76,7 @@ nb::dict stats(int device) {
       {"default", &kiln_stats::default_},
       {"tunes", &kiln_stats::tunes},
       {"compiles", &kiln_stats::compiles},
+      {"compiles_ahead", &kiln_stats::compiles_ahead},
       {"stale", &kiln_stats::stale},
       {"constraint_fallbacks", &kiln_stats::constraint_fallbacks},
       {"quarantined", &kiln_stats::quarantined},
@@ -178,6 +179,7 @@ NB_MODULE(_kiln, module) {
   module.def("configure", &configure);
   module.def("prepare", &prepare, nb::arg("op"), nb::arg("settings"), nb::arg("sizes"), nb::arg("stream").none(),
              nb::arg("device"), nb::arg("only_looks"));
+      .def_rw("compile_ahead", &Settings::compile_ahead)
   module.def("explain", &explain);
   module.def("describe", &describe, nb::arg("op"), nb::arg("settings").none(), nb::arg("device"));
   module.def("stats", &stats);

@@ -112,13 +112,25 @@ void Cubins::begin_compile_unless(const std::function<bool()>& is_found, const j
   }
 }
 
-KeyedCubin Cubins::compile(const jit::Specialisation& specialisation) {
+std::shared_future<jit::Cubin> Cubins::begin_spare(const jit::Specialisation& specialisation) {
+  return pool_.submit(jit::cubin_key(specialisation, own_compiler()), specialisation, jit::Urgency::spare);
+}
+
+void Cubins::keep(const jit::Specialisation& specialisation, const jit::Cubin& cubin) {
+  const store::CubinRow row =
+      to_row(specialisation, {jit::cubin_key(specialisation, own_compiler()), own_compiler(), cubin, {}});
+  layers_.put_all({}, {&row, 1});
+}
+
+KeyedCubin Cubins::compile(const jit::Specialisation& specialisation, const std::function<void()>& begun) {
   if (!specialisation.has_kernels())
     throw Error(specialisation.library == "nccl" ? ErrorKind::no_nccl : ErrorKind::no_cublaslt,
                 specialisation.label + ": the library " + specialisation.library + " is not here");
   const std::string compiler = compiler_for(specialisation);
   const manifest::Digest key = jit::cubin_key(specialisation, compiler);
-  return {key, compiler, pool_.submit(key, specialisation).get(), {}};
+  const auto cubin = pool_.submit(key, specialisation);
+  if (begun) begun();
+  return {key, compiler, cubin.get(), {}};
 }
 
 KeyedCubin Cubins::get(const jit::Specialisation& specialisation) {
@@ -136,8 +148,8 @@ KeyedCubin Cubins::get_serving_and_keep(const jit::Specialisation& specialisatio
   return compile_and_keep(specialisation);
 }
 
-KeyedCubin Cubins::compile_and_keep(const jit::Specialisation& specialisation) {
-  KeyedCubin cubin = compile(specialisation);
+KeyedCubin Cubins::compile_and_keep(const jit::Specialisation& specialisation, const std::function<void()>& begun) {
+  KeyedCubin cubin = compile(specialisation, begun);
   const store::CubinRow row = to_row(specialisation, cubin);
   layers_.put_all({}, {&row, 1});
   return cubin;

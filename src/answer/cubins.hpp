@@ -43,6 +43,11 @@ class Cubins {
   void prefetch(const jit::Specialisation& specialisation, jit::Urgency urgency = jit::Urgency::now);
   /// The same, unless find_serving() would find the cubin.
   void prefetch_serving(const jit::Specialisation& specialisation, std::string_view recorded);
+  /// Begins a compile that no launch waits for, without a look-up. Throws Error(compile_failed) for refused sources.
+  /// Precondition: can_compile() and kernels.
+  [[nodiscard]] std::shared_future<jit::Cubin> begin_spare(const jit::Specialisation& specialisation);
+  /// Stores what begin_spare() gave in the overlay.
+  void keep(const jit::Specialisation& specialisation, const jit::Cubin& cubin);
   /// Returns the cubin of a layer, else compiles it. Throws Error(no_nvrtc) or Error(no_cublaslt) when it cannot, and
   /// Error(compile_failed) with the log.
   [[nodiscard]] KeyedCubin get(const jit::Specialisation& specialisation);
@@ -50,8 +55,9 @@ class Cubins {
   KeyedCubin get_and_keep(const jit::Specialisation& specialisation);
   /// Returns what find_serving() finds, else compile_and_keep().
   KeyedCubin get_serving_and_keep(const jit::Specialisation& specialisation);
-  /// Compiles without a look-up, and stores the cubin in the overlay. Throws as get() does.
-  KeyedCubin compile_and_keep(const jit::Specialisation& specialisation);
+  /// Compiles without a look-up, and stores the cubin in the overlay. Calls `begun`, where there is one, when the compile
+  /// has its place among those that wait. Throws as get() does.
+  KeyedCubin compile_and_keep(const jit::Specialisation& specialisation, const std::function<void()>& begun = {});
   /// Whether this machine has NVRTC, and the pool may use it.
   [[nodiscard]] bool can_compile() { return !own_compiler().empty(); }
   /// Returns jit::compiler_identity(), or an empty string where can_compile() is false.
@@ -68,7 +74,7 @@ class Cubins {
                                        store::Counters* met);
   void begin_compile_unless(const std::function<bool()>& is_found, const jit::Specialisation& specialisation,
                             jit::Urgency urgency);
-  KeyedCubin compile(const jit::Specialisation& specialisation);
+  KeyedCubin compile(const jit::Specialisation& specialisation, const std::function<void()>& begun = {});
   /// Returns jit::compiler_identity(). Throws Error(no_nvrtc) that says why no file supplies the machine code.
   std::string compiler_for(const jit::Specialisation& specialisation);
 

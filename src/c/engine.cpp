@@ -48,6 +48,7 @@ void give(const Stats& found, kiln_stats& stats) {
   stats.default_ = found.default_;
   stats.tunes = found.tunes;
   stats.compiles = found.compiles;
+  stats.compiles_ahead = found.compiles_ahead;
   stats.stale = found.stale;
   stats.constraint_fallbacks = found.constraint_fallbacks;
   stats.quarantined = found.quarantined;

@@ -86,6 +86,7 @@ void read_tuning(const kiln_options& given, Options& options) {
   if (given.search_samples != nullptr) options.search.samples = given.search_samples;
   options.background_share = given.background_share;
   options.compile_workers = given.compile_workers;
+  options.compile_ahead = given.compile_ahead;
   options.isolation = one_of<Isolation>(given.isolation, 3, "isolation");
   if (given.worker != nullptr) options.worker = given.worker;
   options.compile_limit = std::chrono::milliseconds(given.compile_limit_ms);
@@ -139,6 +140,7 @@ void write_defaults(kiln_options& options) noexcept {
   options.search_time_limit_ms = defaults.search.time_limit.count();
   options.search_seed = defaults.search.seed;
   options.compile_workers = defaults.compile_workers;
+  options.compile_ahead = defaults.compile_ahead;
   options.isolation = static_cast<std::int32_t>(defaults.isolation);
   options.compile_limit_ms = defaults.compile_limit.count();
   options.compile_memory_bytes = defaults.compile_memory_bytes;

@@ -116,7 +116,7 @@ Finding worker() {
 }
 
 Finding compiles(const Finding& worker) {
-  const jit::CompileSettings settings{0, process::find_worker({})};
+  const jit::CompileSettings settings{.program = process::find_worker({})};
   const int at_once = jit::compiles_at_once(settings.workers);
   if (settings.program.empty())
     return {"compiles", Health::ok, fmt::format("in this process, up to {}", counted(at_once, "thread")),

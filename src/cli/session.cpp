@@ -42,6 +42,7 @@ void find_paths(Globals& globals) {
 Options engine_options(const Globals& globals) {
   Options options;
   options.device = globals.device;
+  options.compile_ahead = 0;  // a command knows what it launches
   if (globals.overlay) options.overlay = *globals.overlay;
   options.bases = paths_of(globals.bases);
   options.template_paths = paths_of(globals.templates);

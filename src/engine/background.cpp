@@ -90,8 +90,7 @@ void Background::begin_thread() {
   }
 }
 
-bool Background::wait(std::chrono::milliseconds limit) {
-  const auto end = Clock::now() + limit;
+bool Background::wait_until(Clock::time_point end) {
   const auto is_done = [this] { return queue_.empty() && !busy_; };
   std::unique_lock lock(mutex_);
   begin_thread();

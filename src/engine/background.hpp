@@ -33,8 +33,8 @@ class Background {
 
   /// Queues a bucket that has no record, once. The launches of `fallback`, which may be null, give its priority.
   void want(plan::OpState& op, const Problem& bucket, const plan::PlanState* fallback);
-  /// Waits until nothing is queued or being tuned. Returns false when `limit` passed before.
-  bool wait(std::chrono::milliseconds limit);
+  /// Waits until nothing is queued or being tuned. Returns false when `end` passed before.
+  bool wait_until(std::chrono::steady_clock::time_point end);
   [[nodiscard]] std::int64_t waiting() const;  // buckets queued or being tuned
   /// Deletes `state`, which owns this, once this thread's tune has ended. Called on this thread, which cannot join
   /// itself, by what drops the last handle of the engine.

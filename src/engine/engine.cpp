@@ -7,6 +7,7 @@
 #include "answer/explain.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "cuda/stream_owner.hpp"
+#include "engine/ahead.hpp"
 #include "engine/background.hpp"
 #include "engine/coverage.hpp"
 #include "engine/miss_path.hpp"
@@ -65,6 +66,7 @@ Options checked(Options options) {
   none_below_0("workspace_limit_bytes", options.workspace_limit_bytes);
   none_below_0("compile_workers", options.compile_workers);
   none_below_0("compile_memory_bytes", options.compile_memory_bytes);
+  if (options.compile_ahead < -1) refuse("compile_ahead", options.compile_ahead, "-1 or more");
   none_below_0("search.trials", options.search.trials);
   none_below_0("search.time_limit, in milliseconds,", options.search.time_limit.count());
   if (options.compile_limit.count() <= 0)
@@ -89,7 +91,7 @@ Options checked(Options options) {
 }  // namespace
 
 jit::CompileSettings compile_settings(const Options& options) {
-  jit::CompileSettings settings{options.compile_workers, {}};
+  jit::CompileSettings settings{.workers = options.compile_workers, .spare = options.compile_ahead};
   if (options.isolation != Isolation::in_process) settings.program = process::find_worker(options.worker);
   settings.limit = options.compile_limit;
   settings.memory_bytes = options.compile_memory_bytes;
@@ -97,7 +99,8 @@ jit::CompileSettings compile_settings(const Options& options) {
   if (options.on_log)
     settings.on_end = [on_log = options.on_log](const jit::CompileEnd& end) {
       const std::string text = end.failure == nullptr
-                                   ? fmt::format("{} was compiled in {} ms", end.specialisation.label, end.took.count())
+                                   ? fmt::format("{} was compiled {}in {} ms", end.specialisation.label,
+                                                 end.is_spare ? "ahead " : "", end.took.count())
                                    : fmt::format("{} was not compiled: {}", end.specialisation.label, end.failure);
       plan::tell(on_log, {end.failure == nullptr ? LogEvent::Level::info : LogEvent::Level::warning,
                           LogEvent::Kind::compile,
@@ -154,6 +157,7 @@ EngineState::EngineState(const Options& chosen)
   if (options.stop_requested) layers.overlay().stop_waiting_when([this] { return wants_to_stop(options); });
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
 }
+  if (pool.spare_at_once() > 0) ahead = std::make_unique<Ahead>(*this);
 
 EngineState::~EngineState() {
   // What follows must not end a capture of another thread.
@@ -161,6 +165,7 @@ EngineState::~EngineState() {
   background.reset();
   layers.tell_news_to({});
   {
+  ahead.reset();
     const cuda::Context::Guest guest(context);
     op_states_.clear();
     workspaces.reset();
@@ -175,6 +180,8 @@ void destroy(EngineState* engine) {
   if (engine->background && engine->background->is_this_thread())
     engine->background->delete_at_end(*engine);
   else
+  else if (engine->ahead && engine->ahead->is_this_thread())
+    engine->ahead->delete_at_end(*engine);
     delete engine;
 }
 
@@ -191,6 +198,10 @@ plan::OpState& EngineState::op_state(std::size_t index) {
 }
 
 void EngineState::for_each_op(const std::function<void(plan::OpState&)>& visit) {
+void EngineState::lacks_code(const manifest::Op& op, const Problem& bucket) {
+  if (ahead) ahead->want_near(op_state(ops.index_of(op.name)), bucket);
+}
+
   cuda::require_not_forked();
   const std::lock_guard lock(op_states_mutex_);
   for (const OpSlot& each : op_states_)
@@ -255,6 +266,7 @@ Explanation Engine::explain(const Op& op, const Problem& problem) const {
   manifest::check_problem(described, problem, manifest::Zeros::taken);
   if (manifest::is_empty(described, problem)) return answer::explain_nothing(described, problem);
   const cuda::Context::Scope scope(state_->context);  // where a library is asked what it takes
+  stats.compiles_ahead = state_->pool.compiled_spare();
   return answer::explain({described, state_->context.info().facts, state_->options.regime}, problem, state_->arch(),
                          state_->layers, state_->cubins);
 }
@@ -281,8 +293,9 @@ Coverage Engine::coverage() const {
 
 bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
   cuda::require_not_forked();
-  return !state_->background ||
-         state_->background->wait(std::min<std::chrono::milliseconds>(limit, engine::longest_limit));
+  const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(limit, engine::longest_limit);
+  return (!state_->background || state_->background->wait_until(end)) &&
+         (!state_->ahead || state_->ahead->wait_until(end));
 }
 
 std::optional<LengthFault> Engine::check(Stream stream) const {

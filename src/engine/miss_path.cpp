@@ -1,4 +1,5 @@
 #include "engine/miss_path.hpp"
+#include "engine/ahead.hpp"
 #include "engine/background.hpp"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "answer/explain.hpp"
 #include "answer/machine_code.hpp"
 #include "cuda/stream_owner.hpp"
+#include "engine/stand_in.hpp"
 #include "engine/state.hpp"
 #include "engine/team/agree.hpp"
 #include "engine/tune_once.hpp"
@@ -63,16 +65,27 @@ std::unique_ptr<plan::BucketPlans> tuned_plans(plan::OpState& op_state, const an
   return op_state.plans.load(std::move(fallback));
 }
 
-std::unique_ptr<plan::BucketPlans> build_alone(plan::OpState& op_state, const Problem& problem) {
+/// The plans of fallbacks, or of a record's answers. Where files lack machine code of them, either a stand-in or a wait.
+std::unique_ptr<plan::BucketPlans> load_or_stand_in(plan::OpState& op_state, answer::Resolution resolution,
+                                                    bool may_stand_in) {
+  if (may_stand_in && op_state.takes_fallbacks() && engine_of(op_state).ahead)
+    if (auto plans = stored_or_stand_in(op_state, resolution)) {
+      if (plans->is_stand_in && resolution.is_hit()) op_state.owner.counters.count(answer::Miss::no_cubin);
+      return plans;
+    }
+  return op_state.plans.load(std::move(resolution));
+}
+
+std::unique_ptr<plan::BucketPlans> build_alone(plan::OpState& op_state, const Problem& problem, bool may_stand_in) {
   answer::Resolution resolution = op_state.resolve(problem, op_state.takes_fallbacks());
   if (resolution.miss) op_state.owner.counters.count(*resolution.miss);
-  if (resolution.is_hit()) return op_state.plans.load(std::move(resolution));
+  if (resolution.is_hit()) return load_or_stand_in(op_state, std::move(resolution), may_stand_in);
   switch (op_state.owner.options.on_miss) {
     case MissPolicy::tune: return tuned_plans(op_state, resolution);
     case MissPolicy::background:
     case MissPolicy::nearest:
       answer::leave_servable(resolution, op_state.owner.arch(), op_state.owner.cubins);
-      return op_state.plans.load(std::move(resolution));
+      return load_or_stand_in(op_state, std::move(resolution), may_stand_in);
     case MissPolicy::error: break;
   }
   throw Error(
@@ -83,10 +96,10 @@ std::unique_ptr<plan::BucketPlans> build_alone(plan::OpState& op_state, const Pr
           op_state.op.name));
 }
 
-std::unique_ptr<plan::BucketPlans> build(plan::OpState& op_state, const Problem& problem) {
+std::unique_ptr<plan::BucketPlans> build(plan::OpState& op_state, const Problem& problem, bool may_stand_in) {
   if (op_state.op.is_of_team()) return build_with_team(op_state, problem);
   try {
-    return build_alone(op_state, problem);
+    return build_alone(op_state, problem, may_stand_in);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::no_nvrtc) throw;
     const manifest::Bucket bucket = op_state.site().bucket_of(problem);
@@ -110,13 +123,13 @@ Origin EngineState::launch_cold(plan::OpState& op_state, const plan::Call& call)
   manifest::check_own(op_state.op, call.arguments);
   manifest::check_allowed(op_state.op, call.problem);
   if (!plan::captures(op_state, call.stream) || op_state.op.is_of_team())
-    return plan::launch_plan(op_state, *make_hot(op_state, call.problem, call.stream), call.problem, call.arguments,
-                             call.stream);
+    return plan::launch_plan(op_state, *make_hot(op_state, call.problem, call.stream, true), call.problem,
+                             call.arguments, call.stream);
   if (background) background->want(op_state, manifest::bucket_of(op_state.op, call.problem), nullptr);
   return plan::launch_in_capture(op_state, call, "no plan of its bucket is ready");
 }
 
-const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem, CUstream stream) {
+const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem, CUstream stream, bool may_stand_in) {
   const Problem bucket = manifest::bucket_of(op_state.op, problem);
   if (const plan::PlanState* plan = op_state.plans.hot.find(bucket)) return plan;
   const cuda::Context::Scope scope(op_state.owner.context);
@@ -130,37 +143,45 @@ const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem,
   const cuda::RelaxedCapture relaxed;
   const auto build_it = [&] {
     return op_state.plans.make_once(bucket, [&] {
-      auto made = build(op_state, problem);
+      auto made = build(op_state, problem, may_stand_in);
       op_state.owner.tell_of_files();  // what look-ups met
       begin_serving(op_state);
       if (op_state.owner.options.on_log) tell_fallback(op_state, *made, problem);
       return made;
     });
   };
-  if (!engine_of(op_state).background || op_state.op.is_of_team()) return build_it();
+  EngineState& engine = engine_of(op_state);
+  const bool is_tuned_beside = engine.background && !op_state.op.is_of_team();
   const plan::PlanState* plan = nullptr;
   try {
     plan = build_it();
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::not_tuned) engine_of(op_state).background->want(op_state, bucket, nullptr);
+    if (is_tuned_beside && error.kind() == ErrorKind::not_tuned) engine.background->want(op_state, bucket, nullptr);
     throw;
   }
+  if (engine.ahead)
+    plan->of.is_stand_in ? engine.ahead->want_swap(op_state, *plan) : engine.ahead->met(op_state, bucket);
+  const bool has_record = plan->of.is_stand_in && plan->of.resolution.is_hit();
   // After its publication, so that its launches are counted.
-  if (is_fallback(plan->origin)) engine_of(op_state).background->want(op_state, bucket, plan);
+  if (is_tuned_beside && is_fallback(plan->origin) && !has_record) engine.background->want(op_state, bucket, plan);
   return plan;
 }
 
 const plan::PlanState* make_ready(plan::OpState& op_state, const Problem& problem, CUstream stream) {
-  const plan::PlanState* plan = make_hot(op_state, problem, stream);
+  const plan::PlanState* plan = make_hot(op_state, problem, stream, false);
   const cuda::Context::Scope scope(op_state.owner.context);
   const cuda::RelaxedCapture relaxed;
+  if (plan->of.is_stand_in && !is_captured(stream)) {  // a launch was here before
+    replace_stand_in(op_state, *plan);
+    plan = op_state.plans.hot.find(plan->bucket);
+  }
   make_serving(op_state, plan->of, problem, stream);
   if (const plan::WorkspaceNeeds needs = plan->of.needs(); !needs.none() && !is_captured(stream))
     op_state.owner.workspaces->make(stream, needs);
   return plan;
 }
 
-void adopt(plan::OpState& op_state, answer::Resolution resolution) {
+void adopt(plan::OpState& op_state, answer::Resolution resolution, const plan::PlanState* in_place_of) {
   auto adopted = op_state.plans.load(std::move(resolution));
   plan::BucketPlans& of = *adopted;
   begin_serving(op_state);  // so far only captures may have asked for the op
@@ -169,8 +190,17 @@ void adopt(plan::OpState& op_state, answer::Resolution resolution) {
   const std::string text =
       fmt::format("{} serves from now on", of.edge == nullptr ? "its record" : of.edge->answer.name());
   const std::string bucket = manifest::to_string(op_state.op, of.resolution.bucket.edge);
-  op_state.plans.publish(std::move(adopted));
+  if (in_place_of == nullptr)
+    op_state.plans.publish(std::move(adopted));
+  else if (!op_state.plans.publish_in_place_of(*in_place_of, std::move(adopted)))
+    return;
   op_state.owner.tell(LogEvent::Kind::swap, op_state.op.name, bucket, text);
+}
+
+void replace_stand_in(plan::OpState& op_state, const plan::PlanState& stand_in) {
+  answer::Resolution own = op_state.resolve(stand_in.bucket, op_state.takes_fallbacks());
+  answer::leave_servable(own, op_state.owner.arch(), op_state.owner.cubins);
+  adopt(op_state, std::move(own), &stand_in);
 }
 
 void load_all(plan::OpState& op_state) {

@@ -7,12 +7,17 @@ namespace kiln::engine {
 
 /// Returns the plan of the bucket's upper edge. Looks up, loads or tunes a bucket that is not hot, once for all threads
 /// that ask. Throws Error(capture) where `stream` captures and the bucket is not hot, and Error(not_tuned) on a miss
-/// under MissPolicy::error.
-const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem, CUstream stream);
-/// make_hot(), then loads what serves this very problem, and allocates the workspace for `stream` unless it captures.
+/// under MissPolicy::error. `may_stand_in`: the plan may be a stand-in's where a compile is needed.
+const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem, CUstream stream,
+                                bool may_stand_in = false);
+/// make_hot() without stand-ins, then loads what serves this very problem, and allocates the workspace for `stream`
+/// unless it captures.
 const plan::PlanState* make_ready(plan::OpState& op_state, const Problem& problem, CUstream stream);
-/// Loads and publishes the bucket's new record in place of what serves it.
-void adopt(plan::OpState& op_state, answer::Resolution resolution);
+/// Loads and publishes the bucket's new answers in place of what serves it; with `in_place_of`, only if that does.
+void adopt(plan::OpState& op_state, answer::Resolution resolution, const plan::PlanState* in_place_of = nullptr);
+/// Publishes the bucket's own answers in place of a stand-in's plan, unless another took it already. Compiles what is
+/// missing. Precondition: the engine's context is current.
+void replace_stand_in(plan::OpState& op_state, const plan::PlanState& stand_in);
 /// Loads every record whose machine code a file has. Compiles nothing. Called before another thread has the op.
 void load_all(plan::OpState& op_state);
 

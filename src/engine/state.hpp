@@ -28,6 +28,7 @@
 
 namespace kiln::engine {
 
+class Ahead;
 class Background;
 
 /// Why candidates run in this process though kiln-worker is here; empty where they do not.
@@ -43,6 +44,7 @@ struct EngineState final : plan::Owner {
   ~EngineState() override;
   Origin launch_cold(plan::OpState& op, const plan::Call& call) override;
   void refuse_wait(const manifest::Bucket& bucket) const override;
+  void lacks_code(const manifest::Op& op, const Problem& bucket) override;
   /// A request to tune a bucket on this device with this engine's options. Refers to `op`. Without a worker, which
   /// tunes may replace: who holds tune_mutex adds it.
   [[nodiscard]] tune::TuneRequest tune_request(const manifest::Op& op, const Problem& edge) const;
@@ -56,6 +58,8 @@ struct EngineState final : plan::Owner {
   std::string holder;                    // this process and engine, in leases
   /// Null except under MissPolicy::background. ~EngineState ends it first: its thread uses the other members.
   std::unique_ptr<Background> background;
+  /// Null where nothing is compiled ahead. Ended after `background`, for the same reason.
+  std::unique_ptr<Ahead> ahead;
 
  private:
   struct OpSlot {

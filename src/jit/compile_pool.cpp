@@ -31,42 +31,66 @@ struct Task {
 
 int compiles_at_once(int workers) noexcept { return workers > 0 ? workers : process::usable_cores(); }
 
+/// The most compiles of Urgency::spare at a time. In threads they could neither be stopped nor have a low priority.
+std::size_t spare_at_once(const CompileSettings& settings) noexcept {
+  if (settings.never || settings.program.empty()) return 0;
+  if (settings.spare >= 0) return static_cast<std::size_t>(settings.spare);
+  return static_cast<std::size_t>(std::max(compiles_at_once(settings.workers) / 2, 1));
+}
+
+CompileSettings low_priority(CompileSettings settings) {
+  settings.low_priority = true;
+  return settings;
+}
+
 struct CompilePool::State {
-  const std::size_t most;
+  const std::size_t most, most_spare;
   const bool may_compile;
   const std::chrono::milliseconds idle_limit;
   const std::function<void(const CompileEnd&)> on_end;
-  std::optional<CompileWorkers> processes;
+  std::optional<CompileWorkers> processes, spare_processes;
   mutable std::mutex mutex;
   std::condition_variable_any work;
-  std::deque<Task> waiting, ahead;  // by urgency
-  std::size_t running_ahead = 0;
+  std::deque<Task> waiting, ahead, spare;                         // by urgency
+  std::size_t running = 0, running_ahead = 0, running_spare = 0;  // `running`: those of the first two
   std::map<manifest::Digest, std::shared_future<Cubin>> asked;
-  std::int64_t compiled = 0;
+  std::int64_t compiled = 0, compiled_spare = 0;
   std::size_t idle = 0;               // threads that wait for work
   std::vector<std::jthread> threads;  // last member: threads use the others until they are joined
 
   explicit State(const CompileSettings& settings)
       : most(static_cast<std::size_t>(compiles_at_once(settings.workers))),
+        most_spare(jit::spare_at_once(settings)),
         may_compile(!settings.never),
         idle_limit(settings.idle),
         on_end(settings.on_end) {
-    if (!settings.program.empty()) processes.emplace(settings);
+    if (settings.program.empty()) return;
+    processes.emplace(settings);
+    spare_processes.emplace(low_priority(settings));
+  }
+
+  [[nodiscard]] std::deque<Task>& queue_of(Urgency urgency) {
+    return urgency == Urgency::now ? waiting : urgency == Urgency::ahead ? ahead : spare;
   }
 
   /// Returns an urgent task that no thread of the pool will take, since none runs and none can be begun: the caller
   /// runs it. Precondition: the mutex is held.
   [[nodiscard]] std::optional<Task> add(Task task) {
-    std::deque<Task>& to = task.urgency == Urgency::now ? waiting : ahead;
+    std::deque<Task>& to = queue_of(task.urgency);
     to.push_back(std::move(task));
-    if (idle < can_begin() && threads.size() < most) try_to_begin_thread();
+    rouse();
     if (threads.empty() && &to == &waiting) {
       std::optional<Task> left = std::move(waiting.back());
       waiting.pop_back();
       return left;
     }
-    work.notify_one();
     return std::nullopt;
+  }
+
+  /// Has a thread take what can begin. Precondition: the mutex is held.
+  void rouse() {
+    if (idle < can_begin() && threads.size() < most + most_spare) try_to_begin_thread();
+    work.notify_one();
   }
 
   /// Where the system refuses a thread, those that run take the work, and the next task asks again.
@@ -78,20 +102,33 @@ struct CompilePool::State {
     }
   }
 
-  /// Precondition: the mutex is held.
+  /// How many tasks of a class may begin, of which so many run. Precondition: the mutex is held.
+  [[nodiscard]] static std::size_t within(std::size_t limit, std::size_t now_running, std::size_t tasks) {
+    return std::min(tasks, limit - std::min(now_running, limit));
+  }
   [[nodiscard]] std::size_t can_begin() const {
-    return waiting.size() + std::min(ahead.size(), most / 2 - std::min(running_ahead, most / 2));
+    const std::size_t others = waiting.size() + within(most / 2, running_ahead, ahead.size());
+    return within(most, running, others) + (waiting.empty() ? within(most_spare, running_spare, spare.size()) : 0);
+  }
+  /// The queue whose first task begins next. Precondition: can_begin() > 0.
+  [[nodiscard]] std::deque<Task>& next_queue() {
+    if (!waiting.empty()) return waiting;
+    const bool takes_ahead = within(most, running, within(most / 2, running_ahead, ahead.size())) > 0;
+    return takes_ahead ? ahead : spare;
   }
 
   /// Moves a task that waits to be compiled ahead among the urgent ones. Returns as add() does. Precondition: the mutex
   /// is held.
   [[nodiscard]] std::optional<Task> hasten(const manifest::Digest& key) {
-    const auto found = std::ranges::find(ahead, key, &Task::key);
-    if (found == ahead.end()) return std::nullopt;
-    Task task = std::move(*found);
-    ahead.erase(found);
-    task.urgency = Urgency::now;
-    return add(std::move(task));
+    for (std::deque<Task>* from : {&ahead, &spare}) {
+      const auto found = std::ranges::find(*from, key, &Task::key);
+      if (found == from->end()) continue;
+      Task task = std::move(*found);
+      from->erase(found);
+      task.urgency = Urgency::now;
+      return add(std::move(task));
+    }
+    return std::nullopt;
   }
 
   /// Returns the future of the key's compile, and in `left` what add() returns. Precondition: the mutex is held.
@@ -117,16 +154,21 @@ struct CompilePool::State {
   void serve(const std::stop_token& stop) {
     std::unique_lock lock(mutex);
     while (wait_for_work(lock, stop)) {
-      std::deque<Task>& from = waiting.empty() ? ahead : waiting;
+      std::deque<Task>& from = next_queue();
       Task task = std::move(from.front());
       from.pop_front();
-      const bool is_ahead = task.urgency == Urgency::ahead;
-      if (is_ahead) ++running_ahead;
+      count_running(task.urgency, 1);
+      if (can_begin() > 0) rouse();  // the last urgent task has begun
       lock.unlock();
       run(task);
       lock.lock();
-      if (is_ahead) --running_ahead;
+      count_running(task.urgency, -1);
     }
+  }
+
+  void count_running(Urgency urgency, int change) {
+    (urgency == Urgency::spare ? running_spare : running) += static_cast<std::size_t>(change);
+    if (urgency == Urgency::ahead) running_ahead += static_cast<std::size_t>(change);
   }
 
   /// Returns false when the pool ends. A thread that waits longer than idle_limit ends the idle processes.
@@ -137,6 +179,7 @@ struct CompilePool::State {
     while (any_idle && !work.wait_for(lock, stop, idle_limit, there_is) && !stop.stop_requested()) {
       lock.unlock();
       any_idle = processes->end_idle();
+      any_idle = spare_processes->end_idle() || any_idle;
       lock.lock();
     }
     const bool some = work.wait(lock, stop, there_is);
@@ -145,7 +188,9 @@ struct CompilePool::State {
   }
 
   Cubin make(const Task& task) {
-    return processes ? processes->compile(task.key, task.specialisation) : compile(task.specialisation);
+    if (!processes) return compile(task.specialisation);
+    CompileWorkers& of = task.urgency == Urgency::spare ? *spare_processes : *processes;
+    return of.compile(task.key, task.specialisation);
   }
 
   /// Counts before the future is ready, so that a caller that waited for every future reads the full count.
@@ -155,9 +200,10 @@ struct CompilePool::State {
       if (on_end)
         on_end({task.specialisation,
                 std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun),
-                failure});
+                failure, task.urgency == Urgency::spare});
       const std::lock_guard lock(mutex);
       ++compiled;
+      if (task.urgency == Urgency::spare) ++compiled_spare;
     };
     try {
       Cubin cubin = make(task);
@@ -183,8 +229,10 @@ struct CompilePool::State {
   /// Removes and returns the compiles that have not begun.
   std::deque<Task> drop_waiting() {
     const std::lock_guard lock(mutex);
-    std::ranges::move(ahead, std::back_inserter(waiting));
-    ahead.clear();
+    for (std::deque<Task>* from : {&ahead, &spare}) {
+      std::ranges::move(*from, std::back_inserter(waiting));
+      from->clear();
+    }
     for (const Task& task : waiting) asked.erase(task.key);
     return std::exchange(waiting, {});
   }
@@ -218,16 +266,25 @@ void CompilePool::cancel() {
 
 void CompilePool::interrupt() {
   cancel();
-  if (state_->processes) state_->processes->interrupt();
+  if (!state_->processes) return;
+  state_->processes->interrupt();
+  state_->spare_processes->interrupt();
 }
 
 std::size_t CompilePool::at_once() const noexcept { return state_->most; }
+
+std::size_t CompilePool::spare_at_once() const noexcept { return state_->most_spare; }
 
 bool CompilePool::may_compile() const noexcept { return state_->may_compile; }
 
 std::int64_t CompilePool::compiled() const noexcept {
   const std::lock_guard lock(state_->mutex);
   return state_->compiled;
+}
+
+std::int64_t CompilePool::compiled_spare() const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return state_->compiled_spare;
 }
 
 }  // namespace kiln::jit

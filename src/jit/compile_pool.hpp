@@ -17,11 +17,13 @@ struct CompileEnd {
   const Specialisation& specialisation;
   std::chrono::milliseconds took;
   const char* failure;  // null: it succeeded
+  bool is_spare;        // Urgency::spare
 };
 
 struct CompileSettings {
-  int workers = 0;                // parallel compiles; 0: one for each core that this process may use
-  std::filesystem::path program;  // kiln-worker: compiles run in processes; empty: in threads
+  int workers = 0;                  // parallel compiles; 0: one for each core that this process may use
+  int spare = -1;                   // those of Urgency::spare; -1: half of `workers`, and at least one
+  std::filesystem::path program{};  // kiln-worker: compiles run in processes; empty: in threads
   // Of worker processes:
   std::chrono::milliseconds limit{120'000};           // for one compile
   std::int64_t memory_bytes = std::int64_t{4} << 30;  // for one process, beyond its memory at start; 0: no limit
@@ -33,7 +35,10 @@ struct CompileSettings {
 };
 enum class Urgency {
   now,
-  ahead  // begins only where no other compile waits, and keeps at most half of the workers busy
+  ahead,  // begins only where no other compile waits, and keeps at most half of the workers busy
+  // Begins only where no compile waits that is `now`. Runs beside the workers, at most CompileSettings::spare at a time,
+  // in a process of low priority
+  spare
 };
 /// Returns `workers`, or for 0 the cores that this process may use.
 int compiles_at_once(int workers) noexcept;
@@ -45,7 +50,7 @@ class CompilePool {
  public:
   explicit CompilePool(const CompileSettings& settings);
   /// A pool that compiles in threads.
-  explicit CompilePool(int workers = 0) : CompilePool(CompileSettings{workers, {}}) {}
+  explicit CompilePool(int workers = 0) : CompilePool(CompileSettings{.workers = workers}) {}
   /// Drops compiles that have not begun, stops those in processes, and waits for those in threads.
   ~CompilePool();
   /// `key`: the cubin key; calls with equal keys share one compile, of the highest urgency that was asked for. One that
@@ -59,8 +64,10 @@ class CompilePool {
   /// cancel(), and stops compiles in worker processes for good: present and later ones throw Error(interrupted).
   void interrupt();
   [[nodiscard]] std::size_t at_once() const noexcept;
-  [[nodiscard]] bool may_compile() const noexcept;       // whatever NVRTC there is
-  [[nodiscard]] std::int64_t compiled() const noexcept;  // compiles that ended, failed ones included
+  [[nodiscard]] std::size_t spare_at_once() const noexcept;    // 0 where compiles run in threads, or never
+  [[nodiscard]] bool may_compile() const noexcept;             // whatever NVRTC there is
+  [[nodiscard]] std::int64_t compiled() const noexcept;        // compiles that ended, failed ones included
+  [[nodiscard]] std::int64_t compiled_spare() const noexcept;  // those of Urgency::spare among them
 
  private:
   struct State;

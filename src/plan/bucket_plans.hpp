@@ -57,7 +57,7 @@ struct PlanSlot {
 /// A bucket's answers, in the resolver's order, and their plans. Lives as long as the op: a launch may still use plans
 /// that were replaced.
 struct BucketPlans {
-  explicit BucketPlans(answer::Resolution resolved);
+  explicit BucketPlans(answer::Resolution resolved, bool stands_in = false);
   BucketPlans(const BucketPlans&) = delete;
   BucketPlans& operator=(const BucketPlans&) = delete;
 
@@ -79,9 +79,11 @@ struct BucketPlans {
   answer::Resolution resolution;
   std::deque<PlanSlot> slots;
   std::vector<PlanSlot*> slots_of_answers;
-  std::optional<SizeTable> sizes;     // set by PlanStore::load
-  const PlanState* edge = nullptr;    // the plan of the bucket's edge, which the hot table and kiln::Plan hold
-  std::atomic<bool> is_stale{false};  // a stale plan was made, and the bucket counted
+  std::optional<SizeTable> sizes;       // set by PlanStore::load
+  const PlanState* edge = nullptr;      // the plan of the bucket's edge, which the hot table and kiln::Plan hold
+  std::atomic<bool> is_stale{false};    // a stale plan was made, and the bucket counted
+  std::atomic<bool> lacks_code{false};  // a compile was needed, and all have begun
+  const bool is_stand_in;  // serves until the machine code of the bucket's own answers is made (engine/stand_in.hpp)
 };
 
 }  // namespace kiln::plan

@@ -14,15 +14,6 @@
 namespace kiln::plan {
 namespace {
 
-/// Whether a plan of `a` may run for `b`: selections and exact sizes, which machine code and folded expressions depend
-/// on, are equal.
-bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
-  if (a.selections != b.selections) return false;
-  for (std::size_t i = 0; i < op.axes.size(); ++i)
-    if (manifest::is_exact(op, i, a) && a.axes[i] != b.axes[i]) return false;
-  return true;
-}
-
 /// Whether the problem is within `bucket`, a plan's Answer::at, for which its workspaces are sized.
 bool covers(const manifest::Op& op, const Problem& bucket, const Problem& problem) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
@@ -31,6 +22,13 @@ bool covers(const manifest::Op& op, const Problem& bucket, const Problem& proble
 }
 
 }  // namespace
+
+bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
+  if (a.selections != b.selections) return false;
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    if (manifest::is_exact(op, i, a) && a.axes[i] != b.axes[i]) return false;
+  return true;
+}
 
 bool captures(const OpState& op_state, CUstream stream) {
   const cuda::Context::Scope scope(op_state.owner.context);

@@ -17,6 +17,9 @@ Origin launch_in_capture(OpState& op_state, const Call& call, std::string_view m
 /// stream's capture, and Error(bad_input) for another device's stream.
 [[nodiscard]] bool captures(const OpState& op_state, CUstream stream);
 
+/// Whether a plan of `a` may run for `b`: selections and exact sizes, which machine code and folded expressions depend
+/// on, are equal.
+[[nodiscard]] bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b);
 /// Loaded plans of all buckets that may serve the problem, the nearest bucket's first.
 [[nodiscard]] std::vector<const PlanState*> loaded_fallbacks(OpState& op_state, const Problem& problem);
 /// The origin that a launch of the problem by this plan counts as: the plan's own in its bucket, else Origin::nearest.

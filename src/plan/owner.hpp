@@ -50,6 +50,8 @@ struct Owner {
   /// Throws Error(bad_input) where waiting for the plans of a bucket would be for ever: within a callback of a tune
   /// (engine/tune_once.cpp).
   virtual void refuse_wait(const manifest::Bucket& bucket) const = 0;
+  /// Called once for a bucket whose plans need compiles, when these have begun (engine/ahead.hpp).
+  virtual void lacks_code(const manifest::Op& op, const Problem& bucket) = 0;
 
   /// jit::default_arch of the device. The first call opens NVRTC, which takes tens of milliseconds.
   [[nodiscard]] const std::string& arch() const;

@@ -70,6 +70,14 @@ void PlanStore::publish(std::unique_ptr<BucketPlans> plans) {
   hot.publish(published.resolution.bucket.edge, published.edge);
 }
 
+bool PlanStore::publish_in_place_of(const PlanState& expected, std::unique_ptr<BucketPlans> plans) {
+  const std::lock_guard lock(mutex_);
+  const Problem edge = plans->resolution.bucket.edge;
+  if (hot.find(edge) != &expected) return false;
+  hot.publish(edge, plans_.emplace_back(std::move(plans))->edge);
+  return true;
+}
+
 void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
   const std::lock_guard lock(mutex_);
   for (const auto& plans : plans_) visit(*plans);
@@ -77,24 +85,23 @@ void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
 
 /// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine
 /// code.
-std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, const manifest::Bucket& bucket,
-                                                  Code code) {
-  answer::CodeLookup of(bucket, answer, [this] { return owner_.arch(); });
-  if (!of.is_needed()) return nullptr;
+std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, BucketPlans& of, Code code) {
+  answer::CodeLookup lookup(of.resolution.bucket, answer, [this] { return owner_.arch(); });
+  if (!lookup.is_needed()) return nullptr;
   answer::Cubins& cubins = owner_.cubins;
   for (const std::string& compiler : {cubins.own_compiler(), answer.compiler})
     if (!compiler.empty())
-      if (auto loaded = owner_.modules.find(jit::cubin_key(of.timed(), compiler))) return loaded;
+      if (auto loaded = owner_.modules.find(jit::cubin_key(lookup.timed(), compiler))) return loaded;
   store::Counters met;
-  if (const auto found = of.find_serving(cubins, &met)) return load_module(*found, of);
+  if (const auto found = lookup.find_serving(cubins, &met)) return load_module(*found, lookup);
   if (code == Code::stored)
-    throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", of.here().label));
+    throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", lookup.here().label));
   if (answer.is_hit()) owner_.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
-  return load_module(cubins.compile_and_keep(of.here()), of);
+  return load_module(cubins.compile_and_keep(lookup.here(), [&] { begin_all_compiles(of); }), lookup);
 }
 
 /// Replaces a stored cubin that the driver refuses by the NVRTC's here: by a stored one, else by a new compile.
-std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& of) {
+std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code) {
   try {
     return owner_.modules.get(cubin.key, cubin.cubin);
   } catch (const Error& error) {
@@ -103,17 +110,17 @@ std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cu
     if (!owner_.cubins.can_compile()) throw;
   }
   if (cubin.compiler != owner_.cubins.own_compiler())
-    if (const auto own = owner_.cubins.find(of.here())) return load_module(*own, of);
-  const auto afresh = owner_.cubins.replace(of.here());
+    if (const auto own = owner_.cubins.find(code.here())) return load_module(*own, code);
+  const auto afresh = owner_.cubins.replace(code.here());
   return owner_.modules.get(afresh.key, afresh.cubin);
 }
 
-jit::Executable PlanStore::load_executable(const answer::Answer& answer, const answer::Resolution& resolution,
+jit::Executable PlanStore::load_executable(const answer::Answer& answer, BucketPlans& of,
                                            std::span<const std::int64_t> frame, Code code) {
   try {
-    if (!op_.is_of_team()) return {op_, *answer.implementation, frame, module_of(answer, resolution.bucket, code)};
-    const team::TeamBinding binding = binding_of(*owner_.team, resolution, answer);
-    return {op_, *answer.implementation, frame, module_of(answer, resolution.bucket, code), &binding};
+    if (!op_.is_of_team()) return {op_, *answer.implementation, frame, module_of(answer, of, code)};
+    const team::TeamBinding binding = binding_of(*owner_.team, of.resolution, answer);
+    return {op_, *answer.implementation, frame, module_of(answer, of, code), &binding};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed) throw;
     throw Error(ErrorKind::driver_failed, fmt::format("{}/{}: {}", op_.name, answer.name(), error.what()));
@@ -123,7 +130,7 @@ jit::Executable PlanStore::load_executable(const answer::Answer& answer, const a
 std::unique_ptr<PlanState> PlanStore::load_plan(const answer::Answer& answer, BucketPlans& of, Code code) {
   const auto frame = answer.frame(of.resolution.bucket, answer.at);
   auto plan = std::make_unique<PlanState>(of, of.resolution.bucket.edge, hot.form(), answer,
-                                          load_executable(answer, of.resolution, frame, code));
+                                          load_executable(answer, of, frame, code));
   if (answer.stale && !of.is_stale.exchange(true)) owner_.counters.count_stale();
   return plan;
 }
@@ -172,6 +179,12 @@ void PlanStore::begin_compiles(const answer::Resolution& resolution) {
   }
 }
 
+void PlanStore::begin_all_compiles(BucketPlans& of) {
+  if (of.lacks_code.exchange(true)) return;
+  begin_compiles(of.resolution);
+  owner_.lacks_code(op_, of.resolution.bucket.edge);
+}
+
 /// Each size is served by its first answer whose plan can be made. An answer that failed is not tried again for other
 /// cells.
 SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
@@ -188,16 +201,13 @@ SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
           }};
 }
 
-std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code) {
+std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code, bool is_stand_in) {
   if (resolution.answers.empty()) throw Error(ErrorKind::not_tuned, resolution.why_none);
-  auto plans = std::make_unique<BucketPlans>(std::move(resolution));
+  auto plans = std::make_unique<BucketPlans>(std::move(resolution), is_stand_in);
   const auto at_edge = plans->slots_for(plans->resolution.bucket.edge);
   PlanSlot& first = at_edge.empty() ? plans->slots.front() : *at_edge.front();
-  const std::int64_t compiled = owner_.cubins.compiled();
-  if (code == Code::any && !plans->resolution.is_hit()) begin_compiles(plans->resolution);
   first.plan = load_plan(*first.answer, *plans, code);
   first.settled.store(true, std::memory_order_release);
-  if (code == Code::any && owner_.cubins.compiled() != compiled) begin_compiles(plans->resolution);
   plans->edge = first.plan.get();
   plans->sizes.emplace(size_table(*plans, code));
   if (!plans->sizes->is_uniform()) first.plan->sizes = plans->sizes->words();

@@ -26,6 +26,8 @@ class PlanStore {
   const PlanState* make_once(const Problem& bucket, const std::function<std::unique_ptr<BucketPlans>()>& make);
   /// Replaces the bucket's plans in the hot table. Launches may go on using the old ones.
   void publish(std::unique_ptr<BucketPlans> plans);
+  /// The same where the hot table has `expected` for the bucket. Returns whether it had.
+  bool publish_in_place_of(const PlanState& expected, std::unique_ptr<BucketPlans> plans);
 
   enum class Code : std::uint8_t {
     any,     // compiles what no file has
@@ -33,7 +35,7 @@ class PlanStore {
   };
   /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but
   /// the failure of the upper edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
-  std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any);
+  std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any, bool is_stand_in = false);
   enum class Try : std::uint8_t {
     now,
     if_due,  // for launches: not before the slot's Retry is due, and an interrupted compile is no error
@@ -54,10 +56,11 @@ class PlanStore {
 
  private:
   std::unique_ptr<PlanState> load_plan(const answer::Answer& answer, BucketPlans& of, Code code);
-  jit::Executable load_executable(const answer::Answer& answer, const answer::Resolution& resolution,
-                                  std::span<const std::int64_t> frame, Code code);
-  std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, const manifest::Bucket& bucket, Code code);
-  std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& of);
+  jit::Executable load_executable(const answer::Answer& answer, BucketPlans& of, std::span<const std::int64_t> frame,
+                                  Code code);
+  std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, BucketPlans& of, Code code);
+  void begin_all_compiles(BucketPlans& of);
+  std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code);
   SizeTable size_table(BucketPlans& plans, Code code);
 
   Owner& owner_;

@@ -45,6 +45,7 @@ inline kiln::Options options(const std::filesystem::path& overlay, kiln::MissPol
   options.on_miss = on_miss;
   options.template_paths = test_ops();
   options.compile_workers = 2;
+  options.compile_ahead = 0;  // ahead_test.cpp
   return options;
 }
 

@@ -54,8 +54,8 @@ inline Chosen plain(const std::string& sizes = "") { return {sizes, "", 2000, "p
 
 class ScaleEngine {
  public:
-  explicit ScaleEngine(MissPolicy on_miss = MissPolicy::error)
-      : engine(options(on_miss)), op(engine.op_state(engine.ops.find("scale").value())) {
+  explicit ScaleEngine(MissPolicy on_miss = MissPolicy::error) : ScaleEngine(options(on_miss)) {}
+  explicit ScaleEngine(const Options& chosen) : engine(chosen), op(engine.op_state(engine.ops.find("scale").value())) {
     x_ = machine.allocate(most_bytes);
     y_ = machine.allocate(most_bytes);
   }
@@ -90,8 +90,6 @@ class ScaleEngine {
   EngineState engine;
   OpState& op;
 
- private:
-  static constexpr std::size_t most_bytes = 4096 * 128 * sizeof(float);
   static Options options(MissPolicy on_miss) {
     Options chosen;
     chosen.overlay = "";
@@ -101,6 +99,9 @@ class ScaleEngine {
     chosen.compile_workers = 1;
     return chosen;
   }
+
+ private:
+  static constexpr std::size_t most_bytes = 4096 * 128 * sizeof(float);
   CUdeviceptr x_ = 0, y_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -165,4 +166,30 @@ TEST_CASE("processes of low priority are nice to others" * doctest::skip(!has_nv
   compile_in(pool, scale_kernel());
   REQUIRE(processes_of(program.path).size() == 1);
   CHECK(nice_of(processes_of(program.path)[0]) == 19);
+}
+
+TEST_CASE("compiles on spare cores run beside the workers, in processes of low priority" *
+          doctest::skip(!has_nvrtc())) {
+  const Program program;
+  CompilePool pool({.workers = 1, .program = program.path});
+  const Specialisation spare = scale_kernel("2"), urgent = scale_kernel("3");
+  CHECK(pool.submit(key_of(spare), spare, Urgency::spare).get().image.size() > 0);
+  CHECK(compile_in(pool, urgent).image.size() > 0);
+  std::vector<int> nice;
+  for (const pid_t process : processes_of(program.path)) nice.push_back(nice_of(process));
+  std::sort(nice.begin(), nice.end());
+  CHECK(nice == std::vector{nice_of(getpid()), 19});
+  CHECK(pool.compiled() == 2);
+  CHECK(pool.compiled_spare() == 1);
+}
+
+TEST_CASE("a compile on spare cores that is asked for again does not wait for them" * doctest::skip(!has_nvrtc())) {
+  const Program program;
+  CompilePool pool({.workers = 1, .spare = 0, .program = program.path});
+  const Specialisation specialisation = scale_kernel("2");
+  const auto spare = pool.submit(key_of(specialisation), specialisation, Urgency::spare);
+  CHECK(spare.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  CHECK(compile_in(pool, specialisation).image.size() > 0);
+  CHECK(spare.get().image.size() > 0);
+  CHECK(pool.compiled_spare() == 0);
 }

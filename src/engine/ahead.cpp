@@ -1,0 +1,244 @@
+#include "engine/ahead.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "answer/machine_code.hpp"
+#include "cuda/device.hpp"
+#include "engine/miss_path.hpp"
+#include "engine/state.hpp"
+#include "kiln/error.hpp"
+#include "manifest/no_signals.hpp"
+
+namespace kiln::engine {
+namespace {
+
+constexpr auto glance = std::chrono::milliseconds(10);  // how often compiles are looked at
+constexpr std::size_t most_met = 64;                    // buckets of an op
+constexpr int rank_of_stand_in = -1;
+
+/// The launches that the engine's files count, by bucket, the most launched first.
+std::vector<answer::BucketCount> counts_of(const manifest::Op& op, const store::Layers& layers) {
+  std::vector<answer::BucketCount> counts;
+  for (const store::Layer& layer : layers.layers()) {
+    if (!layer.file) continue;
+    for (const store::HistogramRow& row : layer.file->histogram()) {
+      const auto problem = row.op == op.name ? manifest::parse_bucket(op, row.problem) : std::nullopt;
+      if (!problem) continue;
+      const Problem bucket = manifest::bucket_of(op, *problem);
+      const auto known = std::ranges::find(counts, bucket, &answer::BucketCount::bucket);
+      known == counts.end() ? counts.push_back({bucket, row.launches}) : void(known->launches += row.launches);
+    }
+  }
+  std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.launches > b.launches; });
+  return counts;
+}
+
+}  // namespace
+
+Ahead::~Ahead() {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  engine_.pool.interrupt();
+}
+
+void Ahead::met(plan::OpState& op, const Problem& bucket) {
+  if (op.op.is_of_team()) return;
+  const std::lock_guard lock(mutex_);
+  note(op, bucket);
+  if (ops_[&op].lacks_code) begin_thread();
+}
+
+void Ahead::want_near(plan::OpState& op, const Problem& bucket) {
+  if (op.op.is_of_team()) return;
+  const std::lock_guard lock(mutex_);
+  ops_[&op].lacks_code = true;
+  note(op, bucket);
+  begin_thread();
+}
+
+void Ahead::want_swap(plan::OpState& op, const plan::PlanState& stand_in) {
+  const std::lock_guard lock(mutex_);
+  if (!stand_ins_.insert(&stand_in).second) return;  // another thread launched it too
+  queue_.push_back({&op, stand_in.bucket, rank_of_stand_in, 0, &stand_in});
+  ops_[&op].lacks_code = true;
+  note(op, stand_in.bucket);
+  begin_thread();
+}
+
+void Ahead::note(plan::OpState& op, const Problem& bucket) {
+  OfOp& of = ops_[&op];
+  std::erase(of.met, bucket);
+  if (of.met.size() == most_met) of.met.erase(of.met.begin());
+  of.met.push_back(bucket);
+  of.seen.insert(bucket);
+  if (of.lacks_code && of.asked.insert(bucket).second) missed_.push_back({&op, bucket, ++misses_});
+}
+
+bool Ahead::wait_until(std::chrono::steady_clock::time_point end) {
+  std::unique_lock lock(mutex_);
+  if (!is_idle()) begin_thread();
+  return changed_.wait_until(lock, end, [this] { return is_idle() || !thread_.joinable(); }) && is_idle();
+}
+
+void Ahead::delete_at_end(EngineState& engine) {
+  deleted_at_end_ = &engine;
+  thread_.request_stop();
+  engine_.pool.interrupt();
+  thread_.detach();
+}
+
+bool Ahead::is_running() const {
+  const std::lock_guard lock(mutex_);
+  return thread_.joinable();
+}
+
+void Ahead::begin_thread() {
+  changed_.notify_all();
+  if (thread_.joinable()) return;
+  try {
+    const manifest::NoSignals no_signals;
+    thread_ = std::jthread([this](const std::stop_token& stop) { serve_and_delete(stop); });
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): launches compile what they need
+  }
+}
+
+bool Ahead::is_idle() const { return missed_.empty() && queue_.empty() && begun_.empty() && !busy_; }
+
+/// Few compiles are begun before they can run, so that a later miss changes their order. Stand-ins do not wait.
+bool Ahead::may_begin() const {
+  if (queue_.empty()) return false;
+  std::size_t compiles = 0;
+  for (const Begun& each : begun_) compiles += each.compiles.size();
+  return compiles < 2 * engine_.pool.spare_at_once() ||
+         std::ranges::any_of(queue_, [](const Wanted& each) { return each.stand_in != nullptr; });
+}
+
+Ahead::Wanted Ahead::take_next() {
+  const auto comes_before = [](const Wanted& a, const Wanted& b) {
+    return std::pair(a.rank, -a.number) < std::pair(b.rank, -b.number);
+  };
+  const auto next = std::min_element(queue_.begin(), queue_.end(), comes_before);
+  const Wanted taken = *next;
+  queue_.erase(next);
+  return taken;
+}
+
+void Ahead::serve_and_delete(const std::stop_token& stop) {
+  serve(stop);
+  delete deleted_at_end_;  // null, or the engine and this with it
+}
+
+void Ahead::serve(const std::stop_token& stop) {
+  // What this thread loads must not end other threads' captures.
+  const cuda::RelaxedCapture relaxed;
+  const auto is_asked = [this] { return !missed_.empty() || may_begin(); };
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    busy_ = true;
+    if (!missed_.empty()) {
+      const Missed missed = missed_.front();
+      missed_.pop_front();
+      lock.unlock();
+      queue_near(missed);
+      lock.lock();
+    } else if (may_begin()) {
+      const Wanted next = take_next();
+      lock.unlock();
+      std::vector<Compile> compiles = begin(next);
+      lock.lock();
+      if (!compiles.empty() || next.stand_in != nullptr) begun_.push_back({next, std::move(compiles)});
+    } else if (!begun_.empty()) {
+      lock.unlock();
+      std::vector<bool> done;
+      for (Begun& each : begun_) done.push_back(!stop.stop_requested() && finish(each));
+      lock.lock();
+      std::size_t i = 0;
+      std::erase_if(begun_, [&](const Begun&) { return done[i++]; });
+      if (!begun_.empty()) changed_.wait_for(lock, stop, glance, is_asked);
+    } else {
+      busy_ = false;
+      changed_.notify_all();
+      changed_.wait(lock, stop, is_asked);
+    }
+  }
+  busy_ = false;
+}
+
+void Ahead::queue_near(const Missed& missed) {
+  const manifest::Op& op = missed.op->op;
+  std::unique_lock lock(mutex_);
+  OfOp& of = ops_[missed.op];  // which later entries leave in its place
+  const std::vector<Problem> met = of.met;
+  lock.unlock();
+  std::vector<answer::NextBucket> near;
+  try {
+    if (!of.counted) of.counted = counts_of(op, engine_.layers);
+    near = answer::next_buckets(op, missed.bucket, met, *of.counted);
+  } catch (const std::exception&) {  // a file that cannot be read, or no memory: launches compile what they need
+    return;
+  }
+  lock.lock();
+  for (const answer::NextBucket& each : near)
+    if (of.seen.insert(each.bucket).second)
+      queue_.push_back({missed.op, each.bucket, each.rank, missed.number, nullptr});
+}
+
+std::vector<Ahead::Compile> Ahead::begin(const Wanted& wanted) noexcept {
+  std::vector<Compile> compiles;
+  try {
+    const cuda::Context::Scope scope(engine_.context);  // where a library is asked what it takes
+    if (!engine_.cubins.can_compile()) return compiles;
+    const plan::OpState& op = *wanted.op;
+    const answer::Resolution resolution = op.resolve(wanted.bucket, op.takes_fallbacks());
+    if (!resolution.is_hit() && !op.takes_fallbacks()) return compiles;
+    for (const answer::Answer* each : resolution.picked_by_size()) {
+      answer::CodeLookup code(resolution.bucket, *each, engine_.arch());
+      if (code.is_needed() && !code.find_serving(engine_.cubins))
+        compiles.push_back({code.here(), engine_.cubins.begin_spare(code.here())});
+    }
+  } catch (
+      const std::exception&) {  // NOLINT(bugprone-empty-catch): a launch that needs the bucket meets it and says so
+  }
+  return compiles;
+}
+
+bool Ahead::finish(Begun& begun) noexcept {
+  bool all = true;
+  for (Compile& each : begun.compiles) {
+    if (each.is_kept) continue;
+    if (each.cubin.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      all = false;
+      continue;
+    }
+    each.is_kept = true;
+    try {
+      engine_.cubins.keep(each.code, each.cubin.get());
+    } catch (
+        const std::exception&) {  // NOLINT(bugprone-empty-catch): Options::on_log has it, or only the file lacks it
+    }
+  }
+  if (all && begun.of.stand_in != nullptr) replace(begun.of);
+  return all;
+}
+
+void Ahead::replace(const Wanted& wanted) noexcept {
+  const auto failed = [&](const char* why) {
+    engine_.warn(fmt::format("{} {} keeps its stand-in: {}", wanted.op->op.name,
+                             manifest::display_text(wanted.op->op, wanted.bucket), why));
+  };
+  try {
+    const cuda::Context::Scope scope(engine_.context);
+    replace_stand_in(*wanted.op, *wanted.stand_in);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::interrupted) failed(error.what());
+  } catch (const std::exception& error) {
+    failed(error.what());
+  }
+}
+
+}  // namespace kiln::engine

@@ -1,0 +1,114 @@
+// Compiles, on idle cores, machine code that no launch waits for: of the buckets that are likely next where one had none
+// (answer/next_buckets.hpp), and of those that a stand-in serves meanwhile (engine/stand_in.hpp).
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "answer/next_buckets.hpp"
+#include "jit/compile_pool.hpp"
+#include "manifest/bucketing.hpp"
+#include "plan/plan_state.hpp"
+
+namespace kiln::plan {
+struct OpState;
+}
+
+namespace kiln::engine {
+
+struct EngineState;
+
+/// Thread-safe. Its compiles are jit::Urgency::spare in the engine's pool: a launch that needs one of them takes it over.
+/// The thread begins with the first bucket whose machine code is missing, so an engine whose files hold all has none.
+class Ahead {
+ public:
+  explicit Ahead(EngineState& engine) : engine_(engine) {}
+  /// Stops compiles that run, and those that wait.
+  ~Ahead();
+  Ahead(const Ahead&) = delete;
+  Ahead& operator=(const Ahead&) = delete;
+
+  /// Notes that the bucket's plans were made. Does nothing for an op whose machine code was never missing.
+  void met(plan::OpState& op, const Problem& bucket);
+  /// Queues what is likely next after a bucket whose machine code is missing.
+  void want_near(plan::OpState& op, const Problem& bucket);
+  /// Queues the bucket of a stand-in before all others. Its own answers take the stand-in's place when they are compiled.
+  void want_swap(plan::OpState& op, const plan::PlanState& stand_in);
+  /// Waits until nothing is queued or compiled. Returns false when `end` passed before.
+  bool wait_until(std::chrono::steady_clock::time_point end);
+  /// As Background's: for the thread of this, on which a callback dropped the engine's last handle.
+  void delete_at_end(EngineState& engine);
+  [[nodiscard]] bool is_this_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
+  [[nodiscard]] bool is_running() const;
+
+ private:
+  struct OfOp {
+    std::vector<Problem> met;  // the latest at the back
+    bool lacks_code = false;
+    std::unordered_set<Problem, manifest::ProblemHash> seen;   // queued, or met
+    std::unordered_set<Problem, manifest::ProblemHash> asked;  // whose next buckets were queued
+    std::optional<std::vector<answer::BucketCount>> counted;   // by the files; of the thread alone
+  };
+  struct Missed {
+    plan::OpState* op = nullptr;
+    Problem bucket;
+    std::int64_t number = 0;
+  };
+  struct Wanted {
+    plan::OpState* op = nullptr;
+    Problem bucket;
+    int rank = 0;                               // answer::NextBucket::rank; of a stand-in: below all
+    std::int64_t number = 0;                    // of the miss that it follows: of equal ranks the latest comes first
+    const plan::PlanState* stand_in = nullptr;  // null: no launch has asked yet
+  };
+  struct Compile {
+    jit::Specialisation code;
+    std::shared_future<jit::Cubin> cubin;
+    bool is_kept = false;
+  };
+  struct Begun {
+    Wanted of;
+    std::vector<Compile> compiles;
+  };
+
+  // Precondition of these: the mutex is held.
+  void note(plan::OpState& op, const Problem& bucket);
+  /// Wakes the thread, or begins it. Where the system refuses one, a later call tries again.
+  void begin_thread();
+  [[nodiscard]] bool is_idle() const;
+  [[nodiscard]] bool may_begin() const;
+  Wanted take_next();
+
+  // The thread's work, without the mutex.
+  void serve_and_delete(const std::stop_token& stop);
+  void serve(const std::stop_token& stop);
+  void queue_near(const Missed& missed);
+  std::vector<Compile> begin(const Wanted& wanted) noexcept;
+  /// Keeps what is compiled. Returns whether all is, and the stand-in is replaced.
+  bool finish(Begun& begun) noexcept;
+  void replace(const Wanted& wanted) noexcept;
+
+  EngineState& engine_;
+  mutable std::mutex mutex_;  // guards the members below
+  std::condition_variable_any changed_;
+  std::unordered_map<plan::OpState*, OfOp> ops_;
+  std::deque<Missed> missed_;  // what is likely next is not queued yet
+  std::int64_t misses_ = 0;
+  std::vector<Wanted> queue_;
+  std::unordered_set<const plan::PlanState*> stand_ins_;  // that were queued at any time
+  std::vector<Begun> begun_;                              // written by the thread alone
+  bool busy_ = false;
+  EngineState* deleted_at_end_ = nullptr;  // of the thread alone
+  std::jthread thread_;                    // last: it ends before what it uses
+};
+
+}  // namespace kiln::engine

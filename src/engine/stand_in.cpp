@@ -1,0 +1,93 @@
+#include "engine/stand_in.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "answer/machine_code.hpp"
+#include "answer/neighbours.hpp"
+#include "kiln/error.hpp"
+#include "plan/capture_launch.hpp"
+#include "plan/owner.hpp"
+
+namespace kiln::engine {
+namespace {
+
+/// Doublings, summed over the axes. At more, a config of other lengths may cost more than the compile.
+constexpr double farthest_stand_in = 3;
+constexpr std::size_t most_tried = 4;
+
+struct NearPlan {
+  const plan::PlanState* plan;
+  double distance;
+};
+
+/// The sizes of `other` that are nearest to `bucket`.
+Problem nearest_end(const manifest::Op& op, const Problem& other, const Problem& bucket) {
+  const Problem low = manifest::low_corner(op, other);
+  Problem nearest = other;
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    nearest.axes[i] = std::clamp(bucket.axes[i], low.axes[i], other.axes[i]);
+  return nearest;
+}
+
+/// The loaded kernels of near buckets of the same types, choices and exact sizes, the nearest first.
+std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket) {
+  const manifest::Op& op = op_state.op;
+  std::vector<NearPlan> near;
+  op_state.plans.for_each([&](const plan::BucketPlans& each) {
+    const Problem& other = each.resolution.bucket.edge;
+    if (each.is_stand_in || !plan::fixed_alike(op, other, bucket)) return;
+    const plan::PlanState& plan = each.edge->at(nearest_end(op, other, bucket));
+    const double distance = answer::axis_distance(op, other, bucket);
+    if (distance <= farthest_stand_in && !plan.executable.is_library()) near.push_back({&plan, distance});
+  });
+  std::stable_sort(near.begin(), near.end(),
+                   [](const NearPlan& a, const NearPlan& b) { return a.distance < b.distance; });
+  if (near.size() > most_tried) near.resize(most_tried);
+  return near;
+}
+
+/// The answer that a near bucket's plan gives, before the bucket's own.
+answer::Resolution with_stand_in(const answer::Resolution& own, const plan::PlanState& near) {
+  answer::Resolution resolution = own;
+  answer::Answer stand_in = answer::answer_without_record(
+      Origin::nearest, near.answer, manifest::whole_of(*own.bucket.op, own.bucket.edge),
+      fmt::format("its machine code is loaded for {}, until that of this bucket is compiled",
+                  manifest::display_text(*own.bucket.op, near.bucket)));
+  stand_in.compiler = near.answer.compiler;
+  resolution.answers.insert(resolution.answers.begin(), std::move(stand_in));
+  return resolution;
+}
+
+bool is_legal_throughout(const manifest::Variant& variant, const manifest::Bucket& bucket) {
+  return !variant.broken_constraint(bucket, bucket.edge) &&
+         !variant.broken_constraint(bucket, manifest::low_corner(*bucket.op, bucket.edge));
+}
+
+/// Null where a file lacks machine code that the plans need.
+std::unique_ptr<plan::BucketPlans> load_stored(plan::OpState& op_state, answer::Resolution resolution,
+                                               bool is_stand_in) {
+  try {
+    return op_state.plans.load(std::move(resolution), plan::PlanStore::Code::stored, is_stand_in);
+  } catch (const Error&) {  // which loading with compiles meets again
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<plan::BucketPlans> stored_or_stand_in(plan::OpState& op_state, const answer::Resolution& resolution) {
+  if (!op_state.owner.cubins.can_compile()) return nullptr;
+  const auto near = near_plans(op_state, resolution.bucket.edge);
+  if (near.empty()) return nullptr;
+  if (auto own = load_stored(op_state, resolution, false)) return own;
+  for (const NearPlan& each : near)
+    if (is_legal_throughout(each.plan->answer, resolution.bucket))
+      if (auto plans = load_stored(op_state, with_stand_in(resolution, *each.plan), true)) return plans;
+  return nullptr;
+}
+
+}  // namespace kiln::engine
