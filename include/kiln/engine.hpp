@@ -339,6 +339,10 @@ class KILN_API Engine {
   /// The coverage of each bucket that is ready, at its upper edge and without regard to workspaces.
   [[nodiscard]] Coverage coverage() const;
 
+  /// The buckets of this engine's launches so far, as the text of a workload file, which `kiln prewarm` and
+  /// `kiln coverage` read. Buckets that fallbacks were only prepared for are among them. Empty before the first.
+  [[nodiscard]] std::string workload() const;
+
   [[nodiscard]] Stats stats() const;
   /// Explains what MissPolicy::nearest serves. Tunes, compiles, loads and launches nothing. Throws Error(bad_input) for
   /// a problem that the op does not have.

@@ -10,6 +10,10 @@ extern "C" {
 
 enum { KILN_RETUNE_NONE = 0, KILN_RETUNE_STALE = 1, KILN_RETUNE_ALL = 2 };
 
+// The buckets of the engine's launches so far, as the text of a workload file, which `kiln prewarm` and
+// `kiln coverage` read; the caller's to free.
+KILN_API kiln_status kiln_engine_workload(kiln_engine* engine, char** text);
+
 // A tuner on an engine's device, with its files and options; the caller's until kiln_tuner_destroy().
 KILN_API kiln_status kiln_tuner_create(kiln_engine* engine, kiln_tuner** tuner);
 KILN_API void kiln_tuner_destroy(kiln_tuner* tuner);

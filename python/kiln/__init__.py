@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     Path = Union[str, _os.PathLike[str]]
 
 __all__ = [
-    "Coverage", "Error", "Op", "Team", "Tuner", "check", "configure", "coverage", "explain", "join_team", "op", "prepare", "stats",
-    "wait_for_tunes", "warnings",
+    "Coverage", "Error", "Op", "Team", "Tuner", "check", "configure", "coverage", "explain", "join_team", "op", "prepare", "record",
+    "stats", "wait_for_tunes", "warnings",
 ]
 __version__: str = _kiln.version
 
@@ -277,6 +277,15 @@ def _milliseconds(seconds: float | None) -> int:
     return max(1, round(seconds * 1000))
 
 
+def record(path: Path | None = None) -> str:
+    """What this process has launched, as the text of a workload file, which is written to `path` too. `kiln prewarm` and `kiln coverage` read it."""
+    text = "\n".join(_kiln.workloads())
+    if path is not None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("# Written by kiln.record: the buckets that a process launched.\n" + text)
+    return text
+
+
 def stats(device: int | None = None) -> dict[str, int | float]:
     """Launches by where their config came from, tunes, compiles and misses by reason, of all devices or of one; `tuning_s` is in seconds."""
     return _kiln.stats(_ordinal(device))
@@ -323,6 +332,7 @@ def configure(
     nvrtc: Path | None = None,
     isolation: Literal["automatic", "worker", "in_process"] | None = None,
     compile_workers: int | None = None,
+    compile_ahead: int | None = None,
     search_trials: int | None = None,
     search_seconds: float | None = None,
     workspace_limit_bytes: int | None = None,
@@ -332,7 +342,6 @@ def configure(
     """Sets how Kiln works in this process; before its first use, and an Error after it. A second call replaces all of the first.
 
     bases: tuned files, asked in order after the overlay and before those of installed packages (entry points of the group "kiln.bases").
-    compile_ahead: int | None = None,
     overlay: the file that Kiln writes; "" keeps it in memory; left out, $KILN_CACHE, else the user's cache folder.
     on_miss: what a launch without a record does: tune and wait; tune in the "background"; take what is "nearest"; or an "error".
     compile: "never" keeps NVRTC closed: what no file has machine code for is an error of kind "no_nvrtc".
@@ -352,6 +361,7 @@ def configure(
     settings.isolation = _one_of("isolation", isolation, _ISOLATION)
     settings.require_bases = require_bases
     settings.compile_workers = compile_workers
+    settings.compile_ahead = compile_ahead
     settings.search_trials = search_trials
     settings.search_time_limit_ms = None if search_seconds is None else round(search_seconds * 1000)
     settings.workspace_limit_bytes = workspace_limit_bytes
@@ -361,7 +371,6 @@ def configure(
 
 
 def _begin() -> list[str]:
-    settings.compile_ahead = compile_ahead
     from ._first_use import begin
 
     return begin(_kiln.end)

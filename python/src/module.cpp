@@ -103,6 +103,18 @@ nb::dict stats(int device) {
   return result;
 }
 
+/// Those of each engine that has launched.
+std::vector<std::string> workloads() {
+  std::vector<std::string> all;
+  if (!engines().empty()) refuse_if_over();
+  for (const Engine& each : engines()) {
+    char* text = nullptr;
+    check(kiln_engine_workload(each.handle, &text));
+    if (std::string workload = taken(text); !workload.empty()) all.push_back(std::move(workload));
+  }
+  return all;
+}
+
 std::vector<std::string> warnings() {
   std::vector<std::string> all;
   if (!engines().empty()) refuse_if_over();
@@ -167,6 +179,7 @@ NB_MODULE(_kiln, module) {
       .def_rw("trust", &Settings::trust)
       .def_rw("isolation", &Settings::isolation)
       .def_rw("compile_workers", &Settings::compile_workers)
+      .def_rw("compile_ahead", &Settings::compile_ahead)
       .def_rw("require_bases", &Settings::require_bases)
       .def_rw("histogram", &Settings::histogram)
       .def_rw("workspace_limit_bytes", &Settings::workspace_limit_bytes)
@@ -179,11 +192,11 @@ NB_MODULE(_kiln, module) {
   module.def("configure", &configure);
   module.def("prepare", &prepare, nb::arg("op"), nb::arg("settings"), nb::arg("sizes"), nb::arg("stream").none(),
              nb::arg("device"), nb::arg("only_looks"));
-      .def_rw("compile_ahead", &Settings::compile_ahead)
   module.def("explain", &explain);
   module.def("describe", &describe, nb::arg("op"), nb::arg("settings").none(), nb::arg("device"));
   module.def("stats", &stats);
   module.def("warnings", &warnings);
+  module.def("workloads", &workloads);
   module.def("wait_for_tunes", &wait_for_tunes);
   module.def("fault_on", &fault_on, nb::arg("stream").none(), nb::arg("device"));
   add_ahead(module);

@@ -110,6 +110,10 @@ kiln_status kiln_engine_warnings(kiln_engine* engine, char** warnings) {
   });
 }
 
+kiln_status kiln_engine_workload(kiln_engine* engine, char** text) {
+  return guarded([&] { given(text, "text") = text_of(given(engine, "engine").engine.workload()); });
+}
+
 kiln_status kiln_engine_prepare(kiln_engine* engine, kiln_op* op, const kiln_problem* problems, size_t count,
                                 kiln_stream stream, kiln_coverage* coverage, char** json) {
   return guarded([&] {

@@ -14,6 +14,7 @@
 #include "engine/state.hpp"
 #include "engine/team/agree.hpp"
 #include "manifest/text.hpp"
+#include "manifest/workload_text.hpp"
 #include "process/child.hpp"
 #include "store/holder.hpp"
 #include "store/key_ring.hpp"
@@ -65,8 +66,8 @@ Options checked(Options options) {
   none_below_0("overlay_limit_bytes", options.overlay_limit_bytes);
   none_below_0("workspace_limit_bytes", options.workspace_limit_bytes);
   none_below_0("compile_workers", options.compile_workers);
-  none_below_0("compile_memory_bytes", options.compile_memory_bytes);
   if (options.compile_ahead < -1) refuse("compile_ahead", options.compile_ahead, "-1 or more");
+  none_below_0("compile_memory_bytes", options.compile_memory_bytes);
   none_below_0("search.trials", options.search.trials);
   none_below_0("search.time_limit, in milliseconds,", options.search.time_limit.count());
   if (options.compile_limit.count() <= 0)
@@ -156,16 +157,16 @@ EngineState::EngineState(const Options& chosen)
   if (const std::string why = why_no_worker(options, context.info()); !why.empty()) warn(why);
   if (options.stop_requested) layers.overlay().stop_waiting_when([this] { return wants_to_stop(options); });
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
-}
   if (pool.spare_at_once() > 0) ahead = std::make_unique<Ahead>(*this);
+}
 
 EngineState::~EngineState() {
   // What follows must not end a capture of another thread.
   const cuda::RelaxedCapture relaxed;
   background.reset();
+  ahead.reset();
   layers.tell_news_to({});
   {
-  ahead.reset();
     const cuda::Context::Guest guest(context);
     op_states_.clear();
     workspaces.reset();
@@ -179,9 +180,9 @@ EngineState::~EngineState() {
 void destroy(EngineState* engine) {
   if (engine->background && engine->background->is_this_thread())
     engine->background->delete_at_end(*engine);
-  else
   else if (engine->ahead && engine->ahead->is_this_thread())
     engine->ahead->delete_at_end(*engine);
+  else
     delete engine;
 }
 
@@ -197,11 +198,11 @@ plan::OpState& EngineState::op_state(std::size_t index) {
   return *slot.state;
 }
 
-void EngineState::for_each_op(const std::function<void(plan::OpState&)>& visit) {
 void EngineState::lacks_code(const manifest::Op& op, const Problem& bucket) {
   if (ahead) ahead->want_near(op_state(ops.index_of(op.name)), bucket);
 }
 
+void EngineState::for_each_op(const std::function<void(plan::OpState&)>& visit) {
   cuda::require_not_forked();
   const std::lock_guard lock(op_states_mutex_);
   for (const OpSlot& each : op_states_)
@@ -245,10 +246,27 @@ std::vector<std::string> Engine::ops() const {
   return names;
 }
 
+std::string Engine::workload() const {
+  std::vector<manifest::OpBucket> buckets;
+  state_->for_each_op([&](plan::OpState& each) {
+    each.plans.for_each([&](const plan::BucketPlans& plans) {
+      const manifest::OpBucket bucket{&each.op, plans.resolution.bucket.edge};
+      const auto made = plans.made();
+      // A record's plan that is ready counts its first launch as the record's, and later ones as hot.
+      const bool was_launched = std::ranges::any_of(made, [](const plan::PlanState* plan) {
+        return is_fallback(plan->origin) || plan->counts_as.load(std::memory_order_relaxed) == Origin::hot;
+      });
+      if (was_launched && std::ranges::find(buckets, bucket) == buckets.end()) buckets.push_back(bucket);
+    });
+  });
+  return manifest::workload_text(buckets);
+}
+
 Stats Engine::stats() const {
   cuda::require_not_forked();
   Stats stats = state_->counters.read();
   stats.compiles = state_->cubins.compiled();
+  stats.compiles_ahead = state_->pool.compiled_spare();
   stats.workspace_bytes = state_->workspaces->bytes();
   for (const store::Layer& layer : state_->layers.layers())
     if (layer.file) stats.quarantined += layer.file->counters().quarantined;
@@ -266,7 +284,6 @@ Explanation Engine::explain(const Op& op, const Problem& problem) const {
   manifest::check_problem(described, problem, manifest::Zeros::taken);
   if (manifest::is_empty(described, problem)) return answer::explain_nothing(described, problem);
   const cuda::Context::Scope scope(state_->context);  // where a library is asked what it takes
-  stats.compiles_ahead = state_->pool.compiled_spare();
   return answer::explain({described, state_->context.info().facts, state_->options.regime}, problem, state_->arch(),
                          state_->layers, state_->cubins);
 }

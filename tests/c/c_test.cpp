@@ -118,6 +118,10 @@ TEST_CASE("a launch from C runs the kernel and tells its origin" * doctest::skip
   kiln_stats stats = KILN_STATS_INIT;
   REQUIRE(kiln_engine_stats(machine.engine, &stats) == KILN_OK);
   CHECK(stats.default_ == 3);
+  char* workload = nullptr;
+  REQUIRE(kiln_engine_workload(machine.engine, &workload) == KILN_OK);
+  CHECK(std::string(workload).find("op    = \"scale\"\naxes  = { rows = [2, 4], cols = 64 }") != std::string::npos);
+  kiln_free_text(workload);
 }
 
 TEST_CASE("a launch from C that would wait says so" * doctest::skip(no_machine())) {

@@ -1,4 +1,6 @@
 // What was launched is counted for those who tune, without a launch noticing.
+#include <fstream>
+
 #include "e2e/command.hpp"
 
 namespace e2e {
@@ -36,6 +38,19 @@ TEST_CASE("an engine leaves to the overlay which real problems it launched, in t
   const std::string stats = expect(0, "kiln --json cache stats" + globals(folder));
   CHECK(launches_of(stats, "rows=50 cols=128 dtype=f32") == doctest::Approx(2400).epsilon(0.1));
   CHECK(launches_of(stats, "rows=60 cols=128 dtype=f32") == doctest::Approx(800).epsilon(0.1));
+}
+
+TEST_CASE("an engine's workload names the buckets that it has launched, for kiln coverage to read") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  CHECK(engine.workload().empty());
+  for (const std::int64_t rows : {50, 200, 64}) launch_rows(engine, machine, rows, 1);
+  CHECK(engine.workload() ==
+        "[[workload]]\nop    = \"scale\"\naxes  = { rows = [64, 256], cols = 128 }\ntypes = { dtype = \"f32\" }\n");
+  std::ofstream(folder / "w.toml") << engine.workload();
+  CHECK(
+      contains(expect(0, "kiln --json coverage " + (folder / "w.toml").string() + globals(folder)), R"("buckets":2)"));
 }
 
 TEST_CASE("an engine that is told to count no problems leaves none") {
