@@ -21,6 +21,7 @@ void add_prewarm(CLI::App& app, Chosen& chosen);
 void add_run(CLI::App& app, Chosen& chosen);
 void add_replay(CLI::App& app, Chosen& chosen);
 void add_trace(CLI::App& app, Chosen& chosen);
+void add_workload(CLI::App& app, Chosen& chosen);
 void add_coverage(CLI::App& app, Chosen& chosen);
 void add_explain(CLI::App& app, Chosen& chosen);
 void add_cache(CLI::App& app, Chosen& chosen);

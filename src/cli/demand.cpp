@@ -138,6 +138,30 @@ Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops,
   return demands;
 }
 
+std::vector<OpBucket> counted_buckets(const DemandSource& source, const manifest::Catalogue& ops, store::Layers& layers,
+                                      std::int64_t& unknown) {
+  std::vector<std::pair<OpBucket, std::int64_t>> counts;
+  for (const store::HistogramRow& row : rows_of(source, layers)) {
+    const manifest::Op* op = ops.op(row.op);
+    const auto problem = op == nullptr ? std::nullopt : manifest::parse_bucket(*op, row.problem);
+    if (!problem) {
+      unknown += row.launches;
+      continue;
+    }
+    const OpBucket bucket{op, manifest::bucket_of(*op, *problem)};
+    const auto known =
+        std::find_if(counts.begin(), counts.end(), [&](const auto& each) { return each.first == bucket; });
+    if (known == counts.end())
+      counts.emplace_back(bucket, row.launches);
+    else
+      known->second += row.launches;
+  }
+  std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<OpBucket> buckets;
+  for (const auto& [bucket, launches] : counts) buckets.push_back(bucket);
+  return buckets;
+}
+
 std::size_t buckets_for_share(const Demands& demands, double share) {
   double covered = 0;
   std::size_t count = 0;

@@ -47,6 +47,12 @@ void require_trace(const fs::path& target) {
     store::refuse_to_replace(target, "is no trace that kiln trace drew");
 }
 
+void require_workload(const fs::path& target) {
+  const std::string text = beginning_of(target);
+  if (!text.empty() && !text.starts_with("# Written by kiln workload"))
+    store::refuse_to_replace(target, "is no workload that kiln workload wrote");
+}
+
 std::set<std::string> keys_in(std::string_view text, const std::string& name) {
   std::istringstream lines{std::string(text)};
   const auto file = store::File::in_memory();
@@ -82,6 +88,7 @@ void check_output(const OutputChoice& output, OutputKind kind) {
     case OutputKind::text_of_records: store::replaced_keys(target, store::RecordFormat::text); break;
     case OutputKind::page: require_page(target); break;
     case OutputKind::trace: require_trace(target); break;
+    case OutputKind::workload: require_workload(target); break;
   }
 }
 

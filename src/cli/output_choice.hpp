@@ -23,6 +23,7 @@ enum class OutputKind : std::uint8_t {
   text_of_records,  // .jsonl
   page,             // of kiln report
   trace,            // that kiln trace drew
+  workload,         // that kiln workload wrote
 };
 
 /// For use before the work. Throws Error(bad_input) when the output exists and may not be replaced, whatever will be

@@ -179,7 +179,7 @@ int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
   app.fallthrough();
   declare_globals(app, chosen.globals);
   for (const auto add : {add_doctor, add_devices, add_ops, add_check, add_new, add_tune, add_prewarm, add_coverage,
-                         add_run, add_explain, add_replay, add_trace, add_cache, add_report, add_bench})
+                         add_run, add_explain, add_replay, add_trace, add_workload, add_cache, add_report, add_bench})
     add(app, chosen);
   if (argc < 2) {
     print(wrapped_help(app.help()));

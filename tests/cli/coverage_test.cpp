@@ -137,3 +137,22 @@ TEST_CASE("a dry replay counts a bucket without a record once, and machine code 
     CHECK(says(told, "buckets with a record, without machine code  1\n"));
   }
 }
+
+TEST_CASE("kiln workload writes what engines counted, the most launched first") {
+  const Command command;
+  const std::string counts = command.path("counts.kiln"), workload = command.path("counted.toml");
+  store::File::open(counts, store::Access::read_write)
+      ->add_to_histogram({{"rms_norm", "rows=300 cols=4096 dtype=bf16 residual=none quantise=none", 32},
+                          {"rms_norm", "rows=1000 cols=4096 dtype=f16 residual=add quantise=none", 64},
+                          {"gone", "rows=1", 16}});
+  const std::string write = "workload --from-histogram " + counts + " -o " + workload;
+  CHECK(command.run(write).status == 0);
+  const std::string text = command.run("workload --from-histogram " + counts).output;
+  CHECK(says(text,
+             "axes  = { rows = 1024, cols = 4096 }\ntypes = { dtype = \"f16\", residual = \"add\" }\n\n[[workload]]"));
+  CHECK(says(text, "About 16 launches more of ops or sizes"));
+  CHECK(says(command.run("--json coverage " + workload + " --device-class H200 --overlay ''").output, "\"buckets\":2"));
+  CHECK(command.run(write).status == 0);  // what it wrote itself
+  std::ofstream(workload) << "[[workload]]\nop = \"rms_norm\"\n";
+  CHECK(command.run(write).status == 2);  // what somebody else wrote
+}

@@ -111,6 +111,9 @@ CommandScene::CommandScene() {
   for (const char* name : {"overlay.kiln", "base.kiln"}) fs::copy_file(tuned_file(), fresh / name);
   write(fresh / "workload.toml",
         "[[workload]]\nop = \"scale\"\naxes = { rows = [32, 64], cols = 128 }\ntypes = { dtype = [\"f32\"] }\n");
+  write(fresh / "config.json",
+        "{\"model_type\": \"vit\", \"hidden_size\": 64, \"intermediate_size\": 128, \"num_attention_heads\": 2, "
+        "\"image_size\": 32, \"patch_size\": 16}\n");
   write(fresh / "trace", "scale rows=64 cols=128 dtype=f32\nscale rows=60 cols=128 dtype=f32\n");
   expect(0, "openssl genpkey -algorithm ed25519 -out " + (fresh / "key.pem").string());
   fs::permissions(fresh / "key.pem", fs::perms(0600));
@@ -143,6 +146,7 @@ const std::map<std::string, Line>& command_lines() {
       {"run", {"run scale rows=64 cols=128 dtype=f32", true}},
       {"explain", {"explain scale rows=64 cols=128 dtype=f32"}},
       {"replay", {"replay @/trace", true}},
+      {"workload", {"workload --config @/config.json"}},
       {"trace", {"trace scale rows=1..64 cols=128 dtype=f32 --count 5"}},
       {"report", {"report -o @/page.html"}},
       {"bench records", {"bench records", true}},

@@ -1,0 +1,143 @@
+// kiln workload: writes a workload file, from a model's configuration or from the launches that engines counted.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "cli/commands.hpp"
+#include "cli/demand.hpp"
+#include "cli/model_workload.hpp"
+#include "cli/output.hpp"
+#include "cli/output_choice.hpp"
+#include "cli/units.hpp"
+#include "cli/workload.hpp"
+#include "kiln/error.hpp"
+#include "manifest/text.hpp"
+#include "manifest/text_file.hpp"
+#include "manifest/workload_text.hpp"
+
+namespace kiln::cli {
+namespace {
+
+constexpr std::size_t most_config_bytes = std::size_t{16} << 20;
+
+struct WorkloadSettings {
+  std::string config;
+  bool from_histogram = false;
+  std::string histogram;  // a file with counts; empty: the overlay
+  std::string tokens = "1..16384", batch = "1..32", projections = "both";
+  int ranks = 1;
+  OutputChoice output;
+};
+
+void declare(CLI::App& command, WorkloadSettings& settings) {
+  CLI::Option* config =
+      command
+          .add_option("--config", settings.config,
+                      "The config.json of a Hugging Face model: write what its layers launch. Needs no GPU")
+          ->type_name("FILE");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--from-histogram",
+          [&settings](const std::vector<std::string>& files) {
+            settings.from_histogram = true;
+            if (!files.empty()) settings.histogram = files.front();
+          },
+          "Instead of a model, write the launches that engines counted in the overlay or in this file")
+      ->expected(0, 1)
+      ->excludes(config)
+      ->type_name("[FILE]");
+  command.add_option("--tokens", settings.tokens, "The tokens of a batch")
+      ->needs(config)
+      ->capture_default_str()
+      ->type_name("LOW..HIGH");
+  command.add_option("--batch", settings.batch, "The sequences of a batch")
+      ->needs(config)
+      ->capture_default_str()
+      ->type_name("LOW..HIGH");
+  command.add_option("--ranks", settings.ranks, "The GPUs that divide the model, tensor parallel")
+      ->needs(config)
+      ->capture_default_str()
+      ->check(CLI::Validator(CLI::Range(1, 64)).description(""))
+      ->type_name("N");
+  command
+      .add_option(
+          "--projections", settings.projections,
+          "Query, key and value, and gate and up: separate, as in transformers; joined, with swiglu in the product; or both")
+      ->needs(config)
+      ->capture_default_str()
+      ->check(CLI::Validator(CLI::IsMember({"both", "separate", "joined"})).description(""))
+      ->type_name("NAME");
+  declare_output(command, settings.output, "The file to write, instead of the standard output", "FILE.toml");
+}
+
+/// "1..16384", or one size.
+manifest::SizeRange range_of(const std::string& text, const char* option) {
+  manifest::SizeRange range;
+  const char* const end = text.data() + text.size();
+  std::from_chars_result read = std::from_chars(text.data(), end, range.low);
+  range.high = range.low;
+  if (read.ec == std::errc{} && end - read.ptr > 2 && read.ptr[0] == '.' && read.ptr[1] == '.')
+    read = std::from_chars(read.ptr + 2, end, range.high);
+  constexpr std::int64_t most = 1048576;
+  if (read.ec == std::errc{} && read.ptr == end && range.low >= 1 && range.low <= range.high && range.high <= most)
+    return range;
+  throw Error(ErrorKind::bad_input, fmt::format("{} is {}, expected a size or a range such as 1..16384, of 1 to {}",
+                                                option, manifest::quote(text), most));
+}
+
+std::string of_model(const WorkloadSettings& settings, const manifest::Catalogue& ops) {
+  const ModelConfig model =
+      parse_model_config(manifest::read_text_file(settings.config, most_config_bytes), settings.config);
+  const ModelRun run{range_of(settings.tokens, "--tokens"), range_of(settings.batch, "--batch"), settings.ranks,
+                     settings.projections == "separate" ? Projections::separate
+                     : settings.projections == "joined" ? Projections::joined
+                                                        : Projections::both};
+  std::string text =
+      fmt::format("# Written by kiln workload: {} of type {}, {}, {} tokens and {} sequences a batch{}.\n",
+                  std::filesystem::path(settings.config).filename().string(), model.type, model.dtype, settings.tokens,
+                  settings.batch,
+                  settings.ranks > 1 ? fmt::format(", tensor parallel on {} ranks", settings.ranks) : std::string());
+  if (model.is_gated && !model.has_swiglu) text += "# Its gate is not the op swiglu: Kiln has no op for it.\n";
+  text += model_workload(model, run);
+  buckets_of_workload(parse_workload(text, settings.config), ops,
+                      settings.ranks);  // each size is one that its op takes
+  return text;
+}
+
+std::string of_histogram(const Globals& globals, const WorkloadSettings& settings, const manifest::Catalogue& ops) {
+  const DemandSource source{{}, true, settings.histogram};
+  store::Layers layers = open_layers(globals);
+  std::int64_t unknown = 0;
+  const auto buckets = counted_buckets(source, ops, layers, unknown);
+  std::string text =
+      fmt::format("# Written by kiln workload: {} of launches that engines counted, the most launched first.\n",
+                  counted(static_cast<std::int64_t>(buckets.size()), "bucket"));
+  if (unknown > 0)
+    text += fmt::format("# About {} more of ops or sizes that no loaded op has.\n", counted(unknown, "launch"));
+  return text + "\n" + manifest::workload_text(buckets);
+}
+
+int run(const Globals& globals, const WorkloadSettings& settings) {
+  if (settings.config.empty() && !settings.from_histogram)
+    throw Error(ErrorKind::bad_input, "name a model's configuration by --config, or give --from-histogram");
+  check_output(settings.output, OutputKind::workload);
+  const manifest::Catalogue ops = load_ops(globals);
+  const std::string text = settings.from_histogram ? of_histogram(globals, settings, ops) : of_model(settings, ops);
+  settings.output.path.empty() ? print(text) : write_text(settings.output, OutputKind::workload, text);
+  return exit_good;
+}
+
+}  // namespace
+
+void add_workload(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = add_command<WorkloadSettings>(
+      app, chosen, "workload", "Write the problems that a model will launch, or that engines counted, for kiln prewarm",
+      declare, run);
+  command->footer(
+      "Examples:\n  kiln workload --config config.json --tokens 1..16384 -o model.toml\n"
+      "  kiln workload --config config.json --tokens 1..8192 --ranks 2 --projections joined -o model_tp2.toml\n"
+      "  kiln workload --from-histogram production.kiln -o production.toml");
+}
+
+}  // namespace kiln::cli

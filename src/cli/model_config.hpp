@@ -1,0 +1,35 @@
+// Reads the configuration of a Hugging Face model (config.json): the sizes that its layers compute with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::cli {
+
+/// One layer stack of a model. A size of 0 is one that the model does not have.
+struct ModelConfig {
+  std::string type;   // "llama"
+  std::string dtype;  // "bf16" or "f16"
+  std::int64_t hidden = 0, heads = 0, key_heads = 0, head_dim = 0, intermediate = 0, vocabulary = 0;
+  std::int64_t rotary_dim = 0;                      // elements of a head that are turned
+  std::int64_t experts = 0, experts_per_token = 0;  // `intermediate` is one expert's
+  std::int64_t shared_intermediate = 0;             // of an expert, or of some layers, that all tokens take
+  std::int64_t positions = 0;                       // tokens of a sequence, where all have as many: encoders
+  std::string norm = "rms_norm";                    // or layer_norm
+  std::vector<std::string> masks{"causal"};         // of attention_forward: those of all layers
+  bool has_head_norms = false;                      // of queries and keys, head by head
+  bool is_gated = true;                             // gate and up, else one product
+  bool has_swiglu = true;                           // gated by silu, as the op swiglu and the product's activation
+  std::string activation = "none";                  // of the product that is not gated
+  bool has_sinks = false, has_soft_cap = false;     // of attention
+  bool adds_before_norm = true;                     // a norm takes the residual in
+  [[nodiscard]] bool is_encoder() const noexcept { return positions > 0; }
+};
+
+/// Parses config.json. `name` is for messages. Throws Error(bad_input) that names the key which is missing or of another
+/// kind, and for a "model_type" that is not known, with those that are.
+ModelConfig parse_model_config(std::string_view text, const std::string& name);
+
+}  // namespace kiln::cli

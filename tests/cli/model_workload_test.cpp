@@ -1,0 +1,174 @@
+// kiln workload --config: what the layers of a model launch.
+#include "cli/model_workload.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "cli/workload.hpp"
+#include "kiln/error.hpp"
+#include "manifest/workload_text.hpp"
+#include "sample_op.hpp"
+
+using namespace kiln;
+using namespace kiln::cli;
+using kiln::testing::message_of;
+
+namespace {
+
+std::string config_text(const std::string& name) {
+  std::ifstream file(KILN_SOURCE_DIR "/tests/cli/models/" + name + ".json");
+  REQUIRE(file.is_open());
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string workload_text_of(const std::string& name, ModelRun run = {}) {
+  return model_workload(parse_model_config(config_text(name), name + ".json"), run);
+}
+
+const manifest::Catalogue& built_in() {
+  static const manifest::Catalogue ops{std::vector<std::filesystem::path>{}};
+  return ops;
+}
+
+/// The problems of the text in the form of kiln's commands: "gemm m=1024 n=4096 k=4096 dtype=bf16".
+std::vector<std::string> problems_of(const std::string& text, int ranks = 0) {
+  std::vector<std::string> problems;
+  for (const OpBucket& each : buckets_of_workload(parse_workload(text, "w.toml"), built_in(), ranks))
+    problems.push_back(each.op->name + " " + manifest::display_text(*each.op, each.bucket));
+  return problems;
+}
+
+bool holds(const std::vector<std::string>& problems, const std::string& problem) {
+  return std::find(problems.begin(), problems.end(), problem) != problems.end();
+}
+
+void check_holds(const std::vector<std::string>& problems, const std::vector<std::string>& expected) {
+  for (const std::string& each : expected) CHECK_MESSAGE(holds(problems, each), each);
+}
+
+const ModelRun few{{1024, 1024}, {1, 4}};
+
+std::string refusal(const std::string& text) {
+  return message_of([&] { parse_model_config(text, "config.json"); });
+}
+
+bool tells(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a Llama launches norms, separate and joined products, rotary, attention, swiglu and the vocabulary") {
+  const auto problems = problems_of(workload_text_of("llama", few));
+  check_holds(problems,
+              {"rms_norm rows=1024 cols=4096 dtype=bf16", "rms_norm rows=1024 cols=4096 dtype=bf16 residual=add",
+               "gemm m=1024 n=4096 k=4096 dtype=bf16", "gemm m=1024 n=1024 k=4096 dtype=bf16",
+               "gemm m=1024 n=6144 k=4096 dtype=bf16",
+               "rotary tokens=1024 heads=32 dim=128 rotary_dim=128 dtype=bf16 index=i64",
+               "rotary tokens=1024 heads=8 dim=128 rotary_dim=128 dtype=bf16 index=i64",
+               "rotary tokens=1024 heads=40 dim=128 rotary_dim=128 dtype=bf16 index=i64",
+               "attention_forward batch=4 queries=1024 keys=1024 heads=32 key_heads=8 head_dim=128 value_dim=128 "
+               "dtype=bf16 layout=packed mask=causal",
+               "gemm m=1024 n=14336 k=4096 dtype=bf16", "gemm m=1024 n=28672 k=4096 dtype=bf16 activation=swiglu",
+               "swiglu rows=1024 cols=14336 dtype=bf16", "gemm m=1024 n=4096 k=14336 dtype=bf16",
+               "gemm m=4 n=128256 k=4096 dtype=bf16"});
+}
+
+TEST_CASE("separate and joined projections can be had alone") {
+  ModelRun run = few;
+  run.projections = Projections::separate;
+  CHECK_FALSE(holds(problems_of(workload_text_of("llama", run)), "gemm m=1024 n=6144 k=4096 dtype=bf16"));
+  run.projections = Projections::joined;
+  const auto joined = problems_of(workload_text_of("llama", run));
+  CHECK_FALSE(holds(joined, "gemm m=1024 n=1024 k=4096 dtype=bf16"));
+  CHECK_FALSE(holds(joined, "swiglu rows=1024 cols=14336 dtype=bf16"));
+  CHECK(holds(joined, "gemm m=1024 n=6144 k=4096 dtype=bf16"));
+}
+
+TEST_CASE("the tokens of a batch give every bucket between them") {
+  const auto problems = problems_of(workload_text_of("llama", {{1, 16384}, {1, 1}}));
+  for (std::int64_t m = 1; m <= 16384; m *= 2)
+    CHECK(holds(problems, "gemm m=" + std::to_string(m) + " n=4096 k=14336 dtype=bf16"));
+}
+
+TEST_CASE("models with norms of heads, windows, partial rotary, experts and sinks have these") {
+  check_holds(problems_of(workload_text_of("qwen3", few)),
+              {"rms_norm rows=32768 cols=128 dtype=bf16", "rms_norm rows=8192 cols=128 dtype=bf16"});
+  check_holds(
+      problems_of(workload_text_of("mistral", few)),
+      {"attention_forward batch=1 queries=1024 keys=1024 heads=32 key_heads=8 head_dim=128 value_dim=128 dtype=f16 "
+       "layout=packed mask=window"});
+  check_holds(problems_of(workload_text_of("phi3", few)),
+              {"rotary tokens=1024 heads=24 dim=128 rotary_dim=96 dtype=bf16 index=i64"});
+  check_holds(problems_of(workload_text_of("phi", few)),
+              {"layer_norm rows=1024 cols=2560 dtype=f16", "gemm m=1024 n=10240 k=2560 dtype=f16",
+               "rotary tokens=1024 heads=32 dim=80 rotary_dim=32 dtype=f16 index=i64"});
+  check_holds(
+      problems_of(workload_text_of("mixtral", few)),
+      {"gemm m=1024 n=8 k=4096 dtype=bf16", "gemm_grouped m=2048 n=28672 k=4096 groups=8 dtype=bf16 activation=swiglu",
+       "gemm_grouped m=2048 n=4096 k=14336 groups=8 dtype=bf16"});
+  check_holds(problems_of(workload_text_of("gpt_oss", few)),
+              {"gemm_grouped m=4096 n=5760 k=2880 groups=32 dtype=bf16",
+               "attention_decode batch=4 keys=1024 queries=1 heads=64 key_heads=8 head_dim=64 value_dim=64 dtype=bf16 "
+               "layout=paged mask=window sinks=head"});
+  const std::string gemma = workload_text_of("gemma3", few);
+  CHECK_FALSE(tells(gemma, "swiglu"));
+  check_holds(problems_of(gemma), {"rms_norm rows=8192 cols=256 dtype=bf16", "gemm m=1024 n=20480 k=2560 dtype=bf16"});
+}
+
+TEST_CASE("an encoder's sequences are all as long, and see each other without a mask") {
+  check_holds(
+      problems_of(workload_text_of("vit", few)),
+      {"attention_forward batch=4 queries=256 keys=256 heads=12 key_heads=12 head_dim=64 value_dim=64 dtype=bf16",
+       "gemm m=1024 n=3072 k=768 dtype=bf16 activation=gelu"});
+  check_holds(problems_of(workload_text_of("siglip", few)),
+              {"gemm m=1024 n=4304 k=1152 dtype=bf16", "layer_norm rows=1024 cols=1152 dtype=bf16 residual=add"});
+  check_holds(
+      problems_of(workload_text_of("whisper", few)),
+      {"attention_forward batch=1 queries=2048 keys=2048 heads=20 key_heads=20 head_dim=64 value_dim=64 dtype=f16"});
+}
+
+TEST_CASE("on several ranks each has a part of the heads and of the products, which a team computes") {
+  ModelRun run = few;
+  run.ranks = 2;
+  const std::string text = workload_text_of("llama", run);
+  check_holds(problems_of(text, 2), {"gemm m=1024 n=3072 k=4096 dtype=bf16",
+                                     "gemm_all_reduce rows=1024 n=4096 k=7168 world=2 dtype=bf16 ranks=alike",
+                                     "all_gather_gemm rows=512 n=3072 k=4096 world=2 dtype=bf16 ranks=alike",
+                                     "gemm_reduce_scatter rows=512 n=4096 k=2048 world=2 dtype=bf16 ranks=alike",
+                                     "rotary tokens=1024 heads=20 dim=128 rotary_dim=128 dtype=bf16 index=i64"});
+  run.ranks = 3;
+  CHECK(tells(message_of([&] { workload_text_of("llama", run); }), "3 ranks do not divide the 32 attention heads"));
+}
+
+TEST_CASE("a configuration that cannot be read is refused in a sentence that names the key") {
+  CHECK(tells(refusal("{\"model_type\": \"llama\"}"),
+              "config.json: a model of type 'llama' needs the key \"hidden_size\", which is missing"));
+  CHECK(tells(refusal("{\"model_type\": \"lama\"}"), "\"model_type\" is 'lama', which kiln workload does not know"));
+  CHECK(tells(refusal("{\"model_type\": \"lama\"}"), "did you mean 'llama'?"));
+  CHECK(tells(refusal("{}"), "the key \"model_type\" is missing"));
+  CHECK(tells(refusal("[1]"), "no JSON object"));
+  CHECK(tells(refusal("{"), "no JSON object"));
+  CHECK(tells(refusal("{\"model_type\": \"gemma3\"}"), "needs the table \"text_config\""));
+  CHECK(tells(refusal("{\"model_type\": \"llama\", \"hidden_size\": \"big\"}"),
+              "\"hidden_size\" is '\"big\"', expected a whole number"));
+  CHECK(tells(
+      refusal("{\"model_type\": \"llama\", \"hidden_size\": 64, \"vocab_size\": 100, \"num_attention_heads\": 128}"),
+      "fewer than \"num_attention_heads\""));
+}
+
+TEST_CASE("the text of buckets names the same buckets again") {
+  const auto buckets_in = [](const std::string& text) {
+    auto problems = problems_of(text);
+    std::sort(problems.begin(), problems.end());
+    return problems;
+  };
+  for (const char* name : {"llama", "gpt_oss", "whisper"}) {
+    const std::string text = workload_text_of(name, {{1, 300}, {1, 4}});
+    const auto buckets = buckets_of_workload(parse_workload(text, "w.toml"), built_in());
+    CHECK(buckets_in(manifest::workload_text(buckets)) == buckets_in(text));
+  }
+}
