@@ -108,8 +108,8 @@ enum class Compile : std::uint8_t {
   never,  // NVRTC is not opened. What no file has is Error(no_nvrtc), or a default's turn, as where there is no NVRTC
 };
 
-/// Device memory for workspaces, such as a framework's own pool. Both or neither. An engine calls them on any thread, one
-/// at a time, until it and all its ops, plans and tuners are gone. The device's primary context is current, and the
+/// Device memory for workspaces, such as a framework's own pool. Both or neither. An engine calls them on any thread,
+/// one at a time, until it and all its ops, plans and tuners are gone. The device's primary context is current, and the
 /// thread's capture mode is relaxed. Neither may call the engine, nor wait for a thread that does.
 struct WorkspaceAllocator {
   /// Returns so many bytes for work on `stream`. Work that was enqueued on the stream before may still use them.
@@ -119,8 +119,9 @@ struct WorkspaceAllocator {
   /// multiple of 256 goes back, and the launch throws Error(bad_input).
   std::function<void*(std::size_t bytes, CUstream_st* stream, bool captured)> allocate;
   /// Called when no further launch uses them. Work that was enqueued before may still: reuse them in order with
-  /// `stream` where that is known to live, else wait for the device. Null: the handle may name another stream by now, as
-  /// after a capture, for CU_STREAM_PER_THREAD, and where a new stream has it; or the stream was null. Must not throw.
+  /// `stream` where that is known to live, else wait for the device. Null: the handle may name another stream by now,
+  /// as after a capture, for CU_STREAM_PER_THREAD, and where a new stream has it; or the stream was null. Must not
+  /// throw.
   std::function<void(void* address, std::size_t bytes, CUstream_st* stream)> free;
 };
 

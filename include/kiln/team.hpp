@@ -51,10 +51,11 @@ KILN_API std::string unique_team_name();
 class KILN_API Team {
  public:
   /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64;
-  /// with an address, those of any host that were given the same. Kernels serve 8 ranks at most, and NCCL more. Throws Error(bad_input) for a rank out of
-  /// range, a name of no or more than 1024 bytes, a device that must be given, an address that is none, and worlds or
-  /// bytes that differ. Throws Error(team_failed) for ranks that do not come, Error(io) for a rank or address that
-  /// another process holds, Error(no_driver), Error(no_device), Error(driver_failed) and Error(out_of_memory).
+  /// with an address, those of any host that were given the same. Kernels serve 8 ranks at most, and NCCL more. Throws
+  /// Error(bad_input) for a rank out of range, a name of no or more than 1024 bytes, a device that must be given, an
+  /// address that is none, and worlds or bytes that differ. Throws Error(team_failed) for ranks that do not come,
+  /// Error(io) for a rank or address that another process holds, Error(no_driver), Error(no_device),
+  /// Error(driver_failed) and Error(out_of_memory).
   ///
   /// With an address, whoever knows the name and reaches the port may join, and nothing is encrypted: the network must
   /// be trusted, as NCCL asks.

@@ -55,8 +55,8 @@ class Cubins {
   KeyedCubin get_and_keep(const jit::Specialisation& specialisation);
   /// Returns what find_serving() finds, else compile_and_keep().
   KeyedCubin get_serving_and_keep(const jit::Specialisation& specialisation);
-  /// Compiles without a look-up, and stores the cubin in the overlay. Calls `begun`, where there is one, when the compile
-  /// has its place among those that wait. Throws as get() does.
+  /// Compiles without a look-up, and stores the cubin in the overlay. Calls `begun`, where there is one, when the
+  /// compile has its place among those that wait. Throws as get() does.
   KeyedCubin compile_and_keep(const jit::Specialisation& specialisation, const std::function<void()>& begun = {});
   /// Whether this machine has NVRTC, and the pool may use it.
   [[nodiscard]] bool can_compile() { return !own_compiler().empty(); }

@@ -20,9 +20,9 @@ struct NextBucket {
   int rank = 0;  // the least is the likeliest
 };
 
-/// Returns the buckets that may follow `missed`, each once and without it, the likeliest first. The shape of a bucket is
-/// its types, choices and exact sizes; its lengths are the other sizes. Of a model that launches several shapes of one
-/// op:
+/// Returns the buckets that may follow `missed`, each once and without it, the likeliest first. The shape of a bucket
+/// is its types, choices and exact sizes; its lengths are the other sizes. Of a model that launches several shapes of
+/// one op:
 /// - rank 0: other shapes at the lengths of `missed`, from `met` (the latest at the back), then from `counted`;
 /// - rank 1 and on: the shape of `missed` at the lengths of other buckets that were met or counted;
 /// - rank 1 to 3: the shape of `missed`, so many buckets up and down. Lengths that are equal in `missed`, such as

@@ -19,7 +19,8 @@ struct TypeMistake {
 };
 
 /// Returns the arguments whose type is surely another: a pointer for a number, an integer for a real, a pointer to
-/// floats of one type for a tensor of another. Bytes, void and integers stand for anything that they may be used to copy.
+/// floats of one type for a tensor of another. Bytes, void and integers stand for anything that they may be used to
+/// copy.
 std::vector<TypeMistake> type_mistakes(const manifest::Op& op, const manifest::Pass& pass, PassOf of,
                                        std::span<const std::int64_t> frame, std::span<const ParameterType> types);
 

@@ -49,8 +49,8 @@ void check_demand(const DemandSource& source, const manifest::Catalogue& ops, in
 Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
                      store::Layers& layers, int world = 0);
 
-/// The buckets of counted launches, the most launched first. Adds launches of no loaded op or problem to `unknown`. Needs
-/// no device. Throws Error(bad_input) for an empty histogram, and what reading it throws.
+/// The buckets of counted launches, the most launched first. Adds launches of no loaded op or problem to `unknown`.
+/// Needs no device. Throws Error(bad_input) for an empty histogram, and what reading it throws.
 std::vector<OpBucket> counted_buckets(const DemandSource& source, const manifest::Catalogue& ops, store::Layers& layers,
                                       std::int64_t& unknown);
 

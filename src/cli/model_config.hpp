@@ -28,8 +28,8 @@ struct ModelConfig {
   [[nodiscard]] bool is_encoder() const noexcept { return positions > 0; }
 };
 
-/// Parses config.json. `name` is for messages. Throws Error(bad_input) that names the key which is missing or of another
-/// kind, and for a "model_type" that is not known, with those that are.
+/// Parses config.json. `name` is for messages. Throws Error(bad_input) that names the key which is missing or of
+/// another kind, and for a "model_type" that is not known, with those that are.
 ModelConfig parse_model_config(std::string_view text, const std::string& name);
 
 }  // namespace kiln::cli

@@ -1,5 +1,5 @@
-// Compiles, on idle cores, machine code that no launch waits for: of the buckets that are likely next where one had none
-// (answer/next_buckets.hpp), and of those that a stand-in serves meanwhile (engine/stand_in.hpp).
+// Compiles, on idle cores, machine code that no launch waits for: of the buckets that are likely next where one had
+// none (answer/next_buckets.hpp), and of those that a stand-in serves meanwhile (engine/stand_in.hpp).
 #pragma once
 
 #include <chrono>
@@ -27,8 +27,9 @@ namespace kiln::engine {
 
 struct EngineState;
 
-/// Thread-safe. Its compiles are jit::Urgency::spare in the engine's pool: a launch that needs one of them takes it over.
-/// The thread begins with the first bucket whose machine code is missing, so an engine whose files hold all has none.
+/// Thread-safe. Its compiles are jit::Urgency::spare in the engine's pool: a launch that needs one of them takes it
+/// over. The thread begins with the first bucket whose machine code is missing, so an engine whose files hold all has
+/// none.
 class Ahead {
  public:
   explicit Ahead(EngineState& engine) : engine_(engine) {}
@@ -41,7 +42,8 @@ class Ahead {
   void met(plan::OpState& op, const Problem& bucket);
   /// Queues what is likely next after a bucket whose machine code is missing.
   void want_near(plan::OpState& op, const Problem& bucket);
-  /// Queues the bucket of a stand-in before all others. Its own answers take the stand-in's place when they are compiled.
+  /// Queues the bucket of a stand-in before all others. Its own answers take the stand-in's place when they are
+  /// compiled.
   void want_swap(plan::OpState& op, const plan::PlanState& stand_in);
   /// Waits until nothing is queued or compiled. Returns false when `end` passed before.
   bool wait_until(std::chrono::steady_clock::time_point end);

@@ -65,7 +65,8 @@ std::unique_ptr<plan::BucketPlans> tuned_plans(plan::OpState& op_state, const an
   return op_state.plans.load(std::move(fallback));
 }
 
-/// The plans of fallbacks, or of a record's answers. Where files lack machine code of them, either a stand-in or a wait.
+/// The plans of fallbacks, or of a record's answers. Where files lack machine code of them, either a stand-in or a
+/// wait.
 std::unique_ptr<plan::BucketPlans> load_or_stand_in(plan::OpState& op_state, answer::Resolution resolution,
                                                     bool may_stand_in) {
   if (may_stand_in && op_state.takes_fallbacks() && engine_of(op_state).ahead)

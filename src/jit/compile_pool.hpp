@@ -36,8 +36,8 @@ struct CompileSettings {
 enum class Urgency {
   now,
   ahead,  // begins only where no other compile waits, and keeps at most half of the workers busy
-  // Begins only where no compile waits that is `now`. Runs beside the workers, at most CompileSettings::spare at a time,
-  // in a process of low priority
+  // Begins only where no compile waits that is `now`. Runs beside the workers, at most CompileSettings::spare at a
+  // time, in a process of low priority
   spare
 };
 /// Returns `workers`, or for 0 the cores that this process may use.

@@ -106,7 +106,7 @@ class PassMaker {
     add_size(pass.grid[2], offsetof(CUlaunchConfig, gridDimZ), most_grid_yz, form_.config.gridDimZ);
     for (std::size_t i = 0; i < pass.arguments.size(); ++i)
       form_.offsets[i] = static_cast<std::uint16_t>(place(i, pass.arguments[i]));
-    while (form_.copied.size() % PassForm::copies != 0) form_.copied.push_back(PassForm::Copied(form_.copied.back()));
+    while (form_.copied.size() % PassForm::copies != 0) form_.copied.emplace_back(form_.copied.back());
     form_.arguments = pass.arguments.size();
     form_.past_values = static_cast<std::uint8_t>(values_);
     form_.has_more = !form_.computed.empty() || !form_.copied.empty() || maps() > 0;

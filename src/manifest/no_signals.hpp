@@ -8,7 +8,8 @@
 namespace kiln::manifest {
 
 /// While it lives, threads that the calling thread begins have all signals blocked, so that the program's handlers run
-/// on its own threads. What a thread causes itself, by a fault, and SIGPROF, by which profilers sample, stay as they are.
+/// on its own threads. What a thread causes itself, by a fault, and SIGPROF, by which profilers sample, stay as they
+/// are.
 class NoSignals {
  public:
   NoSignals() noexcept {

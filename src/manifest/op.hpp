@@ -122,8 +122,8 @@ struct Runtime {
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };
 
-/// "cols" for a least integer, "1 to cols", "at most cols"; of a real "above 0", "at least 0 and below 1". Empty without
-/// bounds.
+/// "cols" for a least integer, "1 to cols", "at most cols"; of a real "above 0", "at least 0 and below 1". Empty
+/// without bounds.
 std::string bound_text(const Runtime& value);
 
 /// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.

@@ -49,8 +49,8 @@ struct PartOfProblem {
 PartOfProblem make_part(const Op& op, std::span<const Setting> settings);
 /// Throws Error(bad_input) as make_problem does, for a Problem made elsewhere.
 void check_problem(const Op& op, const Problem& problem, Zeros zeros = Zeros::refused);
-/// Throws Error(bad_input) for a problem, or for arguments, that another op made, and for the size of an axis that the op
-/// has not.
+/// Throws Error(bad_input) for a problem, or for arguments, that another op made, and for the size of an axis that the
+/// op has not.
 void check_own(const Op& op, const Problem& problem);
 void check_own(const Op& op, const Arguments& arguments);
 /// Whether an axis is 0, other than that of a team. Where check_problem takes zeros and passes, a launch then does

@@ -30,13 +30,14 @@ std::size_t hash_of(const cuda::StreamIdentity& stream) noexcept {
 
 std::int64_t bytes_of(const std::shared_ptr<const cuda::Buffer>& block) noexcept { return block ? block->bytes() : 0; }
 
-/// The stream as the caller's allocator gets it back with a block; null where the handle may name another stream by then.
+/// The stream as the caller's allocator gets it back with a block; null where the handle may name another stream by
+/// then.
 using HandleToFreeBy = std::shared_ptr<std::atomic<CUstream>>;
 
 constexpr std::uint64_t alignment = 256;  // of workspaces, in bytes
 
-/// The allocator's answer. An exception counts as null: the memory of streams that are not used is given back, and it is
-/// asked again.
+/// The allocator's answer. An exception counts as null: the memory of streams that are not used is given back, and it
+/// is asked again.
 void* ask(const WorkspaceAllocator& allocator, std::int64_t bytes, CUstream stream, bool captured) {
   std::string why = fmt::format("has not the {} bytes of a workspace", bytes);
   try {
