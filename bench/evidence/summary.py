@@ -81,8 +81,8 @@ def hot(read):
             return f"{name} {min(found)} to {max(found)} ns", rows
         return read.figure(over_bare)
     wide = lambda row: (row["op"], row["implementation"]) == ("gemm", "wgmma")
-    return "; ".join([told(FOLDERS[0], "`rms_norm`, `gemm` of few rows and an op with TMA (H100)", lambda row: row["op"] != "attention_forward" and not wide(row)),
-                      told(FOLDERS[0], "`gemm` by `wgmma` (H100)", wide), told(FOLDERS[0], "`attention_forward` (H100)", lambda row: row["op"] == "attention_forward")])
+    return "; ".join([told(FOLDERS[0], "`rms_norm`, `gemm` of few rows (H100)", lambda row: not wide(row)),
+                      told(FOLDERS[0], "`gemm` by `wgmma` (H100)", wide), told(FOLDERS[1], "an op with TMA (H100)", lambda row: row["op"] == "tile_scale"), told(FOLDERS[1], "`attention_forward` (H100)", lambda row: row["op"] == "attention_forward")])
 
 
 def stream(read):
