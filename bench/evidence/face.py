@@ -47,19 +47,11 @@ def of_two_gpus(read):
     return as_fast([best_of_peers(peers) / row["ns"] for row, peers in rows])
 
 
-def launches(read):
-    ways = {row["way"]: row["best_ns"] for row in read("hits-h100/hit_latency_peers.json")}
-    own = [row for row in read("hits-h100/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and row["way"] == "Op::launch, hot"]
-    norm = [row for row in own if row["op"] == "rms_norm"]
-    return as_fast([ways["torch rms_norm"] / row["best_ns"] for row in norm]), norm
-
-
 # What is computed, how many problems, the peer, and the figure of a reader.
 FACE = [("`gemm` at random lengths of 100 products of models, bf16", "cuBLASLt's best algorithm for each very length", products),
         ("gradients of attention, 17 problems with models' grouped heads, bf16", "the faster of FlashAttention-4 and cuDNN at each", gradients),
         ("norms, softmax, SwiGLU, rotary and their gradients at about 1 GB, bf16", "`torch.compile`", memory_bound),
-        ("products and collectives on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each", of_two_gpus),
-        ("host time of a launch of `rms_norm`, the best of many", "torch's `rms_norm`", launches)]
+        ("products and collectives on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each", of_two_gpus)]
 
 
 def face(read):
