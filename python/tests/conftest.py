@@ -1,6 +1,7 @@
 """One process has one Kiln: all tests share it. What needs another runs a program of its own: see `run_program`."""
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
@@ -33,7 +34,7 @@ def run_program():
     def run(text: str, status: int = 0, **environment: str) -> str:
         begin = "import fake_device, kiln, sys, os\nfrom fake_device import *\nOPS = " + repr(OPS) + "\n"
         ran = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", begin + textwrap.dedent(text)], capture_output=True, text=True, timeout=120,
-                             cwd=HERE, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), **environment})
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), cwd=HERE,  # where who runs the tests ignores Ctrl-C env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), **environment})
         assert ran.returncode == status, ran.stderr
         return ran.stdout + ran.stderr
 

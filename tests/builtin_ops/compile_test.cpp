@@ -11,6 +11,7 @@
 #include "jit/parameters.hpp"
 #include "kiln/error.hpp"
 #include "manifest/catalogue.hpp"
+#include "manifest/limits.hpp"
 #include "manifest/variant.hpp"
 
 using namespace kiln;
@@ -32,9 +33,12 @@ const std::vector<Target> targets = {
 
 using Takes = std::function<bool(const Problem&)>;
 
-/// All axes at `size`, or as near as they may be. Nothing where the op does not allow these types and choices.
+/// All axes at `size`, or as near as kernels take them. Nothing where the op does not allow these types and choices.
 std::optional<Problem> sized(const manifest::Op& op, std::vector<manifest::Setting> words, std::int64_t size) {
-  for (const manifest::Axis& axis : op.axes) words.push_back({axis.name, std::to_string(std::min(axis.maximum, size))});
+  for (const manifest::Axis& axis : op.axes) {
+    const std::int64_t most = axis.team ? manifest::most_kernel_ranks : axis.maximum;
+    words.push_back({axis.name, std::to_string(std::min(most, size))});
+  }
   try {
     return manifest::make_problem(op, words);
   } catch (const Error&) {
