@@ -48,8 +48,8 @@ def of_two_gpus(read):
 
 
 # What is computed, how many problems, the peer, and the figure of a reader.
-FACE = [("`gemm` at random lengths of 100 products of models, bf16", "cuBLASLt's best algorithm for each very length", products),
-        ("gradients of attention, 17 problems with models' grouped heads, bf16", "the faster of FlashAttention-4 and cuDNN at each", gradients),
+FACE = [("`gemm` at random lengths of 100 products of models, tuned at the first launch, bf16", "cuBLASLt's best algorithm for each very length", products),
+        ("gradients of attention, 17 problems with models' heads, bf16", "the faster of FlashAttention-4 and cuDNN at each", gradients),
         ("norms, softmax, SwiGLU, rotary and their gradients at about 1 GB, bf16", "`torch.compile`", memory_bound),
         ("products and collectives on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each", of_two_gpus)]
 

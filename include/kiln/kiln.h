@@ -47,8 +47,6 @@ struct CUstream_st;
 // A CUstream or cudaStream_t; null is the default stream.
 typedef struct CUstream_st* kiln_stream;
 
-// Errors.
-
 typedef int32_t kiln_status;
 enum {
   KILN_OK = 0,

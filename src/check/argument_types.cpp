@@ -46,7 +46,7 @@ Given number(const std::string& name, manifest::RuntimeType type) {
           fmt::format("{} of {} bits", is_real ? "a real" : "an integer", is_wide ? 64 : 32)};
 }
 
-/// What an argument is, but for structures of which only their bytes are known.
+/// What an argument is. Of a structure only the number of bytes is known.
 std::optional<Given> given_by(const manifest::Op& op, const Argument& argument, PassOf of,
                               std::span<const std::int64_t> frame) {
   const auto index = static_cast<std::size_t>(argument.index);
