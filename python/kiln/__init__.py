@@ -278,11 +278,13 @@ def _milliseconds(seconds: float | None) -> int:
 
 
 def record(path: Path | None = None) -> str:
-    """What this process has launched, as the text of a workload file, which is written to `path` too. `kiln prewarm` and `kiln coverage` read it."""
+    """What this process has launched, as the text of a workload file, which takes the place of `path` too. `kiln prewarm` and `kiln coverage` read it."""
     text = "\n".join(_kiln.workloads())
     if path is not None:
-        with open(path, "w", encoding="utf-8") as file:
+        beside = f"{_os.fspath(path)}.{_os.getpid()}"  # so that a reader finds the file before or this one, whole
+        with open(beside, "x", encoding="utf-8") as file:
             file.write("# Written by kiln.record: the buckets that a process launched.\n" + text)
+        _os.replace(beside, path)
     return text
 
 

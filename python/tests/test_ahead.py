@@ -152,3 +152,24 @@ print("done")
     expected = ["given together", "need rank and world", "do not know each other", "both given", "exchange gave a NoneType", "rank", "timeout", "nowhere",
                 "RANK", "was called before", "done"]
     assert len(lines) == len(expected) and all(part in line for part, line in zip(expected, lines)), said
+
+
+def test_a_record_of_what_was_launched_is_a_workload_that_replaces_a_file_whole(run_program, tmp_path):
+    path = tmp_path / "ran.toml"
+    path.write_text("[[workload]]\nop = \"old\"\n" * 100)
+    said = run_program(
+        TUNER
+        + f"""
+tuner.tune()
+scale(**given)
+text = kiln.record({str(path)!r})
+print('op    = "scale"' in text or 'op = "scale"' in text)
+try:
+    kiln.record("/no/such/folder/ran.toml")
+except OSError as error:
+    print("refused", error.strerror)
+"""
+    )
+    assert "True\n" in said and "refused No such file or directory" in said, said
+    written = path.read_text()
+    assert "scale" in written and "old" not in written and list(tmp_path.glob("ran.toml.*")) == [], written
