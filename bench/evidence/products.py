@@ -54,7 +54,7 @@ LAYOUTS = {"nt": "forward (nt)", "nn": "an input's gradient (nn)", "tn": "a weig
 
 
 def training(read):
-    """Llama 3 8B's products in a training step, by the records that ship, beside cuBLASLt's best for the very length and its heuristic's first."""
+    """Llama 3 8B's products in a training step, by the records that ship, beside cuBLASLt's best for that length and its heuristic's first."""
     body = []
     for device in ("h100", "h200"):
         by_layout = {}

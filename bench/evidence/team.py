@@ -149,8 +149,8 @@ def parts(read):
 
 def team_faults(read):
     said = {"counts": lambda row: ["launches of captured graphs, random counts on each rank, 0 among them", row["launches"], f"{row['wrong']} wrong, {row['tunes']} tunes, {row['compiles']} compiles", "-"],
-            "late": lambda row: [f"a rank leaves a launch out (time-out {row['timeout_ms']} ms)", row["faults"], f"{row['told']} told, {row['served']} served after a reset", f"{row['longest_ms']:.0f} ms"],
-            "killed": lambda row: [f"a rank is killed while it launches (time-out {row['timeout_ms'] // 1000} s)", row["faults"], f"{row['told']} told", f"{row['longest_ms']:.0f} ms"]}
+            "late": lambda row: [f"a rank leaves a launch out (time-out {row['timeout_ms']} ms)", row["faults"], f"{row['told']} reported, {row['served']} served after a reset", f"{row['longest_ms']:.0f} ms"],
+            "killed": lambda row: [f"a rank is killed while it launches (time-out {row['timeout_ms'] // 1000} s)", row["faults"], f"{row['told']} reported", f"{row['longest_ms']:.0f} ms"]}
     body = [said[row["item"]](row) for row in read("team-h200/team_faults.json")]
     return markdown(["what", "how often", "outcome", "longest until the error"], body) if body else ""
 
