@@ -155,7 +155,7 @@ def splits_found(read):
     timed = dict(zip(heads, cells))
     if not explained or "found" not in timed:
         return ""
-    return markdown(["a record whose splits were edited", f"`{timed['config']}` of {timed['op']}"], [
+    return markdown(["a record with edited splits", f"`{timed['config']}` of {timed['op']}"], [
         ["`kiln explain`, before anything is timed", explained[1]],
         ["`kiln bench records`", f"stored {timed['stored']}, now {timed['now']}; {timed['found']}"]])
 

@@ -36,7 +36,7 @@ using Stream = CUstream_st*;
 /// Where an answer came from: the hits, then the kinds of fallback. What one is called here it is called in statistics,
 /// explanations, coverage and the command's output.
 enum class Origin : std::uint8_t {
-  hot,       // hit: a plan in memory; that of a fallback is counted and told as the fallback
+  hot,       // hit: a plan in memory; that of a fallback is counted and reported as the fallback
   overlay,   // hit: a record of the user's file
   base,      // hit: a record of a shipped file
   nearest,   // fallback: another record, of a near device or of a near bucket
@@ -65,7 +65,7 @@ struct Stats {
   std::int64_t tunes = 0;                 // buckets tuned
   std::int64_t compiles = 0;              // specialisations compiled by NVRTC
   std::int64_t compiles_ahead = 0;        // those among them that no launch waited for (Options::compile_ahead)
-  std::int64_t stale = 0;                 // buckets served by a config whose sources have changed since its tune
+  std::int64_t stale = 0;                 // buckets served by a config of sources that have changed since
   std::int64_t constraint_fallbacks = 0;  // launches that a default served after a plan refused the call
   std::int64_t quarantined = 0;           // rows of the files that failed their digest, or that the driver refused
   std::int64_t waiting = 0;               // buckets that are queued for, or in, a tune in the background
@@ -168,7 +168,7 @@ class KILN_API Op {
   /// not a multiple of its element, memory of another device, elements of an output that share memory, and outputs that
   /// share memory with other tensors. An input and an output that begin at one address, with elements of one size, are
   /// taken: the op's contract says whether it works in place. The bounds of sizes are launch()'s to check. A binding
-  /// that was not bound, or whose tensors were refused, is refused by launches.
+  /// that was not bound, or that has refused tensors, is refused by launches.
   void bind(Binding& binding, std::span<const Operand> operands) const;
   void bind(Binding& binding, std::initializer_list<Operand> operands) const {
     bind(binding, std::span(operands.begin(), operands.size()));
@@ -295,7 +295,7 @@ struct Gap {
 /// Which of some problems launches would hit.
 struct Coverage {
   std::int64_t total = 0;  // problems asked about, or buckets where none were named
-  /// Problems whose record is loaded, legal at their sizes, and has its workspace; and those with a size of 0.
+  /// Problems with a loaded record that is legal at their sizes and has its workspace; and those with a size of 0.
   std::int64_t hits = 0;
   std::vector<Gap> gaps;  // the other problems, in their order
   /// Whether a capture could launch every problem: a fallback serves each gap.
@@ -318,7 +318,7 @@ class KILN_API Engine {
   Engine& operator=(const Engine&) = default;
   ~Engine() = default;
   /// Throws Error(no_driver), Error(no_device), Error(bad_input) for an option out of its range, and Error(io) for a
-  /// template path that cannot be listed. An op in one whose manifest is wrong is left out, with a warning.
+  /// template path that cannot be listed. An op in one with a wrong manifest is left out, with a warning.
   explicit Engine(const Options& options = {});
 
   /// Throws Error(bad_input) for an unknown op, listing those that there are, and Error(bad_manifest) for one that was
@@ -328,12 +328,12 @@ class KILN_API Engine {
   [[nodiscard]] std::vector<std::string> ops() const;  // their names
 
   /// Makes every problem's bucket ready once, as Op::plan does, with workspaces for `stream`. A capture then misses
-  /// nothing. A bucket that fails becomes a gap with the reason, and the others go on. Returns what coverage() would
+  /// nothing. A bucket that fails becomes a gap with the reason, and the rest go on. Returns what coverage() would
   /// return then. Addresses are not known here: where one is less aligned than a record's config needs, launch it once
   /// before the capture, to load the default. Throws Error(capture) on a capturing stream, Error(bad_input) for another
   /// engine's op or another device's stream, and Error(interrupted).
   Coverage prepare(const Op& op, std::span<const Problem> problems, Stream stream = nullptr) const;
-  /// Which of the problems launches on `stream` would hit, and what would serve the others in a capture. Loads,
+  /// Which of the problems launches on `stream` would hit, and what would serve the rest in a capture. Loads,
   /// compiles and launches nothing. Throws Error(bad_input) for another engine's op.
   [[nodiscard]] Coverage coverage(const Op& op, std::span<const Problem> problems, Stream stream = nullptr) const;
   /// The coverage of each bucket that is ready, at its upper edge and without regard to workspaces.

@@ -251,7 +251,7 @@ typedef struct kiln_options {
   const char* const* bases;  // shipped files, asked in order after the overlay
   size_t base_count;
   int32_t require_bases;            // not 0: a base that is missing or refused is an error, not a warning
-  int32_t trust;                    // whose bases may supply machine code
+  int32_t trust;                    // which bases may supply machine code
   const char* const* trusted_keys;  // folders of public keys
   size_t trusted_key_count;
   const char* const* template_paths;  // folders of ops

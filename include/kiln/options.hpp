@@ -57,7 +57,7 @@ struct SearchSettings {
 /// The state of the L2 cache in which costs are measured: flushed, or holding the inputs. Part of the record key.
 enum class Regime : std::uint8_t { cold_l2, hot_l2 };
 
-/// Which base files may supply machine code. The others supply records, checked against what the op declares, and their
+/// Which base files may supply machine code. All other bases supply records, checked against what the op declares, and their
 /// kernels are compiled.
 enum class TrustPolicy : std::uint8_t {
   owner,  // root or this user owns file and folder, and nobody else may write them; or a trusted key signed the file
@@ -88,7 +88,7 @@ struct TuneEvent {
 /// Where compiles and the candidates of a tune run.
 enum class Isolation : std::uint8_t {
   automatic,  // in worker processes where kiln-worker is found, else in this process
-  // In worker processes: a compile or candidate that crashes or hangs fails alone; one whose worker is killed is tried
+  // In worker processes: a compile or candidate that crashes or hangs fails alone; if its worker is killed, it is tried
   // again
   worker,
   in_process,  // in threads and the context of this process, which a crash of the compiler or an illegal address breaks
@@ -97,7 +97,7 @@ enum class Isolation : std::uint8_t {
 /// When the machine code of records is loaded into the context.
 enum class Loading : std::uint8_t {
   lazy,  // at the bucket's first launch or plan
-  // At the first Engine::op of the op: every record for this device and regime whose machine code a file has. Compiles
+  // At the first Engine::op of the op: every record for this device and regime with machine code in a file. Compiles
   // nothing
   eager,
 };
@@ -155,7 +155,7 @@ struct FileOptions {
   std::vector<std::filesystem::path> template_paths;
   /// Nothing: $KILN_TRUST, which is "owner" or "signed", else owner.
   std::optional<TrustPolicy> trust;
-  /// Folders of public keys (NAME.pem, Ed25519) whose signature lets a base supply machine code. None:
+  /// Folders of public keys (NAME.pem, Ed25519): a signature by one lets a base supply machine code. None:
   /// $KILN_TRUSTED_KEYS, separated by colons, else kiln/trusted in the user's configuration folder. /etc/kiln/trusted
   /// is always searched too.
   std::vector<std::filesystem::path> trusted_keys;

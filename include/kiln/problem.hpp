@@ -24,7 +24,7 @@ struct AxisId {
 /// selections are.
 ///
 /// A problem or arguments of one op given to another throw Error(bad_input), but in a launch of a hot bucket, which
-/// does not look. Builds without NDEBUG look there too, and assert that an id is of the op whose values it changes.
+/// does not look. Builds without NDEBUG look there too, and assert that an id is of the same op as the values.
 struct Problem {
   std::array<std::int64_t, max_axes> axes{};              // sizes in elements, in the manifest's order; of 0: no launch
   std::array<std::uint8_t, max_selections> selections{};  // index into the manifest's list of values

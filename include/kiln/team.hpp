@@ -28,18 +28,18 @@ struct TeamOptions {
   /// Of symmetric memory on each rank: device memory that every rank reaches. The same for all ranks, 1 or more. With
   /// an address: none is allocated.
   std::int64_t bytes = std::int64_t{256} << 20;
-  /// How long a rank waits for the others, in each collective. A program whose ranks load for unlike times needs more.
+  /// How long a rank waits for every other rank, in each collective. Ranks that load for different times need more.
   std::chrono::milliseconds timeout{60'000};
   /// How long a launch waits for the other ranks' data, before it ends with NaN and Error(team_failed). Nothing: as
   /// `timeout`.
   std::optional<std::chrono::milliseconds> launch_timeout = std::nullopt;
-  /// "HOST:PORT", "[IPv6]:PORT": where rank 0 listens for the others, which may be on other hosts. The same for all
+  /// "HOST:PORT", "[IPv6]:PORT": where rank 0 listens for all ranks, which may be on other hosts. The same for all
   /// ranks; rank 0 is on that host. The ranks share no memory, and only what NCCL serves is launched. Empty: all ranks
   /// are on one host, and share memory.
   std::string address = {};
 };
 
-/// Returns a name that no other team has: 128 random bits in hexadecimal. One rank makes it and hands it to the others.
+/// Returns a name that no other team has: 128 random bits in hexadecimal. One rank makes it and gives it to every other rank.
 KILN_API std::string unique_team_name();
 
 /// One process's part in a team, made by every rank. Retains the primary context of its device.
@@ -79,7 +79,7 @@ class KILN_API Team {
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;
 
   /// Collective. Makes the team serve again after a launch that threw Error(team_failed), where no rank has ended:
-  /// forgets the fault, and clears what launches told each other. Precondition: this rank has synchronised the streams
+  /// forgets the fault, and clears what launches reported to each other. Precondition: this rank has synchronised the streams
   /// that launched ops of the team. Throws Error(io), Error(driver_failed), and Error(team_failed) where NCCL's
   /// communicator was aborted, after which a new Team alone serves.
   void reset();

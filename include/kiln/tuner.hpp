@@ -26,7 +26,7 @@
 
 namespace kiln {
 
-/// A problem whose bucket is wanted. All problems of a bucket are one tune.
+/// A problem of the wanted bucket. All problems of a bucket are one tune.
 struct Demand {
   std::string op;
   Problem problem;
@@ -35,7 +35,7 @@ struct Demand {
 /// Which buckets with a usable record are tuned again.
 enum class Retune : std::uint8_t {
   none,
-  stale,  // those with a config whose sources have changed since its tune
+  stale,  // those with a config of sources that have changed since
   all,
 };
 
@@ -106,7 +106,7 @@ struct Deployment {
   std::string device_class;
   std::string arch;  // "sm_90a"
   std::int64_t buckets = 0;
-  std::int64_t stale = 0;        // buckets with a config whose sources have changed since its tune
+  std::int64_t stale = 0;        // buckets with a config of sources that have changed since
   std::vector<Missing> missing;  // buckets without a usable record, which fallbacks serve
   std::int64_t cubins = 0;       // of every config, every default and the references that verify them
   std::int64_t compiled = 0;     // cubins compiled by this call
@@ -128,7 +128,7 @@ struct TunerState;
 ///
 /// With Options::team, tune() and prewarm() are collective: all ranks of the team call them, with the same demands for
 /// ops of the team in the same order, and the same TuneChoice::retune. Their buckets come first. Rank 0 tunes them and
-/// the others take part; each rank's overlay gets the records. A failure or a stop of one rank is that of all. Other
+/// every other rank takes part; each rank's overlay gets the records. A failure or a stop of one rank is that of all. Other
 /// demands are for this rank alone, and may differ. An engine that has a team's bucket ready goes on with its plan.
 /// Ranks wait for each other for 30 minutes here, whatever TeamOptions::timeout is. deploy() is not collective.
 class KILN_API Tuner {

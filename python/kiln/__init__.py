@@ -87,13 +87,13 @@ class Op(_kiln.Op):
 def op(name: str, *, folder: Path | None = None) -> Op:
     """The op of this name, such as "rms_norm"; `folder` holds the user's own ops, each in a folder of its name.
 
-    Opens nothing: the op's manifest is read at its first use, where an unknown name is told.
+    Opens nothing: the op's manifest is read at its first use, where an unknown name is refused.
     """
     return Op(name, "" if folder is None else _os.path.abspath(_os.fspath(folder)))
 
 
 class Coverage:
-    """What kiln.prepare() and kiln.coverage() found: a launch hits for `hits` of `total` problems. `gaps` tells of the others why, and what serves them.
+    """What kiln.prepare() and kiln.coverage() found: a launch hits for `hits` of `total` problems. `gaps` has the reason for each other problem, and what serves it.
 
     `capturable`: whether a capture of a CUDA graph could launch all of them now."""
 
@@ -180,7 +180,7 @@ class Tuner:
         self._tuner = _kiln.Tuner(_ordinal(device))
 
     def add(self, op: Op, **problem: int | str | _Iterable[int]) -> None:
-        """Adds the buckets of problems, whose sizes are given as to prepare()."""
+        """Adds the buckets of problems. Sizes are given as to prepare()."""
         self._tuner.add(op, *_split(op, problem))
 
     def tune(self, retune: Literal["none", "stale", "all"] = "none") -> dict[str, Any]:
@@ -244,12 +244,12 @@ def join_team(
 
     Without `rank` and `world` they are those of torchrun, Open MPI's mpirun or Slurm's srun. With them, the ranks know each other by one of:
 
-    exchange: called with a name on rank 0 and None on the others, gives all ranks what rank 0 passed, as mpi4py's comm.bcast does.
+    exchange: called with a name on rank 0 and None on every other rank, gives all ranks what rank 0 passed, as mpi4py's comm.bcast does.
     name: the same text for all ranks of the team and for no other team.
     address: "HOST:PORT" where rank 0 listens, for ranks on several hosts, which share no memory; NCCL alone serves them.
 
     device: ordinal of this rank's GPU; left out, the launcher's local rank, else the only one. bytes: symmetric memory of each rank.
-    timeout, launch_timeout: seconds that a rank waits for the others, in each collective and in a launch. docs/teams.md says more.
+    timeout, launch_timeout: seconds that a rank waits for every other rank, in each collective and in a launch. docs/teams.md says more.
     """
     if (rank is None) != (world is None):
         raise Error("kiln.join_team: rank and world are given together, or both are left to the launcher's variables")
@@ -304,7 +304,7 @@ def wait_for_tunes(seconds: float) -> bool:
 
 
 def check(stream: object = None, device: int | None = None) -> str | None:
-    """Waits for `stream`, then tells of a length or an index in device memory that was out of its bounds; None where there is none."""
+    """Waits for `stream`, then returns a length or an index in device memory that was out of its bounds; None where there is none."""
     return _kiln.fault_on(stream, _ordinal(device))
 
 
@@ -347,7 +347,7 @@ def configure(
     overlay: the file that Kiln writes; "" keeps it in memory; left out, $KILN_CACHE, else the user's cache folder.
     on_miss: what a launch without a record does: tune and wait; tune in the "background"; take what is "nearest"; or an "error".
     compile: "never" keeps NVRTC closed: what no file has machine code for is an error of kind "no_nvrtc".
-    search_trials, search_seconds: limits of one tune. The others are those of kiln/options.hpp by the same name.
+    search_trials, search_seconds: limits of one tune. The rest are those of kiln/options.hpp by the same name.
     """
     if isinstance(bases, (str, _os.PathLike)) or isinstance(trusted_keys, (str, _os.PathLike)):
         raise Error("kiln.configure: bases and trusted_keys are lists of files or folders, and one name is given; put it into a list")

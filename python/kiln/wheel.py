@@ -2,7 +2,7 @@
 
     python -m kiln.wheel acme-kernels-h200 llama3_8b.kiln --version 1.0 --output dist
 
-Files with machine code and files of records alone are packed alike. A file is read where it is installed, and never written.
+Files with machine code and files of records alone are packed the same way. A file is read where it is installed, and never written.
 """
 from __future__ import annotations
 

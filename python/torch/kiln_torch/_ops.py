@@ -28,8 +28,8 @@ def op(name: str, *, folder: str | os.PathLike[str] | None = None, torch_name: s
        values: Iterable[str] | None = None, **words: str) -> Any:
     """The op of torch for an op of Kiln with these choices, made of its manifest; the same arguments give the same op.
 
-    words: choices, and types that no tensor shows, such as layout="nn" or out="f32". omit: optional tensors to do without. lengths: axes whose
-    length is a tensor of one i32 in device memory, which the op reads when it runs. values: the run-time values that are arguments; all unless given.
+    words: choices, and types that no tensor shows, such as layout="nn" or out="f32". omit: optional tensors to do without. lengths: axes
+    with a tensor of one i32 in device memory as their length, which the op reads when it runs. values: the run-time values that are arguments; all unless given.
 
     Its arguments and results are those of its `_schema`. It has no gradient: torch.library.register_autograd adds one. Reads the manifest, for which
     a GPU and its driver must be there.

@@ -106,7 +106,7 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
 
 
 def _padded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, named: dict[str, Any]) -> Tensor:
-    """Of sequences whose tokens the mask, [batch, keys], tells from padding. Queries are the last of them; those of padding give 0."""
+    """Of sequences with padding, which the mask, [batch, keys], tells from tokens. Queries are the last of them; those of padding give 0."""
     if mask.dim() != 2 or mask.shape[1] != key.shape[1]:
         raise ValueError(f"kiln attention: the attention mask is {list(mask.shape)}, expected [batch, {key.shape[1]}], which tells tokens from padding")
     keys = mask.bool()

@@ -240,7 +240,7 @@ def _softmax(x: Tensor, scale: float, causal: bool, mask: Tensor | None) -> Tens
 
 
 def softmax(x: Tensor, scale: float = 1.0, causal: bool = False, mask: Tensor | None = None) -> Tensor:
-    """softmax(scale * x + mask) over the last dimension; a row of which nothing counts gives 0.
+    """softmax(scale * x + mask) over the last dimension; a row in which nothing counts gives 0.
 
     causal: x is [..., queries, keys], and the last query sees all keys. mask: of booleans, which are true for what counts, or of x's type, which is
     added. Row r of x has row r % n of a mask of n rows. A mask has no gradient.

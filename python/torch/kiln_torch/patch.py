@@ -37,7 +37,7 @@ class _Joined(Function):
 
 
 class _Shares(nn.Module):
-    """A module whose projections share memory."""
+    """A module with projections that share memory."""
 
     def _kiln_share(self) -> None:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""From an op's manifest to an op of torch: its schema, the shapes of its results, and what its library is told. Needs no torch.
+"""From an op's manifest to an op of torch: its schema, the shapes of its results, and what its library needs. Needs no torch.
 
 An op of torch is an op of Kiln with its choices fixed, so that it has few arguments. These are, in order: the tensors that it reads; sizes that no
 tensor shows; lengths in device memory; values without a default; optional tensors; other values. What it writes it returns, in memory of its own. A tensor that
@@ -98,7 +98,7 @@ def signature_of(description: Mapping[str, Any], name: str, words: Mapping[str, 
                  values: Iterable[str] | None = None) -> Signature:
     """Of what `kiln ops OP --json` prints. `words`: choices, and types that are fixed; what is left out takes its default, but a type its tensor's.
 
-    omit: optional tensors that the op does without. lengths: axes whose length lies in device memory. values: the run-time values that are arguments;
+    omit: optional tensors that the op does without. lengths: axes with their length in device memory. values: the run-time values that are arguments;
     all that no tensor shows unless given.
     """
     return _Maker(description, dict(words), set(omit), tuple(lengths)).make(name, values)
