@@ -8,6 +8,7 @@
 
 #include "answer/machine_code.hpp"
 #include "answer/neighbours.hpp"
+#include "jit/library.hpp"
 #include "kiln/error.hpp"
 #include "plan/capture_launch.hpp"
 #include "plan/owner.hpp"
@@ -50,16 +51,27 @@ std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket)
   return near;
 }
 
-/// The answer that a near bucket's plan gives, before the bucket's own.
-answer::Resolution with_stand_in(const answer::Resolution& own, const plan::PlanState& near) {
+/// `stand_in` for the whole bucket, before the bucket's own answers.
+answer::Resolution with_stand_in(const answer::Resolution& own, manifest::Variant stand_in, std::string why,
+                                 const std::string& compiler = {}) {
   answer::Resolution resolution = own;
-  answer::Answer stand_in = answer::answer_without_record(
-      Origin::nearest, near.answer, manifest::whole_of(*own.bucket.op, own.bucket.edge),
-      fmt::format("its machine code is loaded for {}, until that of this bucket is compiled",
-                  manifest::display_text(*own.bucket.op, near.bucket)));
-  stand_in.compiler = near.answer.compiler;
-  resolution.answers.insert(resolution.answers.begin(), std::move(stand_in));
+  answer::Answer answer = answer::answer_without_record(
+      Origin::nearest, std::move(stand_in), manifest::whole_of(*own.bucket.op, own.bucket.edge), std::move(why));
+  answer.compiler = compiler;
+  resolution.answers.insert(resolution.answers.begin(), std::move(answer));
   return resolution;
+}
+
+/// What the heuristic of a library proposes first for the bucket's upper edge, of each implementation by a library.
+std::vector<manifest::Variant> library_proposals(const manifest::Bucket& bucket) {
+  std::vector<manifest::Variant> proposals;
+  for (const manifest::Implementation& each : bucket.op->implementations) {
+    if (!each.is_library() || manifest::why_not_eligible(bucket, each, bucket.edge)) continue;
+    const auto frame = manifest::Variant{&each}.frame(bucket, bucket.edge);
+    for (manifest::Config& config : jit::library_candidates(*bucket.op, each, frame, 1))
+      proposals.push_back({&each, std::move(config)});
+  }
+  return proposals;
 }
 
 bool is_legal_throughout(const manifest::Variant& variant, const manifest::Bucket& bucket) {
@@ -79,14 +91,26 @@ std::unique_ptr<plan::BucketPlans> load_stored(plan::OpState& op_state, answer::
 
 }  // namespace
 
-std::unique_ptr<plan::BucketPlans> stored_or_stand_in(plan::OpState& op_state, const answer::Resolution& resolution) {
+std::unique_ptr<plan::BucketPlans> stored_or_stand_in(plan::OpState& op_state, const answer::Resolution& own) {
   if (!op_state.owner.cubins.can_compile()) return nullptr;
-  const auto near = near_plans(op_state, resolution.bucket.edge);
-  if (near.empty()) return nullptr;
-  if (auto own = load_stored(op_state, resolution, false)) return own;
+  const manifest::Bucket& bucket = own.bucket;
+  const auto proposals = library_proposals(bucket);
+  const auto near = near_plans(op_state, bucket.edge);
+  if (proposals.empty() && near.empty()) return nullptr;
+  if (auto plans = load_stored(op_state, own, false)) return plans;
+  for (const manifest::Variant& each : proposals)
+    if (is_legal_throughout(each, bucket))
+      if (auto plans = load_stored(
+              op_state, with_stand_in(own, each, "its library proposes it, until the bucket's own is compiled"), true))
+        return plans;
   for (const NearPlan& each : near)
-    if (is_legal_throughout(each.plan->answer, resolution.bucket))
-      if (auto plans = load_stored(op_state, with_stand_in(resolution, *each.plan), true)) return plans;
+    if (is_legal_throughout(each.plan->answer, bucket)) {
+      std::string why = fmt::format("its machine code is loaded for {}, until that of this bucket is compiled",
+                                    manifest::display_text(*bucket.op, each.plan->bucket));
+      if (auto plans = load_stored(
+              op_state, with_stand_in(own, each.plan->answer, std::move(why), each.plan->answer.compiler), true))
+        return plans;
+    }
   return nullptr;
 }
 

@@ -1,5 +1,5 @@
-// A bucket whose machine code is missing, while a near bucket's is loaded: that one's config serves at once, and the
-// bucket's own answers take its place when they are compiled (engine/ahead.hpp).
+// A bucket whose machine code is missing: what a library proposes, or the config of a near bucket whose machine code is
+// loaded, serves at once. The bucket's own answers take its place when they are compiled (engine/ahead.hpp).
 #pragma once
 
 #include <memory>
@@ -9,9 +9,10 @@
 
 namespace kiln::engine {
 
-/// Loads the answers where files have all of their machine code. Otherwise returns plans that begin with the config of
-/// the nearest bucket whose machine code is loaded, legal at both ends of this bucket. Returns null where there is none
-/// within three doublings: then the launch waits for a compile.
-std::unique_ptr<plan::BucketPlans> stored_or_stand_in(plan::OpState& op_state, const answer::Resolution& resolution);
+/// Loads the answers where files have all of their machine code. Otherwise returns plans that begin with a stand-in,
+/// legal at both ends of this bucket: the first proposal of a library that computes the op, else the config of the
+/// nearest bucket whose machine code is loaded. Returns null where there is neither, within three doublings: then the
+/// launch waits for a compile. Precondition: a context is current.
+std::unique_ptr<plan::BucketPlans> stored_or_stand_in(plan::OpState& op_state, const answer::Resolution& own);
 
 }  // namespace kiln::engine

@@ -52,6 +52,27 @@ TEST_CASE("a race tries what the library prefers, and a bias and an activation a
   CHECK(engine.op("gemm").plan(GemmCall(engine, 64, "silu").problem).implementation() == "simt");
 }
 
+TEST_CASE(
+    "where machine code is missing the library serves, and the bucket's own takes its place when it is compiled") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  kiln::Options chosen = gemm_options(folder / "overlay.kiln", MissPolicy::nearest);
+  chosen.isolation = kiln::Isolation::worker;
+  chosen.worker = std::filesystem::path(KILN_COMMAND).parent_path() / "kiln-worker";
+  chosen.compile_ahead = 1;
+  const Engine engine(chosen);
+  const GemmCall call(engine);
+  const auto by_library = [] { return query("launches vendor_matmul<1>") + query("launches vendor_matmul<4>"); };
+  const std::int64_t before = by_library();
+  CHECK(call.launch(machine.stream()) == Origin::nearest);
+  CHECK(by_library() == before + 1);
+  CHECK(engine.stats().compiles - engine.stats().compiles_ahead == 0);
+  REQUIRE(engine.wait_for_tunes(std::chrono::minutes(2)));
+  call.launch(machine.stream());
+  CHECK(call.implementation() == "simt");
+  CHECK(by_library() == before + 1);
+}
+
 TEST_CASE("a factor of the product is the launch's own") {
   const Machine machine;
   const TemporaryFolder folder;
