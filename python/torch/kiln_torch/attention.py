@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from .functions import autocast, needs_gradient
+from .functions import applied, autocast, needs_gradient
 
 _kiln = torch.ops.kiln
 _OPS = {name: getattr(_kiln, name).default for layout in ("dense", "packed") for mask in ("", "_causal", "_window")
@@ -26,6 +26,7 @@ def _run(q: Tensor, k: Tensor, v: Tensor, offsets: Any, causal: bool, window: An
     return named(q, k, v, *values) if offsets is None else named(q, k, v, *offsets, *values, longest)
 
 
+@applied
 class _Attention(Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, query_offsets: Any, key_offsets: Any, causal: bool, window: Any, scale: Any,
@@ -62,7 +63,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: 
     if query_offsets is not None:
         offsets = (query_offsets, query_offsets if key_offsets is None else key_offsets)
     if needs_gradient(q, k, v):
-        out, lse = _Attention.apply(q, k, v, *(offsets or (None, None)), causal, window, scale, longest_query)
+        out, lse = _Attention(q, k, v, *(offsets or (None, None)), causal, window, scale, longest_query)
     else:
         out, lse = _run(q, k, v, offsets, causal, window, scale, longest_query)
     return (out, lse) if return_lse else out

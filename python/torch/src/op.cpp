@@ -188,17 +188,9 @@ class Op::Call {
   void allocate() {
     for (std::size_t at = 0; at < signature_.outputs.size(); ++at) {
       const Output& each = signature_.outputs[at];
-      std::array<std::int64_t, most_dimensions> sizes;
-      std::size_t rank = 0;
-      const Description& first = described_[0];
-      const std::int64_t extra = each.is_flat ? first.rank - signature_.arguments[0].rank : 0;
-      for (std::int64_t i = 0; extra > 0 && i <= extra; ++i) sizes[rank++] = first.sizes[i];
-      for (std::size_t i = extra == 0 ? 0 : 1; i < each.dims.size(); ++i) sizes[rank++] = evaluate(each.dims[i], axes_);
-      const auto type = each.types[static_cast<std::size_t>(described_[each.like].type)];
-      outputs_[at] = empty(std::span(sizes).first(rank), type, device_);
       kiln_tensor& view = output_views_[at];
       view = KILN_TENSOR_INIT;
-      view.type = type;
+      view.type = each.types[static_cast<std::size_t>(described_[each.like].type)];
       view.device = device_;
       view.rank = static_cast<std::int32_t>(each.rank);
       std::int64_t step = 1;
@@ -207,6 +199,13 @@ class Op::Call {
         view.strides[i] = step;
         step *= std::max<std::int64_t>(view.sizes[i], 1);
       }
+      std::array<std::int64_t, most_dimensions> sizes;
+      std::size_t rank = 0;
+      const Description& first = described_[0];
+      const std::int64_t extra = each.is_flat ? first.rank - signature_.arguments[0].rank : 0;
+      for (std::int64_t i = 0; extra > 0 && i <= extra; ++i) sizes[rank++] = first.sizes[i];
+      for (std::int64_t i = extra == 0 ? 0 : 1; i < each.rank; ++i) sizes[rank++] = view.sizes[i];
+      outputs_[at] = empty(std::span(sizes).first(rank), view.type, device_);
       void* address = nullptr;
       check_torch(aoti_torch_get_data_ptr(outputs_[at].get(), &address), "reading an output");
       view.address = address;

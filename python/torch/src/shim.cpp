@@ -63,7 +63,8 @@ Description describe(const Tensor& tensor, const std::string& name) {
       aoti_torch_get_device_type(tensor.get(), &device_type) != 0 ||
       aoti_torch_get_device_index(tensor.get(), &is.device) != 0 ||
       aoti_torch_get_data_ptr(tensor.get(), &is.address) != 0;
-  check_torch(has_failed ? AOTI_TORCH_FAILURE : AOTI_TORCH_SUCCESS, ("reading tensor '" + name + "'").c_str());
+  if (has_failed) [[unlikely]]
+    check_torch(AOTI_TORCH_FAILURE, ("reading tensor '" + name + "'").c_str());
   is.type = type_of(type, name);
   if (device_type != types().cuda) is.device = KILN_DEVICE_HOST;
   return is;

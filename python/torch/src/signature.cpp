@@ -120,11 +120,15 @@ Signature parse_signature(const std::string& text) {
 }
 
 std::int64_t evaluate(const std::vector<Token>& tokens, std::span<const std::int64_t> axes) {
+  const auto value = [axes](const Token& each) {
+    return each.kind == Token::Kind::number ? each.number : axes[static_cast<std::size_t>(each.number)];
+  };
+  if (tokens.size() == 1) return value(tokens.front());
   std::array<std::int64_t, most_tokens> stack{};
   std::size_t height = 0;
   for (const Token& each : tokens) {
     if (each.kind == Token::Kind::number || each.kind == Token::Kind::axis) {
-      stack[height++] = each.kind == Token::Kind::number ? each.number : axes[static_cast<std::size_t>(each.number)];
+      stack[height++] = value(each);
     } else if (height >= 2) {
       stack[height - 2] = apply(each.kind, stack[height - 2], stack[height - 1]);
       --height;
