@@ -13,12 +13,13 @@ from torch.autograd import Function
 
 from . import functions
 from .attention import huggingface_attention
-from .functions import linear, rms_norm, rotary, swiglu
+from .functions import applied, linear, rms_norm, rotary, swiglu
 
 _kiln = torch.ops.kiln
 FAMILIES = ("Llama", "Qwen2", "Qwen3")
 
 
+@applied
 class _Joined(Function):
     """A product with several weights that lie one after another in `joined`."""
 
@@ -95,29 +96,30 @@ class _Attention(_Shares):
             for each, part in zip(projections, self._kiln_joined.split(rows)):
                 each.weight.data = part
 
-    def _kiln_project(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Query, key and value [batch, tokens, heads, dim]."""
+    def _kiln_project(self, x: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
+        """Query and key, turned, and value: [batch, tokens, heads, dim]."""
         projections = self._kiln_projections()
         if hasattr(self, "q_norm"):  # heads are normalised, for which they lie densely
             q, k, v = (linear(x, each.weight, each.bias).unflatten(-1, (-1, self.head_dim)) for each in projections)
-            return self.q_norm(q), self.k_norm(k), v
+            return rotary(self.q_norm(q), *tables), rotary(self.k_norm(k), *tables), v
         weights = [each.weight for each in projections]
+        rows = [each.shape[0] for each in weights]
         self._kiln_check(self._kiln_joined, weights[0])
         bias = None if projections[0].bias is None else torch.cat([each.bias for each in projections])
         x, joined, bias = functions.autocast(x, self._kiln_joined, bias)
         if functions.needs_gradient(x, bias, *weights):
-            y = _Joined.apply(x, joined, bias, *weights)
-        else:
-            y = _kiln.linear.default(x, joined, bias)
-        return tuple(each.unflatten(-1, (-1, self.head_dim)) for each in y.split([each.shape[0] for each in weights], -1))
+            q, k, v = (each.unflatten(-1, (-1, self.head_dim)) for each in _Joined(x, joined, bias, *weights).split(rows, -1))
+            return rotary(q, *tables), rotary(k, *tables), v
+        heads = _kiln.linear.default(x, joined, bias).unflatten(-1, (-1, self.head_dim))
+        q, k, v = (each // self.head_dim for each in rows)
+        turned = rotary(heads[..., : q + k, :], *tables)  # in one launch
+        return turned[..., :q, :], turned[..., q:, :], heads[..., q + k :, :]
 
     def forward(self, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor, Tensor], attention_mask: Tensor | None = None,
                 past_key_values: Any = None, **others: Any) -> tuple[Tensor, Any]:
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-        q, k, v = self._kiln_project(hidden_states)
-        q, k = rotary(q, *position_embeddings).transpose(1, 2), rotary(k, *position_embeddings).transpose(1, 2)
-        v = v.transpose(1, 2)
+        q, k, v = (each.transpose(1, 2) for each in self._kiln_project(hidden_states, position_embeddings))
         if past_key_values is not None:
             if getattr(past_key_values, "is_compileable", False):
                 raise ValueError("a patched model has a static cache, whose length its attention is not told; use a DynamicCache")

@@ -88,6 +88,17 @@ def test_padding_packing_and_caches(pair):
         assert torch.equal(*written)
 
 
+def test_what_attention_does_not_have_is_refused(pair):
+    _, patched = pair
+    with torch.no_grad(), pytest.raises(ValueError, match="static cache.*use a DynamicCache"):
+        patched.generate(TOKENS, max_new_tokens=2, do_sample=False, cache_implementation="static")
+    patched.train()
+    for layer in patched.model.layers:
+        layer.self_attn.attention_dropout = 0.1
+    with pytest.raises(ValueError, match="dropout, softcap and sinks are not there; use another attn_implementation"):
+        patched(TOKENS)
+
+
 def test_one_graph_serves_all_lengths(pair):
     model, patched = pair
     counter = CompileCounterWithBackend("aot_eager")
