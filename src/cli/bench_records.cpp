@@ -287,7 +287,7 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
 void add_bench_records(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<BenchRecordsSettings>(
       app, chosen, "records", "Time the records of this device again, and report those that are slower or wrong",
-      declare, run);
+      declare, run, takes_all);
   command->footer(
       "Each config of each record is verified on fresh data and timed in turns with the op's default, at the largest sizes that it\n"
       "serves. Reported are: configs with wrong results; configs slower than stored, or than in FILE, by more than the tolerance and\n"

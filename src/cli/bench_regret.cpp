@@ -227,7 +227,8 @@ int run(const Globals& globals, const BenchRegretSettings& settings) {
 
 void add_bench_regret(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<BenchRegretSettings>(
-      app, chosen, "regret", "Measure what sharing a record over a bucket costs at real lengths", declare, run);
+      app, chosen, "regret", "Measure what sharing a record over a bucket costs at real lengths", declare, run,
+      takes_all);
   command->footer(
       "At each length, the config that a launch takes from its bucket's record (in the files, or tuned and kept) is timed in turns\n"
       "with a config tuned for that length alone (not kept). Both are verified on fresh data. Regret is how much longer the former\n"

@@ -153,7 +153,7 @@ void add_cache(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("cache", "List, show, compare, merge, export, prune, verify and sign files of records");
   cache->require_subcommand(1);
   add_command<ListSettings>(*cache, chosen, "ls", "List the records of the overlay and the bases, or of one file",
-                            declare_list, list);
+                            declare_list, list, takes_layers | takes_templates);
   for (const auto add : {add_cache_show, add_cache_stats, add_cache_diff, add_cache_export, add_cache_merge,
                          add_cache_prune, add_cache_compact, add_cache_verify, add_cache_sign})
     add(*cache, chosen);

@@ -133,7 +133,7 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
 void add_cache_export(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheExportSettings>(
       cache, chosen, "export", "Write the overlay, or a part of it, as a file to ship or as text to review", declare,
-      run);
+      run, takes_overlay | takes_trust | takes_keys | takes_templates);
   command->footer(
       "Equal content gives equal bytes, in whatever order it was tuned. The file is sealed: verify detects rows that are lost or\n"
       "changed later.\n"

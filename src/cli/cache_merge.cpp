@@ -138,11 +138,12 @@ int merge(const Globals& globals, const CacheMergeSettings& settings) {
 void add_cache_merge(CLI::App& cache, Chosen& chosen) {
   CLI::App* import = add_command<CacheMergeSettings>(
       cache, chosen, "import", "Copy records into the overlay; of two with one key, the better measured one stays",
-      declare_import, into_overlay);
+      declare_import, into_overlay, takes_overlay | takes_trust | takes_keys);
   import->footer(rule);
   CLI::App* command = add_command<CacheMergeSettings>(
       cache, chosen, "merge",
-      "Merge several files into one; of two records with one key, the better measured one stays", declare_merge, merge);
+      "Merge several files into one; of two records with one key, the better measured one stays", declare_merge, merge,
+      takes_overlay | takes_trust | takes_keys);
   command->footer(std::string(rule) +
                   "Examples:\n  kiln cache merge node0.kiln node1.kiln reviewed.jsonl -o fleet.kiln\n"
                   "  kiln cache merge colleague.kiln                   into your overlay");

@@ -111,7 +111,8 @@ int run_compact(const Globals& globals, const CacheCompactSettings& settings) {
 
 void add_cache_prune(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CachePruneSettings>(
-      cache, chosen, "prune", "Delete rows that are unused, stale, for other devices, or past a size", declare, run);
+      cache, chosen, "prune", "Delete rows that are unused, stale, for other devices, or past a size", declare, run,
+      takes_device | takes_overlay | takes_templates);
   command->footer(
       "A row is deleted when it meets every condition that is given. --max-size comes after them. It deletes counts of launches past\n"
       "a tenth of the size first; then candidates of records; then cubins, the fewest uses a byte first; then the other counts; then\n"
@@ -129,7 +130,7 @@ void add_cache_prune(CLI::App& cache, Chosen& chosen) {
 void add_cache_compact(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheCompactSettings>(
       cache, chosen, "compact", "Return free pages to the file system, and build the indexes anew", declare_compact,
-      run_compact);
+      run_compact, takes_overlay);
   command->footer(
       "Rows and seal do not change. Needs as much free space as the file takes, and waits up to 5 seconds for other processes\n"
       "that use it.\nExample:\n  kiln cache compact        your overlay");

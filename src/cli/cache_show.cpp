@@ -154,7 +154,7 @@ void add_cache_show(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheShowSettings>(
       cache, chosen, "show",
       "Show a record: the config for each interval of sizes, how it was tuned, and the times of every candidate",
-      declare, run);
+      declare, run, takes_layers | takes_templates);
   command->footer(
       "Examples:\n  kiln cache show rms_norm rows=512 cols=4096\n  kiln cache show gemm@1 --file h200.jsonl\n"
       "Exit status 1: no file holds such a record.");

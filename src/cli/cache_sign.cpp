@@ -50,7 +50,8 @@ int run(const Globals& globals, const CacheSignSettings& settings) {
 
 void add_cache_sign(CLI::App& cache, Chosen& chosen) {
   add_command<CacheSignSettings>(cache, chosen, "sign",
-                                 "Sign a file, so that its machine code is trusted by its signature", declare, run)
+                                 "Sign a file, so that its machine code is trusted by its signature", declare, run,
+                                 takes_none)
       ->footer(
           "Example:\n  openssl genpkey -algorithm ed25519 -out release.pem            once; keep it to yourself\n"
           "  kiln cache sign h200.kiln --key release.pem\n"

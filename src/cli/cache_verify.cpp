@@ -117,7 +117,7 @@ int run(const Globals& globals, const CacheVerifySettings& settings) {
 
 void add_cache_verify(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheVerifySettings>(
-      cache, chosen, "verify", "Read every row of a file, and name those that do not hold", declare, run);
+      cache, chosen, "verify", "Read every row of a file, and name those that do not hold", declare, run, takes_keys);
   command->footer(
       "Checks SQLite's structure and indexes, orphaned rows, every digest and value, that the machine code unpacks, the seal, and\n"
       "each signature against the trusted keys. The file is opened read-only; writers wait meanwhile. Kiln treats a row that does\n"

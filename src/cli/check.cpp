@@ -218,7 +218,7 @@ int run(const Globals& globals, const CheckSettings& settings) {
 void add_check(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<CheckSettings>(
       app, chosen, "check", "Name every mistake in an op, with file, line and remedy; needs no GPU and no records",
-      declare, run);
+      declare, run, takes_templates);
   command->footer(
       "Exit status 1 on an error, 0 with warnings alone.\n\nExamples:\n  kiln check my_ops                         each op in the folder\n  kiln check rms_norm --arch sm_90a,sm_80   a built-in op, or one of --templates\n  kiln check my_ops/scale rows=100 --device-class A100,4090\n  kiln check my_ops --no-compile            manifests alone, in milliseconds");
 }

@@ -9,9 +9,23 @@
 
 namespace kiln::cli {
 
+/// The global options that a command takes beside --json and --quiet, which every command takes. Its help names them.
+enum Takes : unsigned {
+  takes_none = 0,
+  takes_device = 1,
+  takes_overlay = 2,
+  takes_bases = 4,
+  takes_trust = 8,  // the policy, for machine code of files
+  takes_keys = 16,
+  takes_templates = 32,
+  takes_layers = takes_overlay | takes_bases | takes_trust | takes_keys,
+  takes_all = takes_device | takes_layers | takes_templates,
+};
+
 struct Chosen {
   Globals globals;
-  std::function<int(const Globals&)> run;  // returns the exit status
+  std::vector<std::pair<CLI::App*, unsigned>> takes;  // of each command
+  std::function<int(const Globals&)> run;             // returns the exit status
 };
 
 void add_devices(CLI::App& app, Chosen& chosen);
@@ -32,11 +46,13 @@ void add_check(CLI::App& app, Chosen& chosen);
 void add_new(CLI::App& app, Chosen& chosen);
 void add_doctor(CLI::App& app, Chosen& chosen);
 
-/// Adds a command: `declare(command, settings)` adds its options, `run` executes it.
+/// Adds a command: `declare(command, settings)` adds its options, `run` executes it. `takes` is a sum of Takes.
 template <class Settings>
 CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, const std::string& summary,
-                      void (*declare)(CLI::App&, Settings&), int (*run)(const Globals&, const Settings&)) {
+                      void (*declare)(CLI::App&, Settings&), int (*run)(const Globals&, const Settings&),
+                      unsigned takes) {
   CLI::App* command = app.add_subcommand(name, summary);
+  chosen.takes.emplace_back(command, takes);
   auto settings = std::make_shared<Settings>();
   if (declare != nullptr) declare(*command, *settings);
   command->callback([settings, run, &chosen] {

@@ -240,7 +240,7 @@ int run(const Globals& globals, const CoverageSettings& settings) {
 void add_coverage(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<CoverageSettings>(
       app, chosen, "coverage", "Compute what share of launches would be hits, and list the buckets that would not",
-      declare, run);
+      declare, run, takes_all);
   command->footer(
       "Examples:\n  kiln coverage llama3_8b.toml --base llama3_8b.kiln --require 100 \\\n"
       "    --require-machine-code --overlay \"\"                          this file alone, in CI\n"

@@ -41,7 +41,7 @@ int run(const Globals& globals, const DevicesSettings& /*settings*/) {
 void add_devices(CLI::App& app, Chosen& chosen) {
   add_command<DevicesSettings>(app, chosen, "devices",
                                "List the GPUs that the driver reports, with their device class and memory", nullptr,
-                               run);
+                               run, takes_none);
 }
 
 }  // namespace kiln::cli

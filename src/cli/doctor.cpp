@@ -254,7 +254,8 @@ int run(const Globals& globals, const DoctorSettings& /*settings*/) {
 
 void add_doctor(CLI::App& app, Chosen& chosen) {
   add_command<DoctorSettings>(app, chosen, "doctor",
-                              "Report the driver, NVRTC, headers and files found, and what follows", nullptr, run)
+                              "Report the driver, NVRTC, headers and files found, and what follows", nullptr, run,
+                              takes_layers | takes_templates)
       ->footer("Exit status 1: something is broken. If something is merely absent, the status is 0.");
 }
 

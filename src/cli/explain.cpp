@@ -185,7 +185,7 @@ int run(const Globals& globals, const ExplainSettings& settings) {
 void add_explain(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<ExplainSettings>(
       app, chosen, "explain", "Show bucket, key, each file's answer and what would be launched; launches nothing",
-      declare, run);
+      declare, run, takes_all);
   command->footer("Example:\n  kiln explain rms_norm rows=137 cols=4096 dtype=bf16 --base h200.kiln");
 }
 

@@ -133,7 +133,7 @@ int run(const Globals& globals, const WorkloadSettings& settings) {
 void add_workload(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<WorkloadSettings>(
       app, chosen, "workload", "Write the problems that a model will launch, or that engines counted, for kiln prewarm",
-      declare, run);
+      declare, run, takes_layers | takes_templates);
   command->footer(
       "Examples:\n  kiln workload --config config.json --tokens 1..16384 -o model.toml\n"
       "  kiln workload --config config.json --tokens 1..8192 --ranks 2 --projections joined -o model_tp2.toml\n"

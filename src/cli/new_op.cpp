@@ -60,7 +60,7 @@ int run(const Globals& globals, const NewSettings& settings) {
 void add_new(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<NewSettings>(
       app, chosen, "new", "Write the folder of a new op, which can be checked, tuned and launched as it is", declare,
-      run);
+      run, takes_none);
   command->footer("Examples:\n  kiln new scale my_ops    writes my_ops/scale: op.toml, an implementation, two sources");
 }
 

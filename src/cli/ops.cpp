@@ -229,8 +229,8 @@ int run(const Globals& globals, const OpsSettings& settings) {
 }  // namespace
 
 void add_ops(CLI::App& app, Chosen& chosen) {
-  CLI::App* command =
-      add_command<OpsSettings>(app, chosen, "ops", "List the ops, or describe one of them", declare, run);
+  CLI::App* command = add_command<OpsSettings>(app, chosen, "ops", "List the ops, or describe one of them", declare,
+                                               run, takes_device | takes_templates);
   command->footer(
       "Examples:\n  kiln ops\n  kiln ops softmax cols=32768\n  kiln ops my_op --templates my_ops --arch sm_90a --compile\n  kiln ops gemm m=16 --device-class A100");
 }

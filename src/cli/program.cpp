@@ -173,14 +173,29 @@ std::vector<char*> with_help_last(int argc, char** argv) {
   return words;
 }
 
+/// Adds to each command's help the global options that it takes.
+void name_globals(const Chosen& chosen) {
+  constexpr std::pair<unsigned, std::string_view> options[] = {
+      {takes_device, ", --device"}, {takes_overlay, ", --overlay"},   {takes_bases, ", --base"},
+      {takes_trust, ", --trust"},   {takes_keys, ", --trusted-keys"}, {takes_templates, ", --templates"}};
+  for (const auto& [command, takes] : chosen.takes) {
+    std::string line = "Global options that apply: --json, --quiet";
+    for (const auto& [option, name] : options)
+      if ((takes & option) != 0) line += name;
+    const std::string footer = command->get_footer();
+    command->footer(line + "; see kiln --help" + (footer.empty() ? "" : "\n\n" + footer));
+  }
+}
+
 int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
-  app.footer(epilogue);
   app.set_version_flag("--version", fmt::format("kiln {}, build {}", KILN_VERSION, build()));
   app.fallthrough();
   declare_globals(app, chosen.globals);
   for (const auto add : {add_doctor, add_devices, add_ops, add_check, add_new, add_tune, add_prewarm, add_coverage,
                          add_run, add_explain, add_replay, add_trace, add_workload, add_cache, add_report, add_bench})
     add(app, chosen);
+  name_globals(chosen);
+  app.footer(epilogue);  // after the commands, which would begin with it
   if (argc < 2) {
     print(wrapped_help(app.help()));
     return exit_usage;

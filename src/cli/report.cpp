@@ -63,7 +63,7 @@ int run(const Globals& globals, const ReportSettings& settings) {
 void add_report(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<ReportSettings>(
       app, chosen, "report", "A page to look at: records, curves, candidates, roofline, what is stale or missing",
-      declare, run);
+      declare, run, takes_all);
   command->footer(
       "One file that asks for nothing from outside. The same files give the same page.\n"
       "Example:\n  kiln report -o report.html --base h200.kiln");

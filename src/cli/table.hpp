@@ -17,8 +17,8 @@ class Table {
   void row(std::vector<std::string> cells);
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
   /// Returns headings and rows, each line after `indent` spaces, with two spaces between columns and no trailing
-  /// spaces. Cells of wide columns that begin at the left go on in further lines, where `width` columns do not hold
-  /// the row; 0: one line a row, as programs read it.
+  /// spaces. If `width` columns do not hold a row, its left-aligned cells go on in further lines, and words are cut
+  /// only if nothing else helps. 0: one line a row, as programs read it.
   [[nodiscard]] std::string text(int indent = 0, std::size_t width = output_width()) const;
 
  private:
@@ -26,8 +26,12 @@ class Table {
     std::string heading;
     bool right = false;
     std::size_t width = 0;
+    std::size_t word = 0;  // of its longest word
   };
   [[nodiscard]] std::vector<std::size_t> fitted(int indent, std::size_t width) const;
+  /// Narrows the widest columns to `least`, one after another, until `line` fits `width`.
+  static void narrow(std::vector<std::size_t>& widths, const std::vector<std::size_t>& least, std::size_t& line,
+                     std::size_t width);
   void append(std::string& text, const std::vector<std::string>& cells, int indent,
               const std::vector<std::size_t>& widths) const;
 

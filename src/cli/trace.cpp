@@ -66,8 +66,8 @@ int run(const Globals& globals, const TraceSettings& settings) {
 }  // namespace
 
 void add_trace(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<TraceSettings>(app, chosen, "trace",
-                                                 "Draw a stream of distinct problems for kiln replay", declare, run);
+  CLI::App* command = add_command<TraceSettings>(
+      app, chosen, "trace", "Draw a stream of distinct problems for kiln replay", declare, run, takes_templates);
   command->footer(
       "Example:\n  kiln trace rms_norm rows=1..16384 cols=4096,8192 dtype=bf16 --count 10000 --median 1024 --seed 1 -o stream.trace");
 }

@@ -15,6 +15,22 @@ TEST_CASE("help and version go to the standard output and succeed") {
   CHECK(command.run("tune --help").output.find("Examples:") != std::string::npos);
 }
 
+TEST_CASE("each command's help names the global options that it takes, and has no other command's examples") {
+  const Command command;
+  for (const char* name :
+       {"doctor",      "devices",       "ops",          "check",      "new",           "tune",         "prewarm",
+        "coverage",    "run",           "explain",      "replay",     "trace",         "workload",     "report",
+        "cache ls",    "cache show",    "cache stats",  "cache diff", "cache export",  "cache import", "cache merge",
+        "cache prune", "cache compact", "cache verify", "cache sign", "bench records", "bench regret"}) {
+    CAPTURE(std::string(name));
+    const std::string help = command.run(name + std::string(" --help")).output;
+    CHECK(help.find("\nGlobal options that apply: --json, --quiet") != std::string::npos);
+    CHECK(help.find("what this machine has, and what follows") == std::string::npos);
+  }
+  CHECK(command.run("cache verify --help").output.find("--json, --quiet, --trusted-keys; see") != std::string::npos);
+  CHECK(command.run("new --help").output.find("--json, --quiet; see kiln --help") != std::string::npos);
+}
+
 TEST_CASE("no command, an unknown command and an unknown option are bad usage") {
   const Command command;
   CHECK(command.run("").status == 2);

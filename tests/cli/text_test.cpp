@@ -74,6 +74,16 @@ TEST_CASE("a table's widest columns go on in further lines where a terminal hold
   CHECK(table.text(0, 0).find("block_row threads=1024 vector_bytes=8 pdl=1") != std::string::npos);
 }
 
+TEST_CASE("a table that must be narrower cuts no word while a column of words can give way") {
+  Table table({"op", "axes", "what"});
+  table.row(
+      {"attention_backward", "batch, queries, keys", "gradients of queries, keys and values from those of the result"});
+  const std::string text = table.text(0, 60);
+  CHECK_MESSAGE(text.find("attention_backward  batch,") != std::string::npos, text);
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+    CHECK(end - at <= 60);
+}
+
 TEST_CASE("text is cut at spaces, else behind commas, else anywhere, and loses nothing") {
   CHECK(wrapped("one two three", 7) == std::vector<std::string>{"one two", "three"});
   CHECK(wrapped("one,two,three", 8) == std::vector<std::string>{"one,two,", "three"});
@@ -89,6 +99,18 @@ TEST_CASE("help goes on below its second column, and lines that fit stay") {
         "  --base FILE    A shipped file of records; a bare name may\n"
         "                 be that of an installed one\n");
   CHECK(wrapped_help(line, 0) == line);
+}
+
+TEST_CASE(
+    "a paragraph of help that was written for wider lines is wrapped as one; what follows a long example is below it") {
+  CHECK(wrapped_help("It checks the structure and the indexes of the file, each row's digest and its values, and\n"
+                     "the seal. It writes nothing.\nExamples:\n",
+                     60) ==
+        "It checks the structure and the indexes of the file, each\n"
+        "row's digest and its values, and the seal. It writes\n"
+        "nothing.\nExamples:\n");
+  CHECK(wrapped_help("  kiln cache verify h200.kiln --require-signature     in CI, before each release\n", 60) ==
+        "  kiln cache verify h200.kiln --require-signature\n      in CI, before each release\n");
 }
 
 TEST_CASE("a bar is empty at the beginning and full at the end") {
