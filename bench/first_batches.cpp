@@ -110,9 +110,13 @@ struct Launch {
   kiln::Problem problem;
   kiln::Arguments arguments;
 
+  /// Says so where it took longer than a launch of anything that is ready.
   void operator()(std::int64_t length, CUstream stream) {
     problem[tokens] = length;
+    const auto begun = Clock::now();
     op.launch(problem, arguments, stream);
+    const std::chrono::duration<double, std::milli> took = Clock::now() - begun;
+    if (took.count() > 3) fmt::print(stderr, "launch of {} at {} tokens: {:.1f} ms\n", op.name(), length, took.count());
   }
 };
 

@@ -92,12 +92,11 @@ std::unique_ptr<plan::BucketPlans> load_stored(plan::OpState& op_state, answer::
 }  // namespace
 
 std::unique_ptr<plan::BucketPlans> stored_or_stand_in(plan::OpState& op_state, const answer::Resolution& own) {
+  if (auto plans = load_stored(op_state, own, false)) return plans;
   if (!op_state.owner.cubins.can_compile()) return nullptr;
   const manifest::Bucket& bucket = own.bucket;
   const auto proposals = library_proposals(bucket);
   const auto near = near_plans(op_state, bucket.edge);
-  if (proposals.empty() && near.empty()) return nullptr;
-  if (auto plans = load_stored(op_state, own, false)) return plans;
   for (const manifest::Variant& each : proposals)
     if (is_legal_throughout(each, bucket))
       if (auto plans = load_stored(
