@@ -32,6 +32,15 @@ def cold_start(read):
     return markdown(["to the first rms_norm", "processes", "ms from when the context is there (aim 5)", "ms from the process's start"], body)
 
 
+def first_batches(read):
+    ways = {"nothing": "nothing", "records": "the records that ship", "prewarmed": "a prewarmed file"}
+    [waiting] = read("first-batches-h100/waiting.json")
+    body = []
+    for what, row in [("nothing, each launch waits for its compile", waiting), *((ways[row["way"]], row) for row in read("first-batches-h100/first_batches.json"))]:
+        body.append([what, *(f"{row[name] / 1000:.2f}" for name in ("after_1_ms", "after_10_ms", "all_ms", "second_pass_ms")), row["waited_compiles"], row["compiles_at_end"]])
+    return markdown(["of what the process has", "s to the end of batch 1", "batch 10", "batch 58", "all again", "compiles that a launch waited for", "compiles in all"], body)
+
+
 def plans(read):
     body = [[row["loading"], row["CUDA_MODULE_LOADING"], f"{row['all_ns'] / 1e6:.0f}", f"{row['ops_ns'] / 1e6:.0f}", f"{row['plan_p50_ns'] / 1000:.1f}",
              f"{row['plan_p99_ns'] / 1000:.1f}", f"{row['resident_bytes'] / 2**20:.0f}", f"{row['device_bytes'] / 2**20:.0f}"]
@@ -70,5 +79,5 @@ def cache_file(read):
         ["a cubin in the file; as NVRTC made it", f"{rows['cubin']['compressed'] / 1000:.2f} kB; {kilobytes('cubin')}", "-"]])
 
 
-TABLES = {"stream": stream, "triton_autotune": triton_autotune, "cold_start": cold_start, "plans": plans, "background": background, "compile_rate": compile_rate,
+TABLES = {"stream": stream, "triton_autotune": triton_autotune, "cold_start": cold_start, "first_batches": first_batches, "plans": plans, "background": background, "compile_rate": compile_rate,
           "cache_file": cache_file}
