@@ -9,6 +9,7 @@
 #include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
+#include "cli/target.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
 #include "manifest/text.hpp"
@@ -126,9 +127,11 @@ int list(const Globals& globals, const ListSettings& settings) {
         table.row({record.op, bucket + ", without a library", config_of(*without_library),
                    format_time(without_library->cost_ns), format_time(record.baseline_ns), "", record.device_class});
     }
-    if (!globals.json)
-      print(fmt::format("{}: {}\n{}\n", each.name, counted(static_cast<std::int64_t>(records.size()), "record"),
-                        table.empty() ? "" : table.text(2)));
+    if (globals.json) continue;
+    const std::string device_class = table.take_common_last();
+    print(fmt::format("{}: {}{}\n{}\n", each.name, counted(static_cast<std::int64_t>(records.size()), "record"),
+                      device_class.empty() ? "" : " for " + with_name(device_class),
+                      table.empty() ? "" : table.text(2)));
   }
   return exit_good;
 }

@@ -9,6 +9,7 @@
 #include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
+#include "cli/target.hpp"
 #include "cli/units.hpp"
 #include "store/diff.hpp"
 
@@ -153,6 +154,8 @@ void print_text(const Globals& globals, const Comparison& comparison) {
                  both && each.intervals_overlap ? "within the intervals" : "", configs(each.before, each.after)});
     }
   }
+  const std::string device_class = table.take_common_last();
+  if (!device_class.empty()) print(fmt::format("records for {}\n", with_name(device_class)));
   if (!table.empty()) print(table.text() + "\n");
   for (const auto& [change, records] : comparison.environment)
     print(fmt::format("{} ({})\n", change, counted(records, "record")));

@@ -66,19 +66,18 @@ void say_exported(const Globals& globals, const CacheExportSettings& settings, c
                 {"flawed_rows", flawed_rows}});
     return;
   }
-  if (!globals.quiet)
-    note(fmt::format("{} holds {} and {}, {}", output, counted(report.added, "record"), counted(report.cubins, "cubin"),
-                     format_bytes(static_cast<std::int64_t>(fs::file_size(output)))));
+  print(fmt::format("{}: {} and {}, {}\n", output, counted(report.added, "record"), counted(report.cubins, "cubin"),
+                    format_bytes(static_cast<std::int64_t>(fs::file_size(output)))));
   say_left_behind(globals, settings.file, report.untrusted_cubins);
 }
 
-void export_text(store::File& from, const CacheExportSettings& settings, const store::Selection& selection) {
+void export_text(const Globals& globals, store::File& from, const CacheExportSettings& settings,
+                 const store::Selection& selection) {
   std::ostringstream text;
   store::export_text(from, text, selection);
-  if (settings.output.path.empty())
-    print(text.str());
-  else
-    write_text(settings.output, OutputKind::text_of_records, text.str());
+  if (settings.output.path.empty()) return print(text.str());
+  write_text(settings.output, OutputKind::text_of_records, text.str());
+  say_written(globals.json, settings.output, format_bytes(static_cast<std::int64_t>(text.str().size())));
 }
 
 /// Throws Error(bad_input) where the output is one of the files that are read.
@@ -111,7 +110,7 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   const std::int64_t met_before = settings.file.empty() ? 0 : from.counters().quarantined;
   const auto flawed_rows = [&] { return from.counters().quarantined - met_before; };
   if (settings.text) {
-    export_text(from, settings, selection);
+    export_text(globals, from, settings, selection);
   } else {
     // The user's own overlay is trusted under any policy.
     const auto trust = settings.file.empty() ? store::CodeTrust{} : code_trust(globals);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "answer/machine_code.hpp"
+#include "cli/bucket_shapes.hpp"
 #include "cli/commands.hpp"
 #include "cli/demand.hpp"
 #include "cli/next_step.hpp"
@@ -146,61 +147,24 @@ void print_machine_code(const Coverage& coverage, const store::Layers& layers) {
       print(fmt::format("the machine code of {} does not count: {}\n", name_of(layer), layer.trust));
 }
 
-/// Buckets of one shape that have the same answer: they differ in the size of one axis alone.
-struct Shape {
-  OpBucket of;
-  std::size_t axis = 0;
-  std::string answer;
-  std::int64_t low = 0, high = 0, buckets = 0;
-  double launches = 0, time = 0;  // shares
-
-  [[nodiscard]] std::string text() const {
-    Problem edge = of.bucket;
-    edge.axes[axis] = low;
-    std::string text = manifest::display_text(*of.op, edge);
-    if (buckets == 1) return text;
-    const std::string word = fmt::format("{}={}", of.op->axes[axis].name, low);
-    text.replace(text.find(word), word.size(), fmt::format("{}..{}", word, high));
-    return fmt::format("{}, {} buckets", text, buckets);
-  }
-};
-
-std::size_t varying_axis(const manifest::Op& op) {
-  for (std::size_t i = 0; i < op.axes.size(); ++i)
-    if (op.axes[i].policies.front().policy.kind != manifest::PolicyKind::exact) return i;
-  return 0;
-}
-
-std::vector<Shape> shapes_of(const Demands& demands, const std::vector<const Covered*>& listed) {
-  std::vector<Shape> shapes;
-  std::map<std::string, std::size_t> known;
-  for (const Covered* each : listed) {
-    Shape one{each->demand->of, varying_axis(*each->demand->of.op), answer_of(*each)};
-    one.low = one.high = one.of.bucket.axes[one.axis];
-    Problem others = one.of.bucket;
-    others.axes[one.axis] = 0;
-    const auto [at, is_new] = known.emplace(
-        fmt::format("{} {} {}", one.of.op->name, manifest::to_string(*one.of.op, others), one.answer), shapes.size());
-    if (is_new) shapes.push_back(one);
-    Shape& shape = shapes[at->second];
-    shape.low = std::min(shape.low, one.low);
-    shape.high = std::max(shape.high, one.high);
-    ++shape.buckets;
-    shape.launches += demands.launch_share(*each->demand);
-    shape.time += demands.time_share(*each->demand);
-  }
-  return shapes;
-}
-
 void print_text_coverage(const CoverageSettings& settings, const Demands& demands, const Coverage& coverage,
                          const Target& target, const store::Layers& layers, const std::vector<std::string>& steps) {
   Table table({"op", "buckets", "> launches", "> of time", ""});
-  std::vector<const Covered*> listed;
-  for (const Covered& each : coverage.buckets)
-    if (settings.all || !each.found.is_hit() || (settings.require_machine_code && !each.has_code))
-      listed.push_back(&each);
-  for (const Shape& each : shapes_of(demands, listed))
-    table.row({each.of.op->name, each.text(), format_share(each.launches), format_share(each.time), each.answer});
+  std::vector<ToldBucket> listed;
+  std::vector<const CountedBucket*> counts;
+  for (const Covered& each : coverage.buckets) {
+    if (!settings.all && each.found.is_hit() && (!settings.require_machine_code || each.has_code)) continue;
+    listed.push_back({each.demand->of, answer_of(each)});
+    counts.push_back(each.demand);
+  }
+  for (const BucketShape& each : shapes_of(listed)) {
+    double launches = 0, time = 0;
+    for (const std::size_t member : each.members) {
+      launches += demands.launch_share(*counts[member]);
+      time += demands.time_share(*counts[member]);
+    }
+    table.row({each.of.op->name, each.buckets(), format_share(launches), format_share(time), each.text});
+  }
   if (!table.empty()) print(table.text() + "\n");
   const std::string stale = coverage.stale > 0 ? fmt::format(" ({} stale)", coverage.stale) : std::string();
   const std::string what = demands.counted ? fmt::format("of about {} counted", counted(demands.launches, "launch"))

@@ -124,7 +124,13 @@ int run(const Globals& globals, const WorkloadSettings& settings) {
   check_output(settings.output, OutputKind::workload);
   const manifest::Catalogue ops = load_ops(globals);
   const std::string text = settings.from_histogram ? of_histogram(globals, settings, ops) : of_model(settings, ops);
-  settings.output.path.empty() ? print(text) : write_text(settings.output, OutputKind::workload, text);
+  if (settings.output.path.empty()) {
+    print(text);
+    return exit_good;
+  }
+  write_text(settings.output, OutputKind::workload, text);
+  const auto buckets = buckets_of_workload(parse_workload(text, settings.output.path), ops, settings.ranks);
+  say_written(globals.json, settings.output, counted(static_cast<std::int64_t>(buckets.size()), "bucket"));
   return exit_good;
 }
 

@@ -103,4 +103,12 @@ void write_text(const OutputChoice& output, OutputKind kind, std::string_view te
   write_text(output.path, text);
 }
 
+void say_written(bool json, const OutputChoice& output, std::string_view what) {
+  if (is_stream(output.path)) return;
+  if (json)
+    print_json({{"event", "written"}, {"file", output.path}, {"holds", what}});
+  else
+    print(fmt::format("{}: {}\n", output.path, what));
+}
+
 }  // namespace kiln::cli

@@ -33,4 +33,8 @@ void check_output(const OutputChoice& output, OutputKind kind);
 /// Checks the output by the rule, and writes as write_text of output.hpp does.
 void write_text(const OutputChoice& output, OutputKind kind, std::string_view text);
 
+/// Says on the standard output what a file that was written holds: "FILE: WHAT", or with --json {"event": "written",
+/// "file", "holds"}. Says nothing of an output that goes to a stream.
+void say_written(bool json, const OutputChoice& output, std::string_view what);
+
 }  // namespace kiln::cli

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "cli/bucket_shapes.hpp"
 #include "cli/commands.hpp"
 #include "cli/demand.hpp"
 #include "cli/interrupt.hpp"
@@ -148,13 +149,24 @@ void print_json_prewarmed(const PrewarmSettings& settings, const Result& result)
   print_json(json);
 }
 
+/// Returns the reason without the bucket's own sizes, which the list shows beside it.
+std::string reason_in_list(const manifest::Op& op, const Problem& bucket, std::string why) {
+  const std::string sizes = " for " + manifest::display_text(op, bucket);
+  if (const std::size_t at = why.find(sizes); at != std::string::npos) why.erase(at, sizes.size());
+  return why;
+}
+
 void print_missing(const manifest::Catalogue& ops, const Deployment& deployment) {
-  Table table({"op", "bucket", "why"});
+  Table table({"op", "buckets", "why"});
   bool is_any_of_team = false;
+  std::vector<ToldBucket> listed;
   for (const Deployment::Missing& each : deployment.missing) {
-    table.row({each.op, display_stored(ops, each.op, each.bucket), each.why});
-    is_any_of_team = is_any_of_team || find_op(ops, each.op).is_of_team();
+    const manifest::Op& op = find_op(ops, each.op);
+    if (const auto bucket = manifest::parse_bucket(op, each.bucket))
+      listed.push_back({{&op, *bucket}, reason_in_list(op, *bucket, each.why)});
+    is_any_of_team = is_any_of_team || op.is_of_team();
   }
+  for (const BucketShape& each : shapes_of(listed)) table.row({each.of.op->name, each.buckets(), each.text});
   print(fmt::format(
       "\nWithout a record: {} of {}. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included{}:\n{}",
       deployment.missing.size(), counted(deployment.buckets, "bucket"),

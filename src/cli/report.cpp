@@ -17,12 +17,18 @@ namespace {
 struct ReportSettings {
   OutputChoice output;
   std::string op, device_class;
+  std::vector<std::string> workloads;
 };
 
 void declare(CLI::App& command, ReportSettings& settings) {
   declare_output(command, settings.output, "The page to write", "FILE.html")->required();
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
   add_device_class(command, settings.device_class, "Only this device class");
+  command
+      .add_option("--workload", settings.workloads,
+                  "List the buckets of this workload that have no record; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("WORKLOAD.toml");
 }
 
 std::vector<std::string> names_of(const Globals& globals) {
@@ -38,11 +44,12 @@ int run(const Globals& globals, const ReportSettings& settings) {
                             settings.device_class));
   check_output(settings.output, OutputKind::page);
   const manifest::Catalogue ops = load_ops(globals, settings.op);
+  const report::Expected expected{settings.workloads, read_workloads(settings.workloads, ops)};
   if (!settings.op.empty()) find_op(ops, settings.op);
   store::Layers layers = open_layers(globals);
   const auto device = settings.device_class.empty() ? present_device(globals) : std::nullopt;
   const report::Filter filter{settings.op, settings.device_class, device ? device->facts.device_class() : ""};
-  const Json facts = report::gather(ops, layers, names_of(globals), filter);
+  const Json facts = report::gather(ops, layers, names_of(globals), filter, expected);
   const std::string page = report::page_of(facts);
   write_text(settings.output, OutputKind::page, page);
   if (globals.json)
@@ -51,10 +58,10 @@ int run(const Globals& globals, const ReportSettings& settings) {
                 {"records", facts["records_found"]},
                 {"missing", facts["missing"]["found"]},
                 {"bytes", page.size()}});
-  else if (!globals.quiet)
-    note(fmt::format("{} shows {}, {}", settings.output.path,
-                     counted(facts["records_found"].get<std::int64_t>(), "record"),
-                     format_bytes(static_cast<std::int64_t>(page.size()))));
+  else
+    say_written(false, settings.output,
+                fmt::format("{}, {}", counted(facts["records_found"].get<std::int64_t>(), "record"),
+                            format_bytes(static_cast<std::int64_t>(page.size()))));
   return exit_good;
 }
 
@@ -65,8 +72,10 @@ void add_report(CLI::App& app, Chosen& chosen) {
       app, chosen, "report", "A page to look at: records, curves, candidates, roofline, what is stale or missing",
       declare, run, takes_all);
   command->footer(
-      "One file that asks for nothing from outside. The same files give the same page.\n"
-      "Example:\n  kiln report -o report.html --base h200.kiln");
+      "One file that asks for nothing from outside. The same files and the same build give the same page. It names no home\n"
+      "folder.\n"
+      "Examples:\n  kiln report -o report.html --base h200.kiln\n"
+      "  kiln report -o report.html --base h200.kiln --workload llama3_8b.toml");
 }
 
 }  // namespace kiln::cli

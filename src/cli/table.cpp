@@ -95,6 +95,18 @@ void Table::row(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
+std::string Table::take_common_last() {
+  std::string common;
+  for (const auto& cells : rows_) {
+    if (!common.empty() && !cells.back().empty() && cells.back() != common) return {};
+    if (common.empty()) common = cells.back();
+  }
+  if (common.empty()) return {};
+  columns_.pop_back();
+  for (auto& cells : rows_) cells.pop_back();
+  return common;
+}
+
 std::vector<std::size_t> Table::fitted(int indent, std::size_t width) const {
   std::vector<std::size_t> widths, kept, least;
   std::size_t line = static_cast<std::size_t>(indent) + 2 * (columns_.size() - 1);

@@ -16,6 +16,8 @@ class Table {
   /// Adds one cell a column; missing cells are empty.
   void row(std::vector<std::string> cells);
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
+  /// Where all cells of the last column that are not empty say the same, removes it and returns what they say; else "".
+  std::string take_common_last();
   /// Returns headings and rows, each line after `indent` spaces, with two spaces between columns and no trailing
   /// spaces. If `width` columns do not hold a row, its left-aligned cells go on in further lines, and words are cut
   /// only if nothing else helps. 0: one line a row, as programs read it.

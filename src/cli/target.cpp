@@ -33,11 +33,6 @@ constexpr std::array further_classes = {
     NamedClass{"5090", "sm_120/mp170/l2_100663296/smem_101376/bus_512"},
 };
 
-std::string with_name(const std::string& device_class) {
-  const std::string word = class_word(device_class);
-  return word == device_class ? word : fmt::format("{} ({})", device_class, word);
-}
-
 /// Returns 90 for "sm_90a". Throws Error(bad_input).
 std::int64_t parse_arch(const std::string& arch) {
   std::int64_t sm = 0;
@@ -136,6 +131,11 @@ std::string class_word(const std::string& device_class) {
   for (const NamedClass& each : named_classes)
     if (each.device_class == device_class) return std::string(each.name);
   return device_class;
+}
+
+std::string with_name(const std::string& device_class) {
+  const std::string word = class_word(device_class);
+  return word == device_class ? word : fmt::format("{} ({})", device_class, word);
 }
 
 std::optional<cuda::DeviceInfo> present_device(const Globals& globals) {

@@ -47,5 +47,7 @@ std::string any_class_named(const std::string& word);
 std::string device_class_named(const std::string& word);
 /// Returns H200 or H100 for their device classes; any other class as it is. --device-class takes both.
 std::string class_word(const std::string& device_class);
+/// Returns a device class with its name behind it, where it has one: "sm_90/... (H100)".
+std::string with_name(const std::string& device_class);
 
 }  // namespace kiln::cli

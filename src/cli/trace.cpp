@@ -6,6 +6,7 @@
 #include "cli/output_choice.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/trace_draw.hpp"
+#include "cli/units.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -58,8 +59,14 @@ int run(const Globals& globals, const TraceSettings& settings) {
   const manifest::Op& op = find_op(ops, settings.op);
   Draw draw = settings.draw;
   draw.distribution = settings.distribution == "uniform" ? Distribution::uniform : Distribution::lognormal;
-  const std::string text = text_of(settings, op, draw_problems(op, parse_problem_set(op, settings.words), draw));
-  settings.output.path.empty() ? print(text) : write_text(settings.output, OutputKind::trace, text);
+  const std::vector<Problem> problems = draw_problems(op, parse_problem_set(op, settings.words), draw);
+  const std::string text = text_of(settings, op, problems);
+  if (settings.output.path.empty()) {
+    print(text);
+    return exit_good;
+  }
+  write_text(settings.output, OutputKind::trace, text);
+  say_written(globals.json, settings.output, counted(static_cast<std::int64_t>(problems.size()), "distinct problem"));
   return exit_good;
 }
 

@@ -180,6 +180,8 @@ TEST_CASE("diff puts the worst ratio first, and fails only when asked to") {
   CHECK(text.find("rows=256 ") < text.find("rows=128 "));
   CHECK(text.find("3.00x") < text.find("0.50x"));
   CHECK_FALSE(contains(text, "rows=64 "));
+  CHECK(text.find("records for sm_90/") == 0);  // once for all rows
+  CHECK_FALSE(contains(text, "device class"));
   CHECK(contains(command.run("cache diff --all " + a + " " + b).output, "within the intervals"));
   CHECK(command.run("cache diff --exit-code " + a + " " + b).status == 1);
   CHECK(command.run("cache diff --exit-code " + a + " " + a).status == 0);

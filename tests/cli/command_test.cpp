@@ -75,6 +75,15 @@ TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
                 "--arch is sm_90, but launches on such a device need code for sm_90a; give --arch sm_90a");
 }
 
+TEST_CASE("a command that writes a file says so on the standard output, and nothing where the file goes to it") {
+  const Command command;
+  const std::string trace = "trace rms_norm rows=1..64 cols=64 --count 5 -o ";
+  CHECK(command.run(trace + command.path("t.trace")).output == command.path("t.trace") + ": 5 distinct problems\n");
+  CHECK(command.run("--json " + trace + command.path("t.trace")).output.find("{\"event\":\"written\",\"file\":") == 0);
+  CHECK(command.run(trace + "-").output.find(": 5 distinct") == std::string::npos);
+  CHECK(command.run("report -o " + command.path("r.html")).output.find("r.html: 0 records, ") != std::string::npos);
+}
+
 TEST_CASE("a machine without a driver is told so, with the exit status for what is lacking") {
   const Command command;
   CHECK(command.run("devices").status == 3);

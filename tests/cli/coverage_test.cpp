@@ -54,6 +54,16 @@ TEST_CASE("buckets of one shape without a record are one line with their sizes a
   CHECK(says(command.run("--json coverage " + command.path("w.toml") + " --device-class H200").output, "rows=512 "));
 }
 
+TEST_CASE("prewarm lists what it found no record for in the same way") {
+  const Command command;
+  const Ran ran =
+      command.run("prewarm " + workload_of(command, "\"1..4096\"") +
+                  " --device-class sm_75/mp72/l2_6291456/smem_65536/bus_384 -o " + command.path("out.kiln"));
+  CHECK(ran.status == 1);
+  CHECK_MESSAGE(says(ran.output, "Without a record: 13 of 13 buckets"), ran.output);
+  CHECK_MESSAGE(says(ran.output, "rows=1..4096 cols=4096 dtype=bf16, 13 buckets"), ran.output);
+}
+
 TEST_CASE("coverage says that the overlay supplies what a base lacks") {
   const Command command;
   const std::string bare = tuned_file(command, "bare.kiln", false);

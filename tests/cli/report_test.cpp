@@ -153,6 +153,33 @@ TEST_CASE("a report can be of one op or one device class; a device whose roof is
   check_refused(command.run("report -o x.html --device-class fast"), 2, "does not parse");
 }
 
+TEST_CASE("a report of a workload lists its buckets without a record, for each device, and says which Kiln wrote it") {
+  const Command command;
+  const std::string workload = command.path(
+      "w.toml",
+      "[[workload]]\nop = \"rms_norm\"\naxes = { rows = \"1..1024\", cols = 4096 }\ntypes = { dtype = \"bf16\" }\n");
+  const std::string device = std::string(" --device-class ") + kiln::testing::h200;
+  const Json facts = facts_in(sample_page(command, "--workload " + workload + device));
+  CHECK(facts["workload"]["buckets"] == 11);
+  CHECK(facts["workload"]["missing"].get<int>() < 11);
+  const std::string gaps = facts["workload"]["gaps"].dump();
+  CHECK_MESSAGE(has(gaps, "\"op\":\"rms_norm\""), gaps);
+  CHECK_MESSAGE(has(gaps, "cols=4096 dtype=bf16"), gaps);
+  CHECK_FALSE(facts_in(sample_page(command)).contains("workload"));
+  CHECK(command.run("--version").output.find("kiln " + facts["kiln"].get<std::string>()) == 0);
+}
+
+TEST_CASE("a report names no home folder, neither this user's nor another's") {
+  setenv("HOME", "/data/alice", 1);
+  Json document{
+      {"name", "/data/alice/.cache/kiln/overlay.kiln"},
+      {"why", Json::array({"in /home/bob/ops/x.cuh:3, and /root/a", "x/home/bob", "/data/alice2/y", "/home/carol"})}};
+  hide_homes(document);
+  unsetenv("HOME");
+  CHECK(document["name"] == "~/.cache/kiln/overlay.kiln");
+  CHECK(document["why"] == Json::array({"in ~/ops/x.cuh:3, and ~/a", "x/home/bob", "/data/alice2/y", "~"}));
+}
+
 TEST_CASE("a report of empty files has no records, no launches and no problems") {
   const Command command;
   const Json facts = facts_in(report_of(command, ""));

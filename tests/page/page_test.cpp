@@ -134,6 +134,17 @@ TEST_CASE("a report of one device class shows no more, and draws no roof that is
             "rows=16 cols=4096 dtype=bf16 residual=none quantise=none | 500"));  // of this device there is none
 }
 
+TEST_CASE("a report of a workload shows its gaps, and which Kiln wrote the page") {
+  Desk desk;
+  const std::string workload = desk.command.path(
+      "w.toml",
+      "[[workload]]\nop = \"rms_norm\"\naxes = { rows = \"1..1024\", cols = 4096 }\ntypes = { dtype = \"bf16\" }\n");
+  desk.open("--device-class H200 --workload '" + workload + "'");
+  CHECK(desk.rows("#gaps") ==
+        std::vector<std::string>{"rms_norm | rows=1..1024 cols=4096 dtype=bf16, 11 buckets | H200"});
+  CHECK(has(desk.texts("#newest"), "By kiln 0."));
+}
+
 TEST_CASE("a report of empty files says what there is not") {
   Desk desk;
   desk.open("");

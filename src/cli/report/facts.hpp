@@ -1,6 +1,7 @@
 // The facts of a report: one JSON document, which page.js draws. A number that is not finite is null.
-//   document  {records_found, records_hidden, records_left_out, candidates_unread, sources, devices, ops, records, launches, misses,
+//   document  {kiln, records_found, records_hidden, records_left_out, candidates_unread, sources, devices, ops, records, launches, misses,
 //              problems: {counted, unreadable}, missing: {found, most_launched: [{op, bucket, launches, sizes}]}}
+//             and, of a workload, {workload: {files, buckets, missing, gaps: [{op, buckets, devices}]}}
 //   source    {name, overlay, records, candidates, cubins, bytes} and, where the file cannot be used, {refused}; in the order of look-ups
 //   device    {class, name, roof: null or {bytes_per_second, bytes_from, flops_per_second: {TYPE: rate}}}, in the order of classes
 //   op        {name, summary, axes: [{name}]}
@@ -16,8 +17,10 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cli/output.hpp"
+#include "cli/workload.hpp"
 #include "manifest/catalogue.hpp"
 #include "store/layers.hpp"
 
@@ -28,9 +31,18 @@ struct Filter {
   std::string present_device;    // the present device's class, or empty: launches can miss only its records
 };
 
-/// `names` holds the name of each layer, in order; a layer without a name goes by its path.
+/// What a deployment will launch; no buckets: none was named.
+struct Expected {
+  std::vector<std::string> files;
+  std::vector<OpBucket> buckets;
+};
+
+/// `names` holds the name of each layer, in order; a layer without a name goes by its path. No text names a home.
 Json gather(const manifest::Catalogue& ops, store::Layers& layers, std::span<const std::string> names,
-            const Filter& filter);
+            const Filter& filter, const Expected& expected = {});
+
+/// Replaces each home folder in the texts of a document by "~": this user's, and those of /home and /root.
+void hide_homes(Json& document);
 
 /// Returns the facts of one record without its source and device; with its trials where `record` holds candidates.
 Json facts_of(const store::Record& record, const manifest::Catalogue& ops);

@@ -1,17 +1,23 @@
 // Reads the files into one document. Candidates are read record by record, and lists are limited, so that memory and
 // page stay bounded.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <unordered_set>
 
+#include "cli/bucket_shapes.hpp"
+#include "cli/build.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/report/facts.hpp"
+#include "cli/target.hpp"
 
 namespace kiln::cli::report {
 namespace {
 
-constexpr std::size_t most_records = 5'000, most_candidates = 100'000, most_missing = 200, most_uses = 20;
+constexpr std::size_t most_records = 5'000, most_candidates = 100'000, most_missing = 200, most_uses = 20,
+                      most_gaps = 200;
 
 using FoundRecord = store::Found<store::Record>;
 
@@ -128,6 +134,18 @@ std::vector<manifest::DeviceFacts> devices_asked(const std::map<std::string, std
   return devices;
 }
 
+std::unordered_set<std::string_view> keys_of(const std::vector<FoundRecord>& found) {
+  std::unordered_set<std::string_view> keys;
+  for (const FoundRecord& each : found) keys.insert(each.value.key);
+  return keys;
+}
+
+bool has_record(const std::unordered_set<std::string_view>& keys, const manifest::OpBucket& bucket,
+                const manifest::DeviceFacts& device) {
+  return keys.contains(bucket.on(device, Regime::cold_l2).key()) ||
+         keys.contains(bucket.on(device, Regime::hot_l2).key());
+}
+
 /// A bucket that was launched and has no record.
 struct MissingBucket {
   std::string op, bucket;
@@ -138,8 +156,7 @@ struct MissingBucket {
 void add_missing(Json& document, store::Layers& layers, const manifest::Catalogue& ops,
                  const std::vector<FoundRecord>& found, const std::vector<manifest::DeviceFacts>& devices,
                  const Filter& filter) {
-  std::unordered_set<std::string_view> keys;
-  for (const FoundRecord& each : found) keys.insert(each.value.key);
+  const auto keys = keys_of(found);
   std::int64_t counted = 0, unreadable = 0;
   std::map<std::pair<std::string, std::string>, MissingBucket> by_bucket;
   for (const store::Layer& layer : layers.layers()) {
@@ -154,11 +171,8 @@ void add_missing(Json& document, store::Layers& layers, const manifest::Catalogu
         continue;
       }
       const Problem bucket = manifest::bucket_of(*op, *problem);
-      const auto has_record = [&](const manifest::DeviceFacts& device) {
-        return keys.contains(manifest::Bucket({*op, device, Regime::cold_l2}, bucket).key()) ||
-               keys.contains(manifest::Bucket({*op, device, Regime::hot_l2}, bucket).key());
-      };
-      if (std::any_of(devices.begin(), devices.end(), has_record)) continue;
+      const auto serves = [&](const manifest::DeviceFacts& device) { return has_record(keys, {op, bucket}, device); };
+      if (std::any_of(devices.begin(), devices.end(), serves)) continue;
       MissingBucket& each = by_bucket[{row.op, manifest::to_string(*op, bucket)}];
       each = {row.op, manifest::to_string(*op, bucket), each.launches + row.launches, each.sizes + 1};
     }
@@ -175,13 +189,39 @@ void add_missing(Json& document, store::Layers& layers, const manifest::Catalogu
         {{"op", each.op}, {"bucket", each.bucket}, {"launches", each.launches}, {"sizes", each.sizes}});
 }
 
+/// The workload's buckets that lack a record for some of the devices.
+Json gaps_of(const Expected& expected, const std::vector<FoundRecord>& found,
+             const std::vector<manifest::DeviceFacts>& devices, const Filter& filter) {
+  const auto keys = keys_of(found);
+  std::vector<ToldBucket> lacking;
+  std::int64_t buckets = 0;
+  for (const OpBucket& each : expected.buckets) {
+    if (!filter.op.empty() && each.op->name != filter.op) continue;
+    ++buckets;
+    std::string without;
+    for (const manifest::DeviceFacts& device : devices)
+      if (!has_record(keys, each, device)) without += (without.empty() ? "" : ", ") + class_word(device.device_class());
+    if (devices.empty()) without = "every device";
+    if (!without.empty()) lacking.push_back({each, without});
+  }
+  Json facts{{"files", Json::array()}, {"buckets", buckets}, {"missing", lacking.size()}, {"gaps", Json::array()}};
+  for (const std::string& file : expected.files) facts["files"].push_back(clipped(file));
+  for (const BucketShape& each : shapes_of(lacking)) {
+    if (facts["gaps"].size() == most_gaps) break;
+    facts["gaps"].push_back({{"op", each.of.op->name}, {"buckets", each.buckets()}, {"devices", clipped(each.text)}});
+  }
+  return facts;
+}
+
 }  // namespace
 
 Json gather(const manifest::Catalogue& ops, store::Layers& layers, std::span<const std::string> names,
-            const Filter& filter) {
+            const Filter& filter, const Expected& expected) {
   std::int64_t hidden = 0;
   std::vector<FoundRecord> found = find_records(layers, filter, hidden);
-  Json document{{"records_found", found.size()}, {"records_hidden", hidden}};
+  Json document{{"kiln", fmt::format("{}, build {}", KILN_VERSION, build())},
+                {"records_found", found.size()},
+                {"records_hidden", hidden}};
   for (const char* list : {"sources", "devices", "ops", "records"}) document[list] = Json::array();
   for (std::size_t i = 0; i < layers.layers().size(); ++i)
     document["sources"].push_back(source_facts(layers.layers()[i], i < names.size() ? names[i] : ""));
@@ -197,7 +237,10 @@ Json gather(const manifest::Catalogue& ops, store::Layers& layers, std::span<con
   add_records(document, layers, ops, found, numbers);
   document["launches"] = uses_of(layers, "launch");
   document["misses"] = uses_of(layers, "miss");
-  add_missing(document, layers, ops, found, devices_asked(numbers, filter), filter);
+  const auto devices = devices_asked(numbers, filter);
+  add_missing(document, layers, ops, found, devices, filter);
+  if (!expected.files.empty()) document["workload"] = gaps_of(expected, found, devices, filter);
+  hide_homes(document);
   return document;
 }
 

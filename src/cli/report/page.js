@@ -116,6 +116,10 @@ const drawMatrix = () => {
     ...leftOut(facts.devices.length - devices.length, "device classes are", "`--device-class` asks for one"));
 };
 
+// Words that the buckets of all these lists have in common; of a single list, none.
+const sharedOf = (lists) => new Set(lists.length > 1
+  ? lists[0].filter((word) => lists.every((words) => words.includes(word))) : []);
+
 const drawRecords = () => {
   const mostRows = 2000;
   if (facts.records.length === 0) return;
@@ -129,8 +133,13 @@ const drawRecords = () => {
   choose("Op", 0, (record) => record.op);
   choose("Device", 8, (record) => record.device.name);
   choose("State", 9, (record) => standings[record.standing]);
+  const sharedWords = new Map([...groupBy(facts.records, (record) => record.op)]
+    .map(([op, records]) => [op, sharedOf(records.map((record) => record.bucket.split(" ")))]));
+  // What the buckets of an op have in common is in a softer colour.
+  const bucketOf = ({ op, bucket }) => bucket.split(" ").flatMap((word, i) => [i > 0 ? " " : "",
+    sharedWords.get(op).has(word) ? html("span", { class: "quiet" }, word) : word]);
   const rowOf = (record) => row(clip(record.op, 60),
-    [{ class: "bucket" }, record.bucket, ...(record.regime === "cold" ? [] : [" ", html("small", {}, "warm L2")])],
+    [{ class: "bucket" }, ...bucketOf(record), ...(record.regime === "cold" ? [] : [" ", html("small", {}, "warm L2")])],
     sorted(record.cost_ns, time(record.cost_ns)), sorted(record.gain, ratio(record.gain)),
     sorted(record.bytes, bandwidth(record.bytes)), sorted(record.flops, throughput(record.flops)),
     sorted(record.share, record.share > 0 ? `${(100 * record.share).toFixed(0)} %` : "–"),
@@ -158,6 +167,8 @@ const seriesOf = (op) => {
   const fixedOf = (record) => record.bucket.split(" ").filter((word) => !word.startsWith(`${name}=`)).join(" ");
   const groups = groupBy(records, (record) =>
     JSON.stringify([facts.devices.indexOf(record.device), record.regime, fixedOf(record)]));
+  const words = [...groups.keys()].map((key) => JSON.parse(key)[2].split(" "));
+  const shared = sharedOf(words);
   return [...groups].map(([key, points]) => {
     const [device, regime, fixed] = JSON.parse(key);
     points.sort((a, b) => a.axes[axis] - b.axes[axis]);
@@ -166,9 +177,10 @@ const seriesOf = (op) => {
       .filter((each) => each.axes.every((size, i) => i === axis || size === point.axes[i]))
       .map((each) => ({ length: each.axes[axis], config: point.config, ...each })));
     times.sort((a, b) => a.length - b.length);
-    const title = fixed + (facts.devices.length > 1 ? ` · ${facts.devices[device].name}` : "") +
+    const own = fixed.split(" ").filter((word) => !shared.has(word)).join(" ");
+    const title = (own || fixed) + (facts.devices.length > 1 ? ` · ${facts.devices[device].name}` : "") +
       (regime === "hot" ? " · warm L2" : "");
-    return { op, axis, name, exact: isExact(points, axis), device, regime, fixed, points, times, title: clip(title, 160) };
+    return { op, axis, name, exact: isExact(points, axis), device, regime, fixed, shared: [...shared].join(" "), points, times, title: clip(title, 160) };
   }).sort((a, b) => a.device - b.device || compareText(a.regime, b.regime) || compareText(a.fixed, b.fixed));
 };
 const allSeries = facts.ops.flatMap(seriesOf);
@@ -220,7 +232,8 @@ const drawLengths = () => {
       lengths: rangeOf(times.map((each) => each.length)),
       times: rangeOf(times.flatMap((each) => [each.cost_ns, each.baseline_ns])),
     };
-    section("length").append(html("h3", {}, `${op.name} `, html("small", {}, op.summary)), html("div", { class: "figures" },
+    section("length").append(html("h3", {}, `${op.name} `, html("small", {}, op.summary)),
+      ...(all[0].shared ? [note(`All charts: ${clip(all[0].shared, 160)}`)] : []), html("div", { class: "figures" },
       ...all.filter((series) => chosen.has(series)).map((series) => drawCurves(series, scales))));
   }
   section("length").append(...leftOut(curves.length - drawn, "charts are",
@@ -394,15 +407,20 @@ const drawAttention = () => {
   find("#problems").append(count(facts.problems.counted));
   fillTable("#missing", missing.map((each) =>
     row(clip(each.op, 60), each.bucket, right(count(each.launches)), right(count(each.sizes)))));
+  const { files = [], buckets = 0, missing: lacking = 0, gaps = [] } = facts.workload ?? {};
+  find("#gaps-found").append(`${count(lacking)} of ${count(buckets)} buckets`);
+  find("#gaps-files").append(files.join(", "));
+  fillTable("#gaps", gaps.map((each) => row(clip(each.op, 60), each.buckets, each.devices)));
   const { counted, unreadable } = facts.problems;
   section("attention").append(...leftOut(found - missing.length, "buckets are", "the least launched ones"),
     ...(unreadable > 0 ? [note(`${count(unreadable)} counted problems belong to no op that is loaded here.`)] : []));
-  return { stale: stale.length > 0, counted: counted > 0, served: counted > 0 && found === 0, missing: found > 0 };
+  return { stale: stale.length > 0, counted: counted > 0, served: counted > 0 && found === 0, missing: found > 0,
+    workload: files.length > 0, covered: files.length > 0 && lacking === 0, gaps: lacking > 0 };
 };
 
 const drawAll = () => {
   const newest = facts.records.reduce((last, record) => Math.max(last, record.tuned), 0);
-  if (newest > 0) find("#newest").append(`Newest record of ${date(newest)}.`);
+  find("#newest").append(`By kiln ${facts.kiln}.${newest > 0 ? ` Newest record of ${date(newest)}.` : ""}`);
   drawTiles();
   drawUses();
   drawFiles();
