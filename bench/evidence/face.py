@@ -2,6 +2,7 @@
 it, with its mark."""
 from evidence.attention import MODELS_PEERS, ratios_of
 from evidence.claim import listed
+from evidence.digests import ROOT
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.marks import CHANGED
 from evidence.summary import MANY_ROWS, PARTS, of_many_rows
@@ -137,5 +138,11 @@ def newer(_):
     return listed(name for name, peer in state().locked.items() if isinstance(peer, dict) and peer["newest"] != peer["version"])
 
 
+def records(_):
+    """How many buckets the records that ship answer."""
+    count = {device: len((ROOT / f"cache/{device}.jsonl").read_text().splitlines()) for device in ("h100", "h200")}
+    return f"{count['h100']:,} buckets on the H100 and {count['h200']:,} on the H200"
+
+
 TABLES = {"face": face, "losses": losses}
-FIGURES = {"newer": newer, "stream": stream, "start": start, "hot": hot}
+FIGURES = {"newer": newer, "stream": stream, "start": start, "hot": hot, "records": records}
