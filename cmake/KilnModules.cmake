@@ -48,6 +48,18 @@ function(kiln_module name)
   endif()
 endfunction()
 
+# Module NAME has a client of Redis where hiredis was found; where not, src/NAME/redis/ is left out.
+function(kiln_redis name)
+  if(KILN_HAS_REDIS)
+    target_link_libraries(kiln_${name} PUBLIC kiln_hiredis kiln_ssl ${CMAKE_DL_LIBS})
+    target_compile_definitions(kiln_${name} PRIVATE KILN_REDIS)
+  else()
+    get_target_property(sources kiln_${name} SOURCES)
+    list(FILTER sources INCLUDE REGEX "/src/${name}/redis/")
+    set_source_files_properties(${sources} PROPERTIES HEADER_FILE_ONLY ON)
+  endif()
+endfunction()
+
 # The templates become part of the library: a generated source in module NAME holds every file under templates/.
 function(kiln_embed_templates module)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/templates/*.toml" "${PROJECT_SOURCE_DIR}/templates/*.cuh")
@@ -111,6 +123,12 @@ function(kiln_of_modules target)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:kiln_${module}>)
   endforeach()
   target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  if(KILN_HAS_REDIS AND KILN_STATIC_DEPENDENCIES)
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:kiln_hiredis> $<BUILD_INTERFACE:kiln_ssl> $<INSTALL_INTERFACE:PkgConfig::KILN_HIREDIS>
+                                            $<INSTALL_INTERFACE:OpenSSL::SSL>)
+  elseif(KILN_HAS_REDIS)
+    target_link_libraries(${target} PRIVATE PkgConfig::KILN_HIREDIS OpenSSL::SSL)
+  endif()
   if(KILN_STATIC_DEPENDENCIES)
     target_link_libraries(
       ${target} PRIVATE $<BUILD_INTERFACE:kiln_sqlite> $<BUILD_INTERFACE:kiln_crypto> $<BUILD_INTERFACE:kiln_zstd>
