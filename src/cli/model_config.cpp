@@ -217,6 +217,38 @@ ModelConfig read_whisper(const ConfigReader& config, const std::string& type) {
   return model;
 }
 
+/// The transformer of a diffusers pipeline. Sums with residuals have gates, so no norm takes one in.
+ModelConfig read_diffusion(const ConfigReader& config, const std::string& type) {
+  ModelConfig model;
+  model.type = type;
+  model.dtype = dtype_of(config);
+  model.heads = model.key_heads = config.size({"num_attention_heads"});
+  model.head_dim = model.rotary_dim = config.size({"attention_head_dim"});
+  model.hidden = model.heads * model.head_dim;
+  model.norm = "layer_norm";
+  model.masks = {"none"};
+  model.is_gated = model.has_swiglu = model.adds_before_norm = false;
+  model.is_diffusion = true;
+  return model;
+}
+
+/// Text and image attend in one sequence. The feed-forward part is four times as wide (diffusers, FluxSingleTransformerBlock).
+ModelConfig read_flux(const ConfigReader& config, const std::string& type) {
+  ModelConfig model = read_diffusion(config, type);
+  model.intermediate = 4 * model.hidden;
+  model.has_head_norms = model.joins_outputs = true;
+  return model;
+}
+
+/// Its pipeline pads texts to 512 tokens.
+ModelConfig read_wan(const ConfigReader& config, const std::string& type) {
+  ModelConfig model = read_diffusion(config, type);
+  model.intermediate = config.size({"ffn_dim"});
+  model.has_row_norms = true;
+  model.text_tokens = 512;
+  return model;
+}
+
 /// What the configurations of Gemma 3 leave out (transformers, Gemma3TextConfig).
 const json& gemma3_defaults() {
   static const json defaults{
@@ -247,16 +279,18 @@ constexpr std::array known_models{KnownModel{"llama", nullptr, read_dense},
                                   KnownModel{"clip_vision_model", nullptr, read_vision},
                                   KnownModel{"siglip_vision_model", nullptr, read_vision},
                                   KnownModel{"siglip", "vision_config", read_vision},
-                                  KnownModel{"whisper", nullptr, read_whisper}};
+                                  KnownModel{"whisper", nullptr, read_whisper},
+                                  KnownModel{"FluxTransformer2DModel", nullptr, read_flux},
+                                  KnownModel{"WanTransformer3DModel", nullptr, read_wan}};
 
-const KnownModel& known_model(const ConfigReader& config, const std::string& type) {
+const KnownModel& known_model(const ConfigReader& config, const char* key, const std::string& type) {
   std::vector<std::string> types;
   for (const KnownModel& each : known_models) {
     if (type == each.type) return each;
     types.emplace_back(each.type);
   }
-  config.fail(fmt::format("\"model_type\" is {}, which kiln workload does not know{}; it knows: {}",
-                          manifest::quote(type), manifest::did_you_mean(type, types), fmt::join(types, ", ")));
+  config.fail(fmt::format("\"{}\" is {}, which kiln workload does not know{}; it knows: {}", key, manifest::quote(type),
+                          manifest::did_you_mean(type, types), fmt::join(types, ", ")));
 }
 
 }  // namespace
@@ -265,9 +299,12 @@ ModelConfig parse_model_config(std::string_view text, const std::string& name) {
   const json config = json::parse(text, nullptr, false);
   const ConfigReader file(config, name, "");
   if (!config.is_object()) file.fail("no JSON object, expected the config.json of a Hugging Face model");
-  const std::string type = file.word_or({"model_type"}, "");
+  const char* const key = file.find("model_type") == nullptr && file.find("_class_name") != nullptr
+                              ? "_class_name"  // of diffusers
+                              : "model_type";
+  const std::string type = file.word_or({key}, "");
   if (type.empty()) file.fail("the key \"model_type\" is missing, which says how the others are read");
-  const KnownModel& reading = known_model(file, type);
+  const KnownModel& reading = known_model(file, key, type);
   if (reading.part == nullptr) return reading.read(ConfigReader(config, name, type), type);
   const json* found = file.find(reading.part);
   if (found == nullptr || !found->is_object())

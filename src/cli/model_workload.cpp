@@ -87,9 +87,12 @@ class ModelWorkload {
     if (model_.adds_before_norm) residual.emplace_back("add");
     add("before attention and the feed-forward part, and at the end", model_.norm.c_str(),
         {{"rows", text(run_.tokens)}, {"cols", text(model_.hidden)}}, {{"residual", text(residual)}});
+    if (model_.has_row_norms)
+      add("queries or keys, all heads of a token", "rms_norm",
+          {{"rows", text(run_.tokens)}, {"cols", text(heads_ * model_.head_dim)}});
     if (!model_.has_head_norms) return;
     for (const std::int64_t heads : distinct({heads_, key_heads_}))
-      add("each head of queries or keys", model_.norm.c_str(),
+      add("each head of queries or keys", "rms_norm",
           {{"rows", text(SizeRange{run_.tokens.low * heads, run_.tokens.high * heads})},
            {"cols", text(model_.head_dim)}});
   }
@@ -131,6 +134,7 @@ class ModelWorkload {
     if (separate()) add_products("query, key and value, each alone", distinct({queries, keys}), model_.hidden);
     if (joined()) add_products("query, key and value in one product", {queries + 2 * keys}, model_.hidden);
     add_sums("attention output", model_.hidden, queries);
+    if (model_.text_tokens > 0) add_text_products();
   }
 
   void add_rotary() {
@@ -142,7 +146,7 @@ class ModelWorkload {
          {"heads", text(heads)},
          {"dim", text(model_.head_dim)},
          {"rotary_dim", text(model_.rotary_dim)}},
-        {{"index", text(Words{"i32", "i64"})}, {"layout", text(Words{"half"})}});
+        {{"index", text(Words{"i32", "i64"})}, {"layout", text(Words{model_.is_diffusion ? "interleaved" : "half"})}});
   }
 
   [[nodiscard]] Axes attention_axes(const std::string& batch, const std::string& queries,
@@ -166,20 +170,56 @@ class ModelWorkload {
       return add("all sequences are as long", "attention_forward",
                  attention_axes(text(batch), text(model_.positions), text(model_.positions)), kinds);
     }
+    if (model_.is_diffusion) return add_attention_of_images(kinds);
     Axes packed = kinds, paged = kinds;
     packed.emplace_back("layout", text(Words{"packed"}));
     paged.emplace_back("layout", text(Words{"paged"}));
-    const auto last = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(run_.tokens.high)));
-    for (auto length = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(run_.tokens.low)));
-         length <= last; length *= 2) {
-      const std::string tokens = text(std::min(length, run_.tokens.high));
+    for (const std::int64_t length : lengths())
       add("prompts: so many tokens in all", "attention_forward",
-          attention_axes(text(SizeRange{1, std::min(run_.batch.high, length)}), tokens, tokens), packed);
-    }
+          attention_axes(text(SizeRange{1, std::min(run_.batch.high, length)}), text(length), text(length)), packed);
     add("the next token of each sequence", "attention_decode",
         attention_axes(text(run_.batch), "1",
                        text(SizeRange{std::min<std::int64_t>(run_.tokens.high, 1024), run_.tokens.high})),
         paged);
+  }
+
+  /// One of each bucket of tokens.
+  [[nodiscard]] Sizes lengths() const {
+    const auto up = [](std::int64_t size) {
+      return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(size)));
+    };
+    Sizes lengths;
+    for (std::int64_t length = up(run_.tokens.low); length <= up(run_.tokens.high); length *= 2)
+      lengths.push_back(std::min(length, run_.tokens.high));
+    return lengths;
+  }
+
+  /// Of images or videos, as long in a batch. The tokens of a batch are those of all.
+  void add_attention_of_images(Axes kinds) {
+    kinds.emplace_back("layout", text(Words{"dense"}));
+    for (const std::int64_t length : lengths()) {
+      const std::string batch =
+          text(SizeRange{1, std::clamp<std::int64_t>(run_.tokens.high / length, 1, run_.batch.high)});
+      add("images of so many tokens", "attention_forward", attention_axes(batch, text(length), text(length)), kinds);
+      if (model_.text_tokens > 0)
+        add("the same, which see the text", "attention_forward",
+            attention_axes(batch, text(length), text(model_.text_tokens)), kinds);
+    }
+  }
+
+  /// Its tokens may be fewer than those of a batch of images.
+  void add_text_products() {
+    const std::int64_t keys = key_heads_ * model_.head_dim;
+    const Axes types{{"layout", text(Words{"nt"})}};
+    const auto product = [&](std::int64_t n) {
+      add("keys and values of the text", "gemm",
+          {{"m", text(SizeRange{model_.text_tokens, model_.text_tokens * run_.batch.high})},
+           {"n", text(n)},
+           {"k", text(model_.hidden)}},
+          types);
+    };
+    if (separate()) product(keys);
+    if (joined()) product(2 * keys);
   }
 
   void add_feed_forward(std::int64_t intermediate) {
@@ -197,6 +237,8 @@ class ModelWorkload {
           model_.has_swiglu ? "gate and up in one product, whose columns alternate" : "gate and up in one product",
           {2 * intermediate}, model_.hidden, model_.has_swiglu ? in_product : Axes{});
     add_sums("down", model_.hidden, intermediate);
+    if (model_.joins_outputs)
+      add_sums("attention output and down in one product", model_.hidden, heads_ * model_.head_dim + intermediate);
   }
 
   void add_experts() {

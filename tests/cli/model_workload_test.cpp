@@ -131,6 +131,30 @@ TEST_CASE("an encoder's sequences are all as long, and see each other without a 
       {"attention_forward batch=1 queries=2048 keys=2048 heads=20 key_heads=20 head_dim=64 value_dim=64 dtype=f16"});
 }
 
+TEST_CASE("the tokens of images see each other whole, and those of Wan the text too") {
+  const ModelRun images{{1024, 4096}, {1, 2}};
+  const auto flux = problems_of(workload_text_of("flux", images));
+  check_holds(flux,
+              {"attention_forward batch=1 queries=4096 keys=4096 heads=24 key_heads=24 head_dim=128 value_dim=128 "
+               "dtype=bf16",
+               "attention_forward batch=2 queries=2048 keys=2048 heads=24 key_heads=24 head_dim=128 "
+               "value_dim=128 dtype=bf16",
+               "layer_norm rows=4096 cols=3072 dtype=bf16", "rms_norm rows=131072 cols=128 dtype=bf16",
+               "rotary tokens=4096 heads=48 dim=128 rotary_dim=128 dtype=bf16 index=i64 layout=interleaved",
+               "gemm m=4096 n=12288 k=3072 dtype=bf16", "gemm m=4096 n=3072 k=15360 dtype=bf16"});
+  // Two images of 4096 tokens are more than a batch has.
+  CHECK_FALSE(holds(flux,
+                    "attention_forward batch=2 queries=4096 keys=4096 heads=24 key_heads=24 head_dim=128 "
+                    "value_dim=128 dtype=bf16"));
+  CHECK(
+      std::none_of(flux.begin(), flux.end(), [](const std::string& each) { return tells(each, "attention_decode"); }));
+  check_holds(problems_of(workload_text_of("wan", images)),
+              {"attention_forward batch=1 queries=4096 keys=512 heads=40 key_heads=40 head_dim=128 value_dim=128 "
+               "dtype=bf16",
+               "rms_norm rows=4096 cols=5120 dtype=bf16", "gemm m=1024 n=10240 k=5120 dtype=bf16",
+               "gemm m=4096 n=13824 k=5120 dtype=bf16"});
+}
+
 TEST_CASE("on several ranks each has a part of the heads and of the products, which a team computes") {
   ModelRun run = few;
   run.ranks = 2;
@@ -149,6 +173,9 @@ TEST_CASE("a configuration that cannot be read is refused in a sentence that nam
               "config.json: a model of type 'llama' needs the key \"hidden_size\", which is missing"));
   CHECK(tells(refusal("{\"model_type\": \"lama\"}"), "\"model_type\" is 'lama', which kiln workload does not know"));
   CHECK(tells(refusal("{\"model_type\": \"lama\"}"), "did you mean 'llama'?"));
+  CHECK(tells(refusal("{\"_class_name\": \"WanTransformer2DModel\"}"),
+              "\"_class_name\" is 'WanTransformer2DModel', which kiln workload does not know (did you mean "
+              "'WanTransformer3DModel'?"));
   CHECK(tells(refusal("{}"), "the key \"model_type\" is missing"));
   CHECK(tells(refusal("[1]"), "no JSON object"));
   CHECK(tells(refusal("{"), "no JSON object"));
