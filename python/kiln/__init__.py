@@ -228,6 +228,9 @@ class Team:
         _kiln.close_team()
 
 
+joined: Team | None = None  # this process's
+
+
 def join_team(
     rank: int | None = None,
     world: int | None = None,
@@ -266,7 +269,9 @@ def join_team(
             raise Error("kiln.join_team: the ranks do not know each other; give exchange, name or address")
         else:
             name = _kiln.team_name() if address is None else f"kiln at {address}"
-    return Team(*_kiln.join_team(rank, world or 0, name or "", _ordinal(device), bytes or 0, _milliseconds(timeout), _milliseconds(launch_timeout), address))
+    global joined
+    joined = Team(*_kiln.join_team(rank, world or 0, name or "", _ordinal(device), bytes or 0, _milliseconds(timeout), _milliseconds(launch_timeout), address))
+    return joined
 
 
 def _milliseconds(seconds: float | None) -> int:

@@ -34,7 +34,7 @@ def _all() -> list[Shipped]:
     ops.append(Shipped("softmax_backward", "softmax_backward", {}))
     for scaling, suffix in (("tensor", ""), ("block", "_block"), ("dynamic", "_dynamic")):
         ops.append(Shipped("quantise" + suffix, "quantise", {"scaling": scaling}))
-    return ops + _attention()
+    return ops + _attention() + _team()
 
 
 def _products() -> list[Shipped]:
@@ -69,6 +69,15 @@ def _attention() -> list[Shipped]:
             ops.append(Shipped(f"{name}_backward", "attention_backward", words, values=values))
     for layout in ("contiguous", "paged"):
         ops.append(Shipped(f"attention_decode_{layout}", "attention_decode", {"layout": layout, "mask": "causal"}, values=("scale",)))
+    return ops
+
+
+def _team() -> list[Shipped]:
+    """alike: all ranks launch with equal sizes, so that NCCL may serve."""
+    ops = []
+    for name, omit in (("all_reduce", ()), ("all_gather", ("counts",)), ("reduce_scatter", ("counts",)), ("all_gather_gemm", ("gathered",)),
+                       ("gemm_reduce_scatter", ("counts",)), ("gemm_all_reduce", ())):
+        ops += [Shipped(name + ending, name, {"ranks": ranks}, omit, ()) for ranks, ending in (("any", ""), ("alike", "_alike"))]
     return ops
 
 

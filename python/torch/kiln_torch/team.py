@@ -1,0 +1,87 @@
+"""Ops of a team: collectives, and products beside them, over GPUs of which each has a process of its own. They have no gradients."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import kiln
+
+from . import _ops  # noqa: F401  defines torch.ops.kiln
+from .functions import needs_gradient
+
+NAMES = ("all_reduce", "all_gather", "reduce_scatter", "all_gather_gemm", "gemm_reduce_scatter", "gemm_all_reduce")
+_OPS = {(name, alike): getattr(torch.ops.kiln, name + "_alike" * alike).default for name in NAMES for alike in (False, True)}
+
+
+def join_team(group: Any = None, **options: Any) -> kiln.Team:
+    """Makes a team of the ranks of a process group of torch.distributed, the default one unless given; once, before Kiln's first use. Collective.
+
+    The group carries a name from its rank 0 to the others, and nothing later. Each rank's GPU is torch's current one. `options` are kiln.join_team's:
+    device, bytes, timeout, launch_timeout.
+    """
+    import torch.distributed as distributed
+
+    if not distributed.is_initialized():
+        raise kiln.Error("kiln.torch.join_team: torch.distributed has no process group; call init_process_group first, or join by kiln.join_team")
+
+    def exchange(name: str | None) -> str:
+        names = [name]
+        distributed.broadcast_object_list(names, group=group, group_src=0)
+        return names[0]  # type: ignore[return-value]
+
+    if "device" not in options:
+        options["device"] = torch.cuda.current_device()
+    return kiln.join_team(distributed.get_rank(group), distributed.get_world_size(group), exchange=exchange, **options)
+
+
+def _run(name: str, alike: bool, *tensors: Tensor) -> Tensor:
+    if needs_gradient(*tensors):
+        raise RuntimeError(f"kiln.torch.{name} has no gradient, and a tensor wants one; call it under torch.no_grad(), or detach the tensor")
+    world = _world(name)
+    return _OPS[name, alike](*tensors) if name.endswith("reduce_scatter") else _OPS[name, alike](*tensors, world)
+
+
+def _world(name: str) -> int:
+    if kiln.joined is None:
+        raise RuntimeError(f"kiln.torch.{name}: this process is in no team; call kiln.torch.join_team() first")
+    return kiln.joined.world
+
+
+def _parts(name: str, x: Tensor) -> Tensor:
+    """[world, rows of a rank, columns], as the ops have what is cut over the ranks."""
+    world = _world(name)
+    if x.dim() != 2 or x.shape[0] % world:
+        raise ValueError(f"kiln.torch.{name}: x is {list(x.shape)}, expected [rows, columns] with a multiple of {world} rows, the team's ranks")
+    return x.unflatten(0, (world, x.shape[0] // world))
+
+
+def all_reduce(x: Tensor, *, alike: bool = False) -> Tensor:
+    """The sum of x over the ranks, the same bits on all. `alike`, here and below: all ranks have equal sizes, so that NCCL may serve too."""
+    return _run("all_reduce", alike, x)
+
+
+def all_gather(x: Tensor, *, alike: bool = False) -> Tensor:
+    """The rows of all ranks' x [rows, cols], one rank's after another's: [world * rows, cols]."""
+    return _run("all_gather", alike, x).flatten(0, 1)
+
+
+def reduce_scatter(x: Tensor, *, alike: bool = False) -> Tensor:
+    """This rank's rows of the sum of x [world * rows, cols] over the ranks: [rows, cols]."""
+    return _run("reduce_scatter", alike, _parts("reduce_scatter", x))
+
+
+def all_gather_gemm(x: Tensor, weight: Tensor, *, alike: bool = False) -> Tensor:
+    """The rows of all ranks' x [rows, k] times weight^T, for a weight [n, k] that is a slice of columns: [world * rows, n]."""
+    return _run("all_gather_gemm", alike, x, weight).flatten(0, 1)
+
+
+def gemm_reduce_scatter(x: Tensor, weight: Tensor, *, alike: bool = False) -> Tensor:
+    """This rank's rows of the sum of x weight^T over the ranks, of x [world * rows, k] and weight [n, k]: [rows, n]."""
+    return _run("gemm_reduce_scatter", alike, _parts("gemm_reduce_scatter", x), weight)
+
+
+def gemm_all_reduce(x: Tensor, weight: Tensor, *, alike: bool = False) -> Tensor:
+    """The sum of x weight^T over the ranks, the same bits on all: for few rows."""
+    return _run("gemm_all_reduce", alike, x, weight)
