@@ -20,7 +20,7 @@ from evidence.table import Reader, state
 
 TABLES = {name: show for module in (face, summary, tuner, serving, hits, family, products, attention, blocks, decode, faults, team, torch_ops) for name, show in module.TABLES.items()}
 FIGURES = {name: show for module in (face,) for name, show in module.FIGURES.items()}
-UNCAPTIONED = {"face", "losses", "results", "slower"}
+UNCAPTIONED = {"face", "losses", "results", "costs", "slower"}
 DOCUMENTS = ("README.md", "docs/faults.md", "docs/torch.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("performance*.md")))
 MARKED = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.S)
 FIGURE = re.compile(r"<!-- figure: (\w+) -->.*?<!-- end -->", re.S)

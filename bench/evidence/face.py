@@ -5,8 +5,8 @@ from evidence.claim import listed
 from evidence.digests import ROOT
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.marks import CHANGED
-from evidence.summary import MANY_ROWS, PARTS, of_many_rows
-from evidence.table import Reader, markdown, mean, state, words
+from evidence.summary import MANY_ROWS, PARTS, of_many_rows, slower_by, team
+from evidence.table import Reader, markdown, mean, state
 from evidence.team import best_of_peers, compared
 from evidence.tuner import at, measured
 
@@ -65,12 +65,6 @@ def face(read):
     return markdown(["H100, unless said", "beside", "Kiln is", "at its worst"], body)
 
 
-def slower_by(found):
-    """The cells 'slower at', 'in the mean' and 'at worst' of ratios, a peer's time over Kiln's."""
-    more = 1 / mean(found) - 1
-    return f"{sum(ratio < 1 for ratio in found)} of {len(found)} | {abs(more):.0%} {'longer' if more >= 0 else 'shorter'} | {1 / min(found) - 1:.0%} longer"
-
-
 def own_products(read):
     return slower_by([row["best_over_own"] for row in of_many_rows(measured(read, "H100", "bf16")) if "best_over_own" in row])
 
@@ -81,12 +75,6 @@ def training(read):
 
 def gradients_beside_flash4(read):
     return slower_by(ratios_of(read, "attention_models", "flash4"))
-
-
-def team(read, run, peer):
-    found = [(peers[peer]["ns"] / row["ns"], row["asked"]) for row, peers in compared(read, run) if peer in peers]
-    asked = min(found)[1].removesuffix(" dtype=bf16").removesuffix(" ranks=alike").removesuffix(" dtype=bf16")
-    return f"{slower_by([ratio for ratio, _ in found])}, at `{asked}`"
 
 
 LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),

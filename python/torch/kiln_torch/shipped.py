@@ -73,7 +73,7 @@ def _attention() -> list[Shipped]:
 
 
 def _team() -> list[Shipped]:
-    """alike: all ranks launch with equal sizes, so that NCCL may serve."""
+    """With `alike` all ranks launch with equal sizes, so that NCCL may serve."""
     ops = []
     for name, omit in (("all_reduce", ()), ("all_gather", ("counts",)), ("reduce_scatter", ("counts",)), ("all_gather_gemm", ("gathered",)),
                        ("gemm_reduce_scatter", ("counts",)), ("gemm_all_reduce", ())):

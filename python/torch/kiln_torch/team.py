@@ -1,4 +1,4 @@
-"""Ops of a team: collectives, and products beside them, over GPUs of which each has a process of its own. They have no gradients."""
+"""Ops of a team: collectives, and products beside them, over GPUs with a process each. They have no gradients."""
 from __future__ import annotations
 
 from typing import Any
@@ -18,7 +18,7 @@ _OPS = {(name, alike): getattr(torch.ops.kiln, name + "_alike" * alike).default 
 def join_team(group: Any = None, **options: Any) -> kiln.Team:
     """Makes a team of the ranks of a process group of torch.distributed, the default one unless given; once, before Kiln's first use. Collective.
 
-    The group carries a name from its rank 0 to the others, and nothing later. Each rank's GPU is torch's current one. `options` are kiln.join_team's:
+    The group carries a name from its rank 0 to every other rank, and nothing later. Each rank's GPU is torch's current one. `options` are kiln.join_team's:
     device, bytes, timeout, launch_timeout.
     """
     import torch.distributed as distributed
