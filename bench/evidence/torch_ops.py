@@ -1,9 +1,12 @@
-"""Kiln's ops in PyTorch on a GPU: what passed, and the host's cost of a call. The logs are those of python/torch/tests/gpu.py."""
+"""Kiln's ops in PyTorch on a GPU: what passed, and the host's cost of a call. The logs are those of python/torch/tests/gpu.py and
+bench/python/llama.py."""
 import collections
 
 from evidence.table import markdown
 
-CHECKS, MODELS = "torch-h100/checks.jsonl", "torch-h100/models.jsonl"
+CHECKS, MODELS, HOST = "torch-h100/checks.jsonl", "torch-h100/models.jsonl", "torch-h100/host.jsonl"
+LLAMA = "python/llama_kiln.jsonl", "python/llama_peers.jsonl"
+BATCHES = 1, 10, 100, 1000
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
          "autocast": "autocast", "inputs": "empty, strided and refused inputs", "graph": "CUDA graphs beside eager", "300 lengths": "300 lengths through torch.compile",
          "patch": "Llama, Qwen2 and Qwen3 after `patch`, beside f64"}
@@ -11,8 +14,10 @@ SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opc
 
 def torch_checks(read):
     passed, failed = collections.Counter(), collections.defaultdict(list)
-    for row in read(CHECKS) + read(MODELS):
-        if row["ok"]:
+    later = read(HOST)
+    again = {row["check"] for row in later if row["ok"] is not None}  # and so are not told of the earlier logs
+    for row in [row for row in read(CHECKS) + read(MODELS) if row["check"] not in again] + later:
+        if row["ok"] and row["check"] != "end":
             passed[row["check"]] += 1
         elif row["ok"] is False and row["check"] != "end":
             failed[row["check"]].append(f"{row['case']}: {row['error']}")
@@ -26,8 +31,20 @@ def torch_lengths(read):
 
 
 def torch_host(read):
-    body = [[row["case"], row["us"]] for row in read(MODELS) if row["check"] == "host cost" and "met" not in row]
+    body = [[row["case"], row["us"]] for row in read(HOST) if row["check"] == "host cost" and "met" not in row]
     return markdown(["host's cost of a call", "us"], body)
 
 
-TABLES = {"torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host}
+def torch_llama(read):
+    """Seconds from the first batch's beginning on; "" past the time limit of a contender."""
+    body, runs = [], {}
+    for row in [row for name in LLAMA for row in read(name)]:
+        runs.setdefault((row["train"], row["contender"]), []).append(row)
+    for (train, contender), rows in sorted(runs.items(), key=lambda run: run[0]):
+        after = {row["batches"]: row["seconds"] for row in rows}
+        end = rows[-1]
+        body.append([contender, "with" if train else "without", *(after.get(count, "-") for count in BATCHES), f"{end['batches']:,}", end["second_half_ms"]])
+    return markdown(["contender", "gradients", *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run", "ms a batch, second half of them"], body)
+
+
+TABLES = {"torch_llama": torch_llama, "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host}

@@ -110,7 +110,7 @@ def run(model: torch.nn.Module) -> None:
         if len(seconds) in MARKS:
             emit(**common, batches=len(seconds), seconds=round(seconds[-1], 3))
     half = len(seconds) // 2
-    emit(**common, batches=len(seconds), seconds=round(seconds[-1], 3), end=True, asked=given.batches, limit_s=given.seconds,
+    emit(**common, batches=len(seconds), seconds=round(seconds[-1], 3), end=True, of_batches=given.batches, limit_s=given.seconds,
          second_half_ms=round((seconds[-1] - seconds[half - 1]) / (len(seconds) - half) * 1000, 3) if half else None,
          tokens=sum(stream[: len(seconds)]), second_half_tokens=sum(stream[half : len(seconds)]), first_results=[round(each, 4) for each in results[:20]],
          device=torch.cuda.get_device_name() if given.device == "cuda" else "cpu", **told(), **versions("transformers", *peers()))
