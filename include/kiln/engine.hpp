@@ -33,8 +33,8 @@ KILN_API std::string_view version() noexcept;
 /// A CUDA stream (CUstream or cudaStream_t; null is the default stream).
 using Stream = CUstream_st*;
 
-/// Where an answer came from: the hits, then the kinds of fallback. What one is called here it is called in statistics,
-/// explanations, coverage and the command's output.
+/// The source of an answer: hits, then kinds of fallback. Statistics, explanations, coverage and the command use the
+/// same names.
 enum class Origin : std::uint8_t {
   hot,       // hit: a plan in memory; that of a fallback is counted and reported as the fallback
   overlay,   // hit: a record of the user's file
@@ -160,14 +160,14 @@ class KILN_API Op {
     return binding(std::span(settings.begin(), settings.size()), std::span(values.begin(), values.size()));
   }
   /// Fills a binding() with the problem and the arguments of these tensors: sizes of axes, types, addresses, and those
-  /// run-time values that are strides. What is not there of the op's tensors is null. May be called again for other
+  /// run-time values that are strides. Tensors of the op that are not given are null. May be called again for other
   /// tensors. Allocates nothing but at the first call with some types and choices.
   ///
   /// Throws Error(bad_input), naming the tensor, for one that is missing or not of this problem, a wrong number of
   /// dimensions, sizes, types or strides that differ from the manifest or from each other, an address that is null or
   /// not a multiple of its element, memory of another device, elements of an output that share memory, and outputs that
-  /// share memory with other tensors. An input and an output that begin at one address, with elements of one size, are
-  /// taken: the op's contract says whether it works in place. The bounds of sizes are launch()'s to check. A binding
+  /// share memory with other tensors. An input and an output may begin at one address if their elements have one size: the
+  /// op's contract says whether it works in place. launch() checks the bounds of sizes. A binding
   /// that was not bound, or that has refused tensors, is refused by launches.
   void bind(Binding& binding, std::span<const Operand> operands) const;
   void bind(Binding& binding, std::initializer_list<Operand> operands) const {
@@ -189,13 +189,13 @@ class KILN_API Op {
   ///
   /// On a capturing stream nothing is tuned, compiled or loaded, and nothing waits for the captured work. Device memory
   /// is allocated there for workspaces alone, in a way that every capture mode allows. A bucket that is not ready is
-  /// served by the nearest bucket's loaded plan that is legal at the problem (Origin::nearest). Where there is none,
-  /// and under MissPolicy::error, the launch throws Error(capture). The capture goes on either way.
+  /// served by the nearest bucket's loaded plan that is legal at the problem (Origin::nearest). If there is none,
+  /// or under MissPolicy::error, the launch throws Error(capture). The capture goes on either way.
   /// MissPolicy::background queues the bucket. Engine::prepare before the capture leaves nothing to miss.
   ///
-  /// Where a size of the problem is 0, nothing is launched, counted or looked up, and Origin::hot is returned. The
-  /// arguments are not looked at, so addresses may be null. All outputs stay as they are, also those that lack the axis
-  /// of size 0: a product with k = 0 writes no zeros. For an op of a team, all ranks pass such a problem or none does.
+  /// If a size of the problem is 0, nothing is launched, counted or looked up, and Origin::hot is returned. The
+  /// arguments are not read, so addresses may be null. No output changes, even if it lacks the axis of size 0: a
+  /// product with k = 0 writes no zeros. For an op of a team, all ranks pass such a problem or none does.
   ///
   /// Throws Error(bad_input) for a size or a run-time value out of range, a missing tensor, an address that no
   /// implementation takes, and a stream of another device. Throws Error(bad_input) for a null length on the device, and
@@ -210,16 +210,16 @@ class KILN_API Op {
   /// - until a graph's last launch has ended, keep the Engine, or an Op or Plan of it, which owns the machine code.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
-  /// Launches as launch() does where nothing has to be looked up, loaded, tuned, allocated or waited for. Else nothing
-  /// is launched, counted or begun, and nothing is returned: call launch(), plan() or Engine::prepare where waiting is
-  /// harmless, such as without an interpreter's lock. On a capturing stream it is launch(). Throws as launch() does
-  /// where no wait would help.
+  /// Launches like launch() if nothing must be looked up, loaded, tuned, allocated or waited for. Otherwise launches,
+  /// counts and begins nothing, and returns nothing: call launch(), plan() or Engine::prepare when waiting is harmless,
+  /// such as without an interpreter's lock. On a capturing stream it is launch(). Throws as launch() does if no wait
+  /// would help.
   std::optional<Origin> try_launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
   /// Makes the problem's bucket ready without launching: looks it up, loads it, or tunes it as Options::on_miss says.
   /// Allocates its workspace for `stream`; the per-thread default stream is the calling thread's. A capture on any
-  /// stream then finds everything in place but its workspace. This includes the config that serves where the record is
-  /// not legal at this size. Where a library has the record, it includes the kernel for lengths on the device. Throws
+  /// stream then finds everything in place but its workspace. This includes the config that serves if the record is
+  /// not legal at this size. If the record uses a library, it includes the kernel for lengths on the device. Throws
   /// as launch does; Error(capture) on a capturing stream for a bucket that is not ready.
   Plan plan(const Problem& problem, Stream stream = nullptr) const;
 
@@ -271,7 +271,7 @@ struct Explanation {
 
 /// A length, an offset or an index in device memory that was negative or past its bound. Kernels clamp lengths, and
 /// offsets outside of the tensor. For packed sequences `length` is such an offset, or a sequence's length: negative
-/// where offsets fall, or more than the launch says that any has, which some configs compute whole and others cut.
+/// if offsets fall, or more than the launch gives as the longest, which some configs compute whole and others cut.
 struct LengthFault {
   std::string op;
   std::string axis;         // empty for an index
@@ -329,7 +329,7 @@ class KILN_API Engine {
 
   /// Makes every problem's bucket ready once, as Op::plan does, with workspaces for `stream`. A capture then misses
   /// nothing. A bucket that fails becomes a gap with the reason, and the rest go on. Returns what coverage() would
-  /// return then. Addresses are not known here: where one is less aligned than a record's config needs, launch it once
+  /// return then. Addresses are not known here: if one is less aligned than a record's config needs, launch it once
   /// before the capture, to load the default. Throws Error(capture) on a capturing stream, Error(bad_input) for another
   /// engine's op or another device's stream, and Error(interrupted).
   Coverage prepare(const Op& op, std::span<const Problem> problems, Stream stream = nullptr) const;

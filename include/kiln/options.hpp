@@ -57,8 +57,8 @@ struct SearchSettings {
 /// The state of the L2 cache in which costs are measured: flushed, or holding the inputs. Part of the record key.
 enum class Regime : std::uint8_t { cold_l2, hot_l2 };
 
-/// Which base files may supply machine code. All other bases supply records, checked against what the op declares, and their
-/// kernels are compiled.
+/// Which base files may supply machine code. All other bases supply records, checked against what the op declares, and
+/// their kernels are compiled.
 enum class TrustPolicy : std::uint8_t {
   owner,  // root or this user owns file and folder, and nobody else may write them; or a trusted key signed the file
   signed_files,  // a trusted key signed the file
@@ -114,9 +114,9 @@ enum class Compile : std::uint8_t {
 struct WorkspaceAllocator {
   /// Returns so many bytes for work on `stream`. Work that was enqueued on the stream before may still use them.
   /// `captured`: the stream captures, and its graph uses them until `free`, which comes after the driver has destroyed
-  /// the graph; no other work may use them. Null, or an exception: none are left. Then streams that do not launch give
-  /// theirs back, and it is asked again; at last the launch throws Error(out_of_memory). An address that is not a
-  /// multiple of 256 goes back, and the launch throws Error(bad_input).
+  /// the graph; no other work may use them. Null, or an exception: none are left. Then idle streams give theirs back,
+  /// and it is called again; if that fails, the launch throws Error(out_of_memory). An address that is not a
+  /// multiple of 256 is given back, and the launch throws Error(bad_input).
   std::function<void*(std::size_t bytes, CUstream_st* stream, bool captured)> allocate;
   /// Called when no further launch uses them. Work that was enqueued before may still: reuse them in order with
   /// `stream` where that is known to live, else wait for the device. Null: the handle may name another stream by now,
@@ -125,7 +125,7 @@ struct WorkspaceAllocator {
   std::function<void(void* address, std::size_t bytes, CUstream_st* stream)> free;
 };
 
-/// What an engine tells while it works. Its texts are valid during the call of Options::on_log.
+/// What an engine reports while it works. Its texts are valid during the call of Options::on_log.
 struct LogEvent {
   enum class Level : std::uint8_t { info, warning } level = Level::info;
   enum class Kind : std::uint8_t {
@@ -135,7 +135,7 @@ struct LogEvent {
     fallback,  // a fallback serves a bucket from now on
     swap,      // what was tuned or compiled in the background serves in a fallback's place
   } kind = Kind::warning;
-  std::string_view op;      // empty where it is of none
+  std::string_view op;      // empty if it is of none
   std::string_view bucket;  // likewise
   std::string_view text;    // one sentence
 };

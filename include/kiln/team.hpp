@@ -39,21 +39,22 @@ struct TeamOptions {
   std::string address = {};
 };
 
-/// Returns a name that no other team has: 128 random bits in hexadecimal. One rank makes it and gives it to every other rank.
+/// Returns a name that no other team has: 128 random bits in hexadecimal. One rank makes it and gives it to every
+/// other rank.
 KILN_API std::string unique_team_name();
 
 /// One process's part in a team, made by every rank. Retains the primary context of its device.
 ///
 /// The constructors, reset() and close() are collective: they return once every rank has called them, and wait for
-/// TeamOptions::timeout at most. What fails on one rank is thrown on all that had met, with the rank that failed.
-/// Error(team_failed) names a rank that has ended, left or not come. After it the team is of no more use. One thread at
+/// TeamOptions::timeout at most. A failure on one rank is thrown on all ranks that had met, and names that rank.
+/// Error(team_failed) names a rank that has ended, left or not come. After it the team cannot be used any more. One thread at
 /// a time may call reset() and close(). The other members may be called from any thread.
 class KILN_API Team {
  public:
   /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64;
   /// with an address, those of any host that were given the same. Kernels serve 8 ranks at most, and NCCL more. Throws
   /// Error(bad_input) for a rank out of range, a name of no or more than 1024 bytes, a device that must be given, an
-  /// address that is none, and worlds or bytes that differ. Throws Error(team_failed) for ranks that do not come,
+  /// invalid address, and worlds or bytes that differ. Throws Error(team_failed) for ranks that do not come,
   /// Error(io) for a rank or address that another process holds, Error(no_driver), Error(no_device),
   /// Error(driver_failed) and Error(out_of_memory).
   ///
@@ -78,12 +79,12 @@ class KILN_API Team {
       const noexcept;  // of symmetric memory on each rank, as asked for; 0 with an address
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;
 
-  /// Collective. Makes the team serve again after a launch that threw Error(team_failed), where no rank has ended:
-  /// forgets the fault, and clears what launches reported to each other. Precondition: this rank has synchronised the streams
-  /// that launched ops of the team. Throws Error(io), Error(driver_failed), and Error(team_failed) where NCCL's
-  /// communicator was aborted, after which a new Team alone serves.
+  /// Collective. Makes the team usable again after a launch that threw Error(team_failed), if no rank has ended:
+  /// forgets the fault, and clears what launches reported to each other. Precondition: this rank has synchronised the
+  /// streams that launched ops of the team. Throws Error(io), Error(driver_failed), and Error(team_failed) if NCCL's
+  /// communicator was aborted: then make a new Team.
   void reset();
-  /// Returns once the memory is free on all ranks. Frees the communicator too that ops of the team had of NCCL. Has the
+  /// Returns once the memory is free on all ranks. Also frees NCCL's communicator, if ops of the team used one. Has the
   /// destructor's precondition. Throws Error(team_failed), having unmapped.
   void close();
 

@@ -88,7 +88,7 @@ struct TunedBucket {
   double baseline_ns = 0;      // the default's median device time there; 0 where it is not legal
   std::string reason;          // of a failure
   /// Of a tune: implementations that gave a wrong result with every config that ran, a sentence each. They are left
-  /// out; their kernels need mending.
+  /// out; their kernels need a fix.
   std::vector<std::string> wrong;
 };
 
@@ -128,8 +128,8 @@ struct TunerState;
 ///
 /// With Options::team, tune() and prewarm() are collective: all ranks of the team call them, with the same demands for
 /// ops of the team in the same order, and the same TuneChoice::retune. Their buckets come first. Rank 0 tunes them and
-/// every other rank takes part; each rank's overlay gets the records. A failure or a stop of one rank is that of all. Other
-/// demands are for this rank alone, and may differ. An engine that has a team's bucket ready goes on with its plan.
+/// every other rank takes part; each rank's overlay gets the records. A failure or a stop of one rank ends the tune on
+/// all. Other demands are for this rank alone, and may differ. An engine that has a team's bucket ready keeps its plan.
 /// Ranks wait for each other for 30 minutes here, whatever TeamOptions::timeout is. deploy() is not collective.
 class KILN_API Tuner {
  public:
@@ -154,14 +154,14 @@ class KILN_API Tuner {
   [[nodiscard]] std::vector<Demand> between(std::string_view op, const Problem& low, const Problem& high) const;
 
   /// Tunes each bucket that has no usable record, and those of `choice.retune`. Each finished bucket is written to the
-  /// overlay at once, in one transaction. Where the overlay cannot be written, it is held in memory and not `kept`. A
+  /// overlay at once, in one transaction. If the overlay cannot be written, the bucket is held in memory and not `kept`. A
   /// bucket that is stopped, or fails, is left as it was. One bucket's failure is reported in its TunedBucket, and the
-  /// others go on. A stop is reported as `interrupted`. Throws Error(bad_input) for a demand that is no problem of its
+  /// rest go on. A stop is reported as `interrupted`. Throws Error(bad_input) for a demand that is no problem of its
   /// op or needs a team, before anything is tuned. Throws failures that end all tunes, such as Error(no_nvrtc) or a
   /// broken context's Error(driver_failed).
   TuneReport tune(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
-  /// Brings all machine code that launching and verifying these buckets can need to the overlay: no launch compiles.
-  /// Tunes nothing. Returns what there is for each class of device. Throws as deploy() does.
+  /// Compiles into the overlay all machine code that launching and verifying these buckets can need, so that no launch
+  /// compiles. Tunes nothing. Returns the contents for each class of device. Throws as deploy() does.
   std::vector<Deployment> compile(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
   /// tune(), then compile() unless the tunes were interrupted. Throws as these do.
   Prewarmed prewarm(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
