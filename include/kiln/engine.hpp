@@ -72,6 +72,9 @@ struct Stats {
   double tuning_ns = 0;                   // device time that tunes in the background took, at most
   std::int64_t uncounted = 0;             // launches that the full histogram dropped
   std::int64_t workspace_bytes = 0;       // device memory that workspaces hold now
+  // The shared store (Options::remote): buckets that it had and had not; operations that failed and values that did not
+  // hold; bytes of values read and written.
+  std::int64_t shared_hits = 0, shared_misses = 0, shared_errors = 0, shared_bytes = 0;
   Misses misses;
   [[nodiscard]] std::int64_t launches() const noexcept { return hot + overlay + base + nearest + model + default_; }
 };

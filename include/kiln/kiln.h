@@ -241,8 +241,7 @@ typedef struct kiln_log_event {
   const char* text;         // one sentence
 } kiln_log_event;
 
-// How an engine is set up. Fill it with kiln_options_init(), then change what differs. kiln/options.hpp and
-// docs/embedding.md say more of each.
+// Fill it with kiln_options_init(), then change what differs. kiln/options.hpp and docs/embedding.md say more of each.
 typedef struct kiln_options {
   size_t size;
   int32_t device;            // ordinal
@@ -288,6 +287,7 @@ typedef struct kiln_options {
   int32_t compile;        // KILN_COMPILE_NEVER: NVRTC is not opened
   int32_t compile_ahead;  // compiles at a time that no launch waits for; -1: half of compile_workers; 0: none
   const char* nvrtc;      // libnvrtc.so; null: $KILN_NVRTC_LIBRARY, else looked for
+  const char *remote, *signing_key;  // a store that machines share, and its key; null: $KILN_REMOTE, $KILN_SIGNING_KEY
 } kiln_options;
 
 // Writes the defaults. `size` is sizeof(kiln_options).
@@ -296,8 +296,7 @@ KILN_API kiln_status kiln_options_init(kiln_options* options, size_t size);
 // Makes an engine for one device; null options are the defaults. Retains the device's primary context. The engine is
 // the caller's, until kiln_engine_destroy(). Blocks: it opens files.
 KILN_API kiln_status kiln_engine_create(const kiln_options* options, kiln_engine** engine);
-// Frees the handle. Null is nothing. The engine's resources end with its last handle: that call blocks until a tune in
-// the background has stopped.
+// Null is nothing. The engine's resources end with its last handle. Blocks until a tune in the background has stopped.
 KILN_API void kiln_engine_destroy(kiln_engine* engine);
 
 // Names of ops, one a line, for the caller to free. Blocks: it reads manifests.
@@ -324,9 +323,10 @@ typedef struct kiln_stats {
   int64_t tunes, compiles, stale, constraint_fallbacks, quarantined, waiting, uncounted, workspace_bytes;
   double tuning_ns;
   int64_t miss_absent, miss_unusable, miss_damaged, miss_unreadable, miss_no_cubin, miss_refused_cubin, compiles_ahead;
+  int64_t shared_hits, shared_misses, shared_errors, shared_bytes;  // the shared store; bytes read and written
 } kiln_stats;
 #define KILN_STATS_INIT \
-  { sizeof(kiln_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(kiln_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 KILN_API kiln_status kiln_engine_stats(kiln_engine* engine, kiln_stats* stats);
 // Failures that the engine worked around, one a line, for the caller to free.
 KILN_API kiln_status kiln_engine_warnings(kiln_engine* engine, char** warnings);

@@ -337,6 +337,8 @@ def configure(
     trusted_keys: _Iterable[Path] = (),
     worker: Path | None = None,
     nvrtc: Path | None = None,
+    remote: str | None = None,
+    signing_key: Path | None = None,
     isolation: Literal["automatic", "worker", "in_process"] | None = None,
     compile_workers: int | None = None,
     compile_ahead: int | None = None,
@@ -352,6 +354,7 @@ def configure(
     overlay: the file that Kiln writes; "" keeps it in memory; left out, $KILN_CACHE, else the user's cache folder.
     on_miss: what a launch without a record does: tune and wait; tune in the "background"; take what is "nearest"; or an "error".
     compile: "never" keeps NVRTC closed: what no file has machine code for is an error of kind "no_nvrtc".
+    remote, signing_key: a store that machines share, and what signs what goes there (docs/sharing.md); left out, $KILN_REMOTE and $KILN_SIGNING_KEY.
     search_trials, search_seconds: limits of one tune. The rest are those of kiln/options.hpp by the same name.
     """
     if isinstance(bases, (str, _os.PathLike)) or isinstance(trusted_keys, (str, _os.PathLike)):
@@ -363,6 +366,8 @@ def configure(
     settings.worker = None if worker is None else _os.fspath(worker)
     settings.on_miss = _one_of("on_miss", on_miss, _ON_MISS)
     settings.nvrtc = None if nvrtc is None else _os.fspath(nvrtc)
+    settings.remote = remote
+    settings.signing_key = None if signing_key is None else _os.fspath(signing_key)
     settings.compile = _one_of("compile", compile, _COMPILE)
     settings.trust = _one_of("trust", trust, _TRUST)
     settings.isolation = _one_of("isolation", isolation, _ISOLATION)

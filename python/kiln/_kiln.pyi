@@ -16,6 +16,8 @@ class Settings:
     overlay: str | None
     worker: str | None
     nvrtc: str | None
+    remote: str | None
+    signing_key: str | None
     bases: list[str]
     trusted_keys: list[str]
     on_miss: int | None

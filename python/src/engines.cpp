@@ -101,6 +101,8 @@ kiln_status create(int device, const std::string& folder, kiln_engine** engine) 
   options.template_path_count = folder.empty() ? 0 : 1;
   if (settings.overlay) options.overlay = settings.overlay->c_str();
   if (settings.worker) options.worker = settings.worker->c_str();
+  if (settings.remote) options.remote = settings.remote->c_str();
+  if (settings.signing_key) options.signing_key = settings.signing_key->c_str();
   if (settings.nvrtc) options.nvrtc = settings.nvrtc->c_str();
   set(options.on_miss, settings.on_miss);
   set(options.compile, settings.compile);

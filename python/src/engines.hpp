@@ -13,7 +13,7 @@ namespace kiln_python {
 
 /// What kiln.configure() sets. Nothing: the library's default.
 struct Settings {
-  std::optional<std::string> overlay, worker, nvrtc;
+  std::optional<std::string> overlay, worker, nvrtc, remote, signing_key;
   std::vector<std::string> bases, trusted_keys;
   std::optional<int> on_miss, compile, trust, isolation, compile_workers, compile_ahead;
   std::optional<bool> require_bases, histogram;

@@ -83,6 +83,10 @@ nb::dict stats(int device) {
       {"waiting", &kiln_stats::waiting},
       {"uncounted", &kiln_stats::uncounted},
       {"workspace_bytes", &kiln_stats::workspace_bytes},
+      {"shared_hits", &kiln_stats::shared_hits},
+      {"shared_misses", &kiln_stats::shared_misses},
+      {"shared_errors", &kiln_stats::shared_errors},
+      {"shared_bytes", &kiln_stats::shared_bytes},
       {"miss_absent", &kiln_stats::miss_absent},
       {"miss_unusable", &kiln_stats::miss_unusable},
       {"miss_damaged", &kiln_stats::miss_damaged},
@@ -172,6 +176,8 @@ NB_MODULE(_kiln, module) {
       .def_rw("overlay", &Settings::overlay)
       .def_rw("worker", &Settings::worker)
       .def_rw("nvrtc", &Settings::nvrtc)
+      .def_rw("remote", &Settings::remote)
+      .def_rw("signing_key", &Settings::signing_key)
       .def_rw("bases", &Settings::bases)
       .def_rw("trusted_keys", &Settings::trusted_keys)
       .def_rw("on_miss", &Settings::on_miss)

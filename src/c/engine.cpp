@@ -56,6 +56,10 @@ void give(const Stats& found, kiln_stats& stats) {
   stats.uncounted = found.uncounted;
   stats.workspace_bytes = found.workspace_bytes;
   stats.tuning_ns = found.tuning_ns;
+  stats.shared_hits = found.shared_hits;
+  stats.shared_misses = found.shared_misses;
+  stats.shared_errors = found.shared_errors;
+  stats.shared_bytes = found.shared_bytes;
   stats.miss_absent = found.misses.absent;
   stats.miss_unusable = found.misses.unusable;
   stats.miss_damaged = found.misses.damaged;

@@ -76,6 +76,8 @@ void read_files(const kiln_options& given, Options& options) {
   options.trusted_keys = paths_of(given.trusted_keys, given.trusted_key_count, "kiln_options.trusted_keys");
   options.template_paths = paths_of(given.template_paths, given.template_path_count, "kiln_options.template_paths");
   options.overlay_limit_bytes = given.overlay_limit_bytes;
+  if (given.remote != nullptr) options.remote = given.remote;
+  if (given.signing_key != nullptr) options.signing_key = given.signing_key;
 }
 
 void read_tuning(const kiln_options& given, Options& options) {

@@ -85,17 +85,25 @@ namespace {
 
 struct ListSettings {
   std::string file, op;
+  bool shared = false;
 };
 
 void declare_list(CLI::App& command, ListSettings& settings) {
   command.add_option("file", settings.file, "This file, .kiln or .jsonl, instead of the overlay and the bases")
       ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
+  command.add_flag("--shared", settings.shared, "The records of the shared store (--remote) instead");
 }
 
 int list(const Globals& globals, const ListSettings& settings) {
   std::optional<store::Layers> layers;
-  const std::vector<NamedFile> files = files_to_show(globals, settings.file, layers);
+  if (settings.shared && !settings.file.empty())
+    throw Error(ErrorKind::bad_input, "both a file and --shared are given; give one of them");
+  std::vector<NamedFile> files;
+  if (settings.shared)
+    files.push_back(shared_records(globals, settings.op));
+  else
+    files = files_to_show(globals, settings.file, layers);
   check_op(globals, files, settings.op);
   const manifest::Catalogue ops = ops_for_display(globals);
   for (const NamedFile& each : files) {
@@ -153,12 +161,12 @@ void say_flawed(const Globals& globals, const std::string& path, std::int64_t ro
 
 void add_cache(CLI::App& app, Chosen& chosen) {
   CLI::App* cache =
-      app.add_subcommand("cache", "List, show, compare, merge, export, prune, verify and sign files of records");
+      app.add_subcommand("cache", "List, show, compare, merge, export, prune, verify, sign and share files of records");
   cache->require_subcommand(1);
   add_command<ListSettings>(*cache, chosen, "ls", "List the records of the overlay and the bases, or of one file",
-                            declare_list, list, takes_layers | takes_templates);
+                            declare_list, list, takes_layers | takes_templates | takes_remote);
   for (const auto add : {add_cache_show, add_cache_stats, add_cache_diff, add_cache_export, add_cache_merge,
-                         add_cache_prune, add_cache_compact, add_cache_verify, add_cache_sign})
+                         add_cache_prune, add_cache_compact, add_cache_verify, add_cache_sign, add_cache_push})
     add(*cache, chosen);
   cache->footer(
       "Examples:\n  kiln cache ls --op rms_norm\n  kiln cache show rms_norm rows=512 cols=4096\n"
@@ -166,6 +174,7 @@ void add_cache(CLI::App& app, Chosen& chosen) {
       "  kiln cache import colleague.kiln\n  kiln cache merge a.kiln b.jsonl -o both.kiln\n"
       "  kiln cache prune --unused 90d --dry-run\n  kiln cache verify both.kiln\n"
       "  kiln cache sign both.kiln --key release.pem\n"
+      "  kiln cache push --remote /nfs/kiln --key cluster.pem\n"
       "Each command has its own --help.");
 }
 

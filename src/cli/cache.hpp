@@ -37,6 +37,9 @@ std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::s
 void say_left_behind(const Globals& globals, const std::string& what, std::int64_t untrusted_cubins);
 void say_flawed(const Globals& globals, const std::string& path, std::int64_t rows);
 
+/// The records of the shared store as a file in memory; of one op, or of all where it is empty.
+NamedFile shared_records(const Globals& globals, const std::string& op);
+
 void add_cache_stats(CLI::App& cache, Chosen& chosen);
 void add_cache_show(CLI::App& cache, Chosen& chosen);
 void add_cache_diff(CLI::App& cache, Chosen& chosen);
@@ -46,5 +49,6 @@ void add_cache_prune(CLI::App& cache, Chosen& chosen);
 void add_cache_compact(CLI::App& cache, Chosen& chosen);
 void add_cache_verify(CLI::App& cache, Chosen& chosen);
 void add_cache_sign(CLI::App& cache, Chosen& chosen);
+void add_cache_push(CLI::App& cache, Chosen& chosen);  // and pull
 
 }  // namespace kiln::cli

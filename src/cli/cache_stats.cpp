@@ -25,12 +25,15 @@ void declare(CLI::App& command, CacheStatsSettings& settings) {
 /// The file's use counts, summed.
 struct Uses {
   std::int64_t record_uses = 0, records_used = 0, cubin_uses = 0, cubins_used = 0;
-  std::map<std::string, std::int64_t> launches, misses;  // by origin, by reason
+  std::map<std::string, std::int64_t> launches, misses, shared;  // by origin, by reason, by outcome
+  std::int64_t shared_bytes = 0;
 
   explicit Uses(const std::vector<store::Usage>& rows) {
     for (const store::Usage& row : rows) {
       if (row.source == "launch") launches[row.key] += row.uses;
       if (row.source == "miss") misses[row.key] += row.uses;
+      if (row.source == "shared") shared[row.key] += row.uses;
+      if (row.source == "shared_bytes") shared_bytes += row.uses;
       if (row.uses == 0) continue;  // written, and not used yet
       if (row.source == "record") add(row, records_used, record_uses);
       if (row.source == "cubin") add(row, cubins_used, cubin_uses);
@@ -76,6 +79,8 @@ Json json_of(const std::string& name, store::File& file) {
             {"records_used", uses.records_used},
             {"cubin_uses", uses.cubin_uses},
             {"cubins_used", uses.cubins_used},
+            {"shared", uses.shared},
+            {"shared_bytes", uses.shared_bytes},
             {"most_launched", Json::array()},
             {"set_aside", stats.quarantined},
             {"quarantined", file.counters().quarantined}};
@@ -128,6 +133,8 @@ void print_uses(const Uses& uses) {
   Table table({"", "", "> times"});
   for (const auto& [origin, count] : uses.launches) table.row({"launches from", origin, format_count(count)});
   for (const auto& [reason, count] : uses.misses) table.row({"misses", reason, format_count(count)});
+  for (const auto& [outcome, count] : uses.shared) table.row({"shared store", outcome, format_count(count)});
+  if (uses.shared_bytes > 0) table.row({"shared store", "read and written", format_bytes(uses.shared_bytes)});
   if (uses.records_used > 0)
     table.row({"processes served by", counted(uses.records_used, "record"), format_count(uses.record_uses)});
   if (uses.cubins_used > 0)

@@ -18,6 +18,7 @@ enum Takes : unsigned {
   takes_trust = 8,  // the policy, for machine code of files
   takes_keys = 16,
   takes_templates = 32,
+  takes_remote = 64,
   takes_layers = takes_overlay | takes_bases | takes_trust | takes_keys,
   takes_all = takes_device | takes_layers | takes_templates,
 };

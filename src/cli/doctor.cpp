@@ -18,6 +18,7 @@
 #include "jit/specialisation.hpp"
 #include "kiln/error.hpp"
 #include "process/child.hpp"
+#include "remote/open.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -224,6 +225,46 @@ Finding ops(const Globals& globals) {
   }
 }
 
+/// What the shared store lets this user do, tried by a look and by a claim of no bucket.
+std::vector<Finding> shared_store(const Globals& globals) {
+  const std::string what = "shared store";
+  const FileOptions options = engine_options(globals);
+  const std::string address = remote::address_of(options);
+  if (address.empty())
+    return {
+        {what, Health::absent, "none named", "machines tune each for itself; name one with --remote or KILN_REMOTE"}};
+  std::string name = what;
+  try {
+    std::vector<std::string> warnings;
+    const remote::ClientSettings settings = remote::client_settings(options, warnings);
+    const std::unique_ptr<store::RemoteStore> store = remote::open(address);
+    name = fmt::format("{}, {}", what, store->name());
+    const auto soon = [] { return std::chrono::steady_clock::now() + remote::operation_limit; };
+    const auto spaces = static_cast<std::int64_t>(store->spaces(soon()).size());
+    std::vector<Finding> findings{
+        {name, Health::ok, fmt::format("it answers, with {} of ops, revisions and devices", counted(spaces, "group")),
+         settings.signer
+             ? "records and machine code of tunes go to it"
+             : "records of tunes go to it, and machine code does not: no signing key is named (KILN_SIGNING_KEY)"}};
+    try {
+      const store::RemotePlace nowhere{"doctor", "none"};
+      const std::string token = "doctor";
+      store->claim(nowhere, token, std::chrono::seconds(1), soon());
+      store->release(nowhere, token, soon());
+    } catch (const store::RemoteFailure& failure) {
+      findings.push_back(
+          {name + ", writing", Health::broken, failure.what(), "what it has is served; what is tuned here stays here"});
+    }
+    for (const std::string& each : warnings)
+      findings.push_back({name + ", keys", Health::broken, each, "what such a key signed is not trusted"});
+    return findings;
+  } catch (const store::RemoteFailure& failure) {
+    return {{name, Health::broken, failure.what(), "this machine tunes for itself until it answers"}};
+  } catch (const Error& error) {
+    return {{name, Health::broken, error.what(), "no engine starts with this setting"}};
+  }
+}
+
 std::vector<Finding> examine(const Globals& globals) {
   std::vector<Finding> findings{driver()};
   const auto append = [&](std::vector<Finding> more) { findings.insert(findings.end(), more.begin(), more.end()); };
@@ -231,6 +272,7 @@ std::vector<Finding> examine(const Globals& globals) {
   const Finding found_worker = worker();
   append({nvrtc(), headers(), found_worker, compiles(found_worker), cublaslt(), ops(globals)});
   append(files(globals));
+  append(shared_store(globals));
   return findings;
 }
 
@@ -255,7 +297,7 @@ int run(const Globals& globals, const DoctorSettings& /*settings*/) {
 void add_doctor(CLI::App& app, Chosen& chosen) {
   add_command<DoctorSettings>(app, chosen, "doctor",
                               "Report the driver, NVRTC, headers and files found, and what follows", nullptr, run,
-                              takes_layers | takes_templates)
+                              takes_layers | takes_templates | takes_remote)
       ->footer("Exit status 1: something is broken. If something is merely absent, the status is 0.");
 }
 

@@ -121,6 +121,7 @@ std::string options_that_find(const Globals& globals) {
   if (globals.overlay) add("--overlay", *globals.overlay);
   if (globals.trust) add("--trust", *globals.trust);
   for (const std::string& each : globals.trusted_keys) add("--trusted-keys", each);
+  if (globals.remote) add("--remote", *globals.remote);
   for (const std::string& each : globals.templates) add("--templates", each);
   return options;
 }

@@ -406,7 +406,7 @@ int run(const Globals& globals, const PrewarmSettings& settings) {
 void add_prewarm(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<PrewarmSettings>(
       app, chosen, "prewarm", "Tune, or without a GPU compile, all that a workload needs; write a file to deploy",
-      declare, run, takes_all);
+      declare, run, takes_all | takes_remote);
   command->footer(
       "Examples:\n  kiln prewarm llama3_8b.toml -o llama3_8b.kiln               tune on this GPU what has no record\n"
       "  kiln prewarm --from-histogram production.kiln --top 99      production's launches, the most time first\n"

@@ -64,6 +64,9 @@ void declare_globals(CLI::App& app, Globals& globals) {
   app.add_option("--trusted-keys", globals.trusted_keys, "A folder of trusted public keys, NAME.pem; may be repeated")
       ->allow_extra_args(false)
       ->type_name("DIR");
+  app.add_option("--remote", globals.remote,
+                 "A store that machines share: the full path of a folder; else $KILN_REMOTE. \"\": none")
+      ->type_name("ADDRESS");
   app.add_option("--templates", globals.templates,
                  "A folder of op folders, which come before the built-in ops; may be repeated")
       ->allow_extra_args(false)
@@ -177,7 +180,8 @@ std::vector<char*> with_help_last(int argc, char** argv) {
 void name_globals(const Chosen& chosen) {
   constexpr std::pair<unsigned, std::string_view> options[] = {
       {takes_device, ", --device"}, {takes_overlay, ", --overlay"},   {takes_bases, ", --base"},
-      {takes_trust, ", --trust"},   {takes_keys, ", --trusted-keys"}, {takes_templates, ", --templates"}};
+      {takes_trust, ", --trust"},   {takes_keys, ", --trusted-keys"}, {takes_templates, ", --templates"},
+      {takes_remote, ", --remote"}};
   for (const auto& [command, takes] : chosen.takes) {
     std::string line = "Global options that apply: --json, --quiet";
     for (const auto& [option, name] : options)

@@ -127,7 +127,7 @@ int run(const Globals& globals, const ReplaySettings& settings) {
 void add_replay(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<ReplaySettings>(
       app, chosen, "replay", "Launch a recorded stream of problems; count answers by origin; time host and device",
-      declare, run, takes_all);
+      declare, run, takes_all | takes_remote);
   command->footer(
       "Examples:\n  kiln replay stream.trace --verify\n  kiln replay stream.trace --policy error --base deployed.kiln     a deployment: a miss is an error\n"
       "  kiln replay stream.trace --dry-run --base deployed.kiln          without a GPU\n"

@@ -191,8 +191,9 @@ int run(const Globals& globals, const RunSettings& settings) {
 }  // namespace
 
 void add_run(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<RunSettings>(
-      app, chosen, "run", "Launch one problem, verify it against the op's reference, time it", declare, run, takes_all);
+  CLI::App* command =
+      add_command<RunSettings>(app, chosen, "run", "Launch one problem, verify it against the op's reference, time it",
+                               declare, run, takes_all | takes_remote);
   command->footer(
       "Examples:\n  kiln run rms_norm rows=137 cols=4096 dtype=bf16\n  kiln run gemm m=16 n=4096 k=4096 layout=nt --iterations 101\n"
       "Exit status 1: a wrong result.");

@@ -48,6 +48,7 @@ Options engine_options(const Globals& globals) {
   options.template_paths = paths_of(globals.templates);
   options.trust = policy_of(globals);
   options.trusted_keys = paths_of(globals.trusted_keys);
+  options.remote = globals.remote;
   return options;
 }
 

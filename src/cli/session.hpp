@@ -25,6 +25,7 @@ struct Globals {
   std::vector<std::string> templates;
   std::optional<std::string> trust;
   std::vector<std::string> trusted_keys;
+  std::optional<std::string> remote;
 };
 
 /// The same options without notes: for what is told in another way.

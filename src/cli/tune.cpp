@@ -184,8 +184,9 @@ int run(const Globals& globals, const TuneSettings& settings) {
 }  // namespace
 
 void add_tune(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<TuneSettings>(
-      app, chosen, "tune", "Find the fastest configs for every bucket of some sizes", declare, run, takes_all);
+  CLI::App* command =
+      add_command<TuneSettings>(app, chosen, "tune", "Find the fastest configs for every bucket of some sizes", declare,
+                                run, takes_all | takes_remote);
   command->footer(
       "Examples:\n  kiln tune rms_norm rows=1..16384 cols=4096,8192 dtype=bf16\n  kiln tune gemm m=1..16384 n=4096 k=4096 layout=nt\n"
       "  kiln tune --stale                             after an op's source has changed\n"

@@ -33,6 +33,8 @@ class Background {
 
   /// Queues a bucket that has no record, once. The launches of `fallback`, which may be null, give its priority.
   void want(plan::OpState& op, const Problem& bucket, const plan::PlanState* fallback);
+  /// Whether a queued bucket is tuned, and looked for in the shared store before.
+  [[nodiscard]] bool can_tune() const noexcept { return has_worker_; }
   /// Waits until nothing is queued or being tuned. Returns false when `end` passed before.
   bool wait_until(std::chrono::steady_clock::time_point end);
   [[nodiscard]] std::int64_t waiting() const;  // buckets queued or being tuned

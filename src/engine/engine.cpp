@@ -11,6 +11,7 @@
 #include "engine/background.hpp"
 #include "engine/coverage.hpp"
 #include "engine/miss_path.hpp"
+#include "engine/shared_answers.hpp"
 #include "engine/state.hpp"
 #include "engine/team/agree.hpp"
 #include "manifest/text.hpp"
@@ -158,12 +159,15 @@ EngineState::EngineState(const Options& chosen)
   if (options.stop_requested) layers.overlay().stop_waiting_when([this] { return wants_to_stop(options); });
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
   if (pool.spare_at_once() > 0) ahead = std::make_unique<Ahead>(*this);
+  shared = SharedAnswers::open(*this);
 }
 
 EngineState::~EngineState() {
   // What follows must not end a capture of another thread.
   const cuda::RelaxedCapture relaxed;
   background.reset();
+  const auto shared_counts = shared ? shared->client().counters() : remote::ClientCounters();
+  shared.reset();
   ahead.reset();
   layers.tell_news_to({});
   {
@@ -171,8 +175,13 @@ EngineState::~EngineState() {
     op_states_.clear();
     workspaces.reset();
   }
+  std::vector<store::Usage> usage = counters.usage();
+  for (const auto& [key, count] :
+       {std::pair("hit", shared_counts.hits), {"miss", shared_counts.misses}, {"error", shared_counts.errors}})
+    if (count > 0) usage.push_back({"shared", key, count, 0});
+  if (shared_counts.bytes > 0) usage.push_back({"shared_bytes", "values", shared_counts.bytes, 0});
   try {
-    layers.overlay().note_usage(counters.usage());
+    layers.overlay().note_usage(usage);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts are lost
   }
 }
@@ -180,6 +189,8 @@ EngineState::~EngineState() {
 void destroy(EngineState* engine) {
   if (engine->background && engine->background->is_this_thread())
     engine->background->delete_at_end(*engine);
+  else if (engine->shared && engine->shared->client().is_this_thread())
+    engine->shared->client().call_at_end([engine] { delete engine; });
   else if (engine->ahead && engine->ahead->is_this_thread())
     engine->ahead->delete_at_end(*engine);
   else
@@ -191,7 +202,10 @@ plan::OpState& EngineState::op_state(std::size_t index) {
   OpSlot& slot = op_states_[index];
   std::call_once(slot.made, [&] {
     auto made = std::make_unique<plan::OpState>(*this, index);
-    if (options.loading == Loading::eager) load_all(*made);
+    if (options.loading == Loading::eager) {
+      if (shared && !made->op.is_of_team()) shared->bring_all(made->site());
+      load_all(*made);
+    }
     const std::lock_guard lock(op_states_mutex_);
     slot.state = std::move(made);
   });
@@ -276,6 +290,13 @@ Stats Engine::stats() const {
     stats.tuning_ns = state_->background->spent_ns();
     stats.waiting = state_->background->waiting();
   }
+  if (state_->shared) {
+    const remote::ClientCounters shared = state_->shared->client().counters();
+    stats.shared_hits = shared.hits;
+    stats.shared_misses = shared.misses;
+    stats.shared_errors = shared.errors;
+    stats.shared_bytes = shared.bytes;
+  }
   return stats;
 }
 
@@ -312,7 +333,8 @@ bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
   cuda::require_not_forked();
   const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(limit, engine::longest_limit);
   return (!state_->background || state_->background->wait_until(end)) &&
-         (!state_->ahead || state_->ahead->wait_until(end));
+         (!state_->ahead || state_->ahead->wait_until(end)) &&
+         (!state_->shared || state_->shared->client().wait_until(end));
 }
 
 std::optional<LengthFault> Engine::check(Stream stream) const {

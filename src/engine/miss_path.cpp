@@ -1,6 +1,7 @@
 #include "engine/miss_path.hpp"
 #include "engine/ahead.hpp"
 #include "engine/background.hpp"
+#include "engine/shared_answers.hpp"
 
 #include <fmt/format.h>
 
@@ -80,6 +81,11 @@ std::unique_ptr<plan::BucketPlans> load_or_stand_in(plan::OpState& op_state, ans
 std::unique_ptr<plan::BucketPlans> build_alone(plan::OpState& op_state, const Problem& problem, bool may_stand_in) {
   answer::Resolution resolution = op_state.resolve(problem, op_state.takes_fallbacks());
   if (resolution.miss) op_state.owner.counters.count(*resolution.miss);
+  // A tune asks the shared store itself. Launches that fallbacks serve do not wait for it.
+  if (SharedAnswers* const shared = engine_of(op_state).shared.get();
+      shared != nullptr && !resolution.is_hit() && op_state.owner.options.on_miss != MissPolicy::tune &&
+      !(op_state.takes_fallbacks() && may_stand_in) && shared->bring(resolution.bucket))
+    resolution = op_state.resolve(problem, op_state.takes_fallbacks());
   if (resolution.is_hit()) return load_or_stand_in(op_state, std::move(resolution), may_stand_in);
   switch (op_state.owner.options.on_miss) {
     case MissPolicy::tune: return tuned_plans(op_state, resolution);
@@ -115,6 +121,13 @@ void tell_fallback(const plan::OpState& op_state, const plan::BucketPlans& made,
   op_state.owner.tell(LogEvent::Kind::fallback, op_state.op.name,
                       manifest::to_string(op_state.op, made.resolution.bucket.edge),
                       fmt::format("{} serves, from {}: {}", serves->name(), to_string(serves->origin), serves->why));
+}
+
+/// adopt() of the answers that the bucket has by now.
+void adopt_present(plan::OpState& op_state, const Problem& bucket, const plan::PlanState* in_place_of) {
+  answer::Resolution present = op_state.resolve(bucket, op_state.takes_fallbacks());
+  answer::leave_servable(present, op_state.owner.arch(), op_state.owner.cubins);
+  adopt(op_state, std::move(present), in_place_of);
 }
 
 }  // namespace
@@ -164,7 +177,12 @@ const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem,
     plan->of.is_stand_in ? engine.ahead->want_swap(op_state, *plan) : engine.ahead->met(op_state, bucket);
   const bool has_record = plan->of.is_stand_in && plan->of.resolution.is_hit();
   // After its publication, so that its launches are counted.
-  if (is_tuned_beside && is_fallback(plan->origin) && !has_record) engine.background->want(op_state, bucket, plan);
+  if (is_fallback(plan->origin) && !has_record && !op_state.op.is_of_team()) {
+    if (engine.background) engine.background->want(op_state, bucket, plan);
+    if (engine.shared && op_state.takes_fallbacks() && !(engine.background && engine.background->can_tune()))
+      engine.shared->bring_when_there({op_state.site(), bucket},
+                                      [&op_state, bucket] { adopt_present(op_state, bucket, nullptr); });
+  }
   return plan;
 }
 
@@ -199,9 +217,7 @@ void adopt(plan::OpState& op_state, answer::Resolution resolution, const plan::P
 }
 
 void replace_stand_in(plan::OpState& op_state, const plan::PlanState& stand_in) {
-  answer::Resolution own = op_state.resolve(stand_in.bucket, op_state.takes_fallbacks());
-  answer::leave_servable(own, op_state.owner.arch(), op_state.owner.cubins);
-  adopt(op_state, std::move(own), &stand_in);
+  adopt_present(op_state, stand_in.bucket, &stand_in);
 }
 
 void load_all(plan::OpState& op_state) {

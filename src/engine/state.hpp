@@ -30,6 +30,7 @@ namespace kiln::engine {
 
 class Ahead;
 class Background;
+class SharedAnswers;
 
 /// Why candidates run in this process though kiln-worker is here; empty where they do not.
 std::string why_no_worker(const Options& options, const cuda::DeviceInfo& device);
@@ -60,6 +61,8 @@ struct EngineState final : plan::Owner {
   std::unique_ptr<Background> background;
   /// Null where nothing is compiled ahead. Ended after `background`, for the same reason.
   std::unique_ptr<Ahead> ahead;
+  /// The store that machines share; null: none is named. Ended between the two.
+  std::unique_ptr<SharedAnswers> shared;
 
  private:
   struct OpSlot {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/lease.hpp"
+#include "engine/shared_answers.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
 #include "tune/tune_bucket.hpp"
@@ -40,6 +41,7 @@ answer::Cubins& cubins_of(EngineState& engine, const TuneAsked& asked) {
 
 thread_local const WithinTune* innermost = nullptr;
 
+constexpr const char* another_machine = "another machine";
 constexpr auto untold_wait = std::chrono::milliseconds(500);  // most tunes end within it
 
 void tell_who_is_waited_for(const EngineState& engine, const manifest::Op& op, const Problem& edge,
@@ -57,6 +59,27 @@ void tell_who_is_waited_for(const EngineState& engine, const manifest::Op& op, c
   if (engine.options.on_tune) engine.options.on_tune(event);
   if (asked.on_event) asked.on_event(event);
 }
+
+/// The right to tune a bucket among the machines that share a store.
+class SharedTurn {
+ public:
+  SharedTurn(SharedAnswers& shared, const manifest::Bucket& bucket) : shared_(shared), bucket_(bucket) {}
+  ~SharedTurn() {
+    if (is_ours_) shared_.release(bucket_);
+  }
+  SharedTurn(const SharedTurn&) = delete;
+  SharedTurn& operator=(const SharedTurn&) = delete;
+  SharedAnswers::Turn await(std::chrono::steady_clock::time_point end, const std::function<void()>& while_waiting) {
+    const SharedAnswers::Turn turn = shared_.await_turn(bucket_, end, while_waiting);
+    is_ours_ = turn == SharedAnswers::Turn::ours;
+    return turn;
+  }
+
+ private:
+  SharedAnswers& shared_;
+  const manifest::Bucket bucket_;
+  bool is_ours_ = false;
+};
 
 void tell_tuned(const EngineState& engine, const answer::Resolution& tuned,
                 std::chrono::steady_clock::time_point begun) {
@@ -140,6 +163,11 @@ TuneOutcome tune_once(EngineState& engine, const manifest::Op& op, const Problem
   if (!is_enough(outcome.resolution, asked.retune))
     WithinTune::refuse_within(engine, fmt::format("{} {}", op.name, manifest::display_text(op, edge)));
   const WithinTune within(engine);
+  // The ranks of a team agree on what they find, which a store's answer to one of them would belie.
+  SharedAnswers* const shared = op.is_of_team() ? nullptr : engine.shared.get();
+  const bool may_be_shared = shared != nullptr && asked.retune == Retune::none;
+  if (may_be_shared && !outcome.resolution.is_hit() && shared->bring(outcome.resolution.bucket))
+    outcome.resolution = stored();
   Lease lease(engine.layers, outcome.resolution.key, engine.holder);
   bool is_told = false;
   while (!is_enough(outcome.resolution, asked.retune)) {
@@ -159,6 +187,28 @@ TuneOutcome tune_once(EngineState& engine, const manifest::Op& op, const Problem
     std::this_thread::sleep_for(lease_poll);
   }
   if (is_enough(outcome.resolution, asked.retune)) return outcome;
+  std::optional<SharedTurn> turn;
+  if (may_be_shared) {
+    turn.emplace(*shared, outcome.resolution.bucket);
+    const auto while_waiting = [&] {
+      stop_if_asked();
+      lease.renew_if_due();
+      if (is_told || Clock::now() - begun < untold_wait) return;
+      tell_who_is_waited_for(engine, op, edge, asked, another_machine);
+      is_told = true;
+    };
+    switch (turn->await(begun + asked.patience, while_waiting)) {
+      case SharedAnswers::Turn::ours: break;
+      case SharedAnswers::Turn::found:
+        outcome.resolution = stored();
+        if (outcome.resolution.is_hit()) return outcome;
+        break;
+      case SharedAnswers::Turn::elsewhere:
+        outcome.end = TuneOutcome::End::held_elsewhere;
+        outcome.holder = another_machine;
+        return outcome;
+    }
+  }
   const std::lock_guard lock(engine.tune_mutex);
   stop_if_asked();
   if (!engine.worker && asked.team == nullptr) engine.worker = worker_for(engine.options, engine.context.info());
@@ -173,7 +223,8 @@ TuneOutcome tune_once(EngineState& engine, const manifest::Op& op, const Problem
   };
   answer::Cubins& cubins = cubins_of(engine, asked);
   const tune::TuneResult result = tune::tune_bucket(request, cubins);
-  tune::publish(request, result, cubins);
+  std::vector<store::CubinRow> code = tune::publish(request, result, cubins);
+  if (shared != nullptr) shared->publish(result.record, std::move(code));
   if (!result.warning.empty())
     engine.warn(fmt::format("{} {}: {}", op.name, manifest::display_text(op, edge), result.warning), op.name, bucket);
   outcome = {TuneOutcome::End::tuned, stored()};

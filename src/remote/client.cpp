@@ -99,9 +99,18 @@ void Client::fetch_when_there(const RemotePlace& place, std::function<void(Rows)
   ClientState::add(state_, {look, false, false, {}});
 }
 
-std::vector<Rows> Client::list(const std::string& space) {
-  auto rows = ask<std::vector<Rows>>(state_, Does::read, list_limit,
-                                     [space](ClientState& state) { return state.look_up_all(space); });
+std::vector<std::string> Client::spaces(std::chrono::milliseconds limit) {
+  const auto spaces = ask<std::vector<std::string>>(state_, Does::read, limit, [limit](ClientState& state) {
+    auto found = state.attempt(
+        Does::read, [&](auto deadline) { return state.store->spaces(deadline); }, limit);
+    return found ? std::move(*found) : std::vector<std::string>();
+  });
+  return spaces.value_or(std::vector<std::string>());
+}
+
+std::vector<Rows> Client::list(const std::string& space, std::chrono::milliseconds limit) {
+  auto rows = ask<std::vector<Rows>>(state_, Does::read, limit,
+                                     [space, limit](ClientState& state) { return state.look_up_all(space, limit); });
   return rows ? std::move(*rows) : std::vector<Rows>();
 }
 
@@ -143,7 +152,9 @@ bool Client::wait_until(Clock::time_point end) {
       lock, end, [this] { return !state_->is_busy && state_->calls == 0 && state_->next_due() == state_->jobs.end(); });
 }
 
-ClientCounters Client::counters() const { return {state_->hits, state_->misses, state_->errors, state_->bytes}; }
+ClientCounters Client::counters() const {
+  return {state_->hits, state_->misses, state_->errors, state_->bytes, state_->published};
+}
 
 bool Client::is_this_thread() const {
   const std::lock_guard lock(state_->mutex);

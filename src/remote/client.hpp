@@ -20,9 +20,11 @@ namespace kiln::remote {
 
 inline constexpr std::chrono::milliseconds operation_limit{500};  // of one operation, its connecting included
 inline constexpr std::chrono::milliseconds answer_limit{1100};  // of a record, its machine code and what was under way
-inline constexpr std::chrono::seconds list_limit{5};
 inline constexpr std::chrono::seconds first_quiet{30}, longest_quiet{600};
 inline constexpr std::chrono::seconds claim_term{30};
+
+inline constexpr std::size_t most_waiting =
+    4096;  // look-ups that nobody waits for, and publications; later ones are dropped
 
 struct ClientSettings {
   store::KeyRing keys = {};
@@ -43,6 +45,7 @@ struct ClientCounters {
   std::int64_t hits = 0, misses = 0;  // look-ups
   std::int64_t errors = 0;            // operations that failed, and values that did not hold
   std::int64_t bytes = 0;             // of values, read and written
+  std::int64_t published = 0;         // records that were written
 };
 
 struct ClientState;
@@ -61,8 +64,10 @@ class Client {
   [[nodiscard]] std::optional<Rows> fetch(const store::RemotePlace& place);
   /// Calls `then` on the client's thread when the store has the rows. Asks again from time to time.
   void fetch_when_there(const store::RemotePlace& place, std::function<void(Rows)> then);
-  /// The rows of a space. Waits list_limit at most, and passes over what has not come by then.
-  [[nodiscard]] std::vector<Rows> list(const std::string& space);
+  /// The rows of a space. Passes over what has not come within the limit.
+  [[nodiscard]] std::vector<Rows> list(const std::string& space, std::chrono::milliseconds limit);
+  /// The spaces that have values; none where the store does not answer.
+  [[nodiscard]] std::vector<std::string> spaces(std::chrono::milliseconds limit);
 
   enum class Claimed : std::uint8_t { ours, elsewhere, unknown };  // unknown: the store does not answer
   /// Renewed until release(). Waits answer_limit at most.

@@ -17,8 +17,7 @@ using Clock = std::chrono::steady_clock;
 using store::RemoteFailure;
 using store::RemotePlace;
 
-constexpr int enough_writes = 4;            // of one row, each of which found another value than before
-constexpr std::size_t most_waiting = 4096;  // jobs
+constexpr int enough_writes = 4;  // of one row, each of which found another value than before
 
 std::string new_token() {
   std::array<unsigned char, 16> bytes{};
@@ -211,11 +210,11 @@ std::optional<Rows> ClientState::look_up(const RemotePlace& place) {
   return with_code(std::move(*row), begun + 2 * operation_limit);
 }
 
-std::vector<Rows> ClientState::look_up_all(const std::string& space) {
-  const auto end = Clock::now() + list_limit;
+std::vector<Rows> ClientState::look_up_all(const std::string& space, std::chrono::milliseconds limit) {
+  const auto end = Clock::now() + limit;
   std::vector<Rows> all;
   const auto values = attempt(
-      Does::read, [&](auto deadline) { return store->list(space, deadline); }, list_limit);
+      Does::read, [&](auto deadline) { return store->list(space, deadline); }, limit);
   if (!values) return all;
   for (const std::string& value : *values) {
     bytes += static_cast<std::int64_t>(value.size());
@@ -293,6 +292,7 @@ std::optional<Clock::time_point> ClientState::write(const store::Record& record,
     if (!put) return later();
     if (!*put) continue;
     bytes += static_cast<std::int64_t>(value.size());
+    ++published;
     return std::nullopt;
   }
   ++errors;

@@ -66,7 +66,7 @@ struct ClientState {
   auto attempt(Does does, Ask&& ask, std::chrono::milliseconds limit = operation_limit)
       -> std::optional<decltype(ask(Clock::time_point{}))>;
   [[nodiscard]] std::optional<Rows> look_up(const store::RemotePlace& place);
-  [[nodiscard]] std::vector<Rows> look_up_all(const std::string& space);
+  [[nodiscard]] std::vector<Rows> look_up_all(const std::string& space, std::chrono::milliseconds limit);
   [[nodiscard]] std::optional<SealedRow> accepted(Opened<SealedRow> opened);
   [[nodiscard]] Rows with_code(SealedRow row, Clock::time_point end);
   std::optional<Clock::time_point> write(const store::Record& record, const std::vector<store::CubinRow>& code);
@@ -76,7 +76,7 @@ struct ClientState {
   const std::unique_ptr<store::RemoteStore> store;
   const ClientSettings settings;
   const std::string token;  // of its claims
-  std::atomic<std::int64_t> hits{0}, misses{0}, errors{0}, bytes{0};
+  std::atomic<std::int64_t> hits{0}, misses{0}, errors{0}, bytes{0}, published{0};
 
   mutable std::mutex mutex;  // guards the members below
   std::condition_variable changed;

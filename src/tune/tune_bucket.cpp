@@ -304,7 +304,7 @@ void compile_ahead(const TuneRequest& request, answer::Cubins& cubins) {
     cubins.prefetch(candidates.list[first].specialisation, jit::Urgency::ahead);
 }
 
-void publish(const TuneRequest& request, const TuneResult& result, answer::Cubins& cubins) {
+std::vector<store::CubinRow> publish(const TuneRequest& request, const TuneResult& result, answer::Cubins& cubins) {
   std::vector<store::CubinRow> rows;
   std::set<std::string> labels;
   for (const CompiledKernel& each : result.kernels)
@@ -314,6 +314,7 @@ void publish(const TuneRequest& request, const TuneResult& result, answer::Cubin
        answer::code_needed(answer::resolve_with(request.bucket, result.record), request.arch))
     if (labels.insert(needed.label).second) add_row(rows, needed, cubins);
   cubins.layers().put_all({&result.record, 1}, rows);
+  return rows;
 }
 
 }  // namespace kiln::tune

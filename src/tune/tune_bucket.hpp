@@ -45,7 +45,8 @@ bool is_of_one_bucket(ErrorKind kind) noexcept;
 void compile_ahead(const TuneRequest& request, answer::Cubins& cubins);
 
 /// Writes the result to the overlay in one transaction: the record, the machine code of its choices, and that of the
-/// defaults, which serve real sizes that break a choice's constraints. Throws as store::Layers::put_all() does.
-void publish(const TuneRequest& request, const TuneResult& result, answer::Cubins& cubins);
+/// defaults, which serve real sizes that break a choice's constraints. Returns the machine code. Throws as
+/// store::Layers::put_all() does.
+std::vector<store::CubinRow> publish(const TuneRequest& request, const TuneResult& result, answer::Cubins& cubins);
 
 }  // namespace kiln::tune

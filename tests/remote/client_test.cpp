@@ -150,7 +150,7 @@ TEST_CASE("what one client publishes another one fetches, machine code only wher
   CHECK(trusting->counters().bytes > 0);
   CHECK(shared.told->count() == (is_signed ? 1 : 0));  // the other one's compile
   CHECK(shared.client({.keys = keys, .only_signed = true})->fetch(store::place_of(record)).has_value() == is_signed);
-  CHECK(trusting->list(store::place_of(record).space).size() == 1);
+  CHECK(trusting->list(store::place_of(record).space, std::chrono::seconds(20)).size() == 1);
   CHECK(!trusting->fetch(store::place_of(numbered_record(2))));
   CHECK(trusting->counters().misses == 1);
   CHECK(trusting->counters().errors == 0);

@@ -1,5 +1,5 @@
 // The facts of a report: one JSON document, which page.js draws. A number that is not finite is null.
-//   document  {kiln, records_found, records_hidden, records_left_out, candidates_unread, sources, devices, ops, records, launches, misses,
+//   document  {kiln, records_found, records_hidden, records_left_out, candidates_unread, sources, devices, ops, records, launches, misses, shared,
 //              problems: {counted, unreadable}, missing: {found, most_launched: [{op, bucket, launches, sizes}]}}
 //             and, of a workload, {workload: {files, buckets, missing, gaps: [{op, buckets, devices}]}}
 //   source    {name, overlay, records, candidates, cubins, bytes} and, where the file cannot be used, {refused}; in the order of look-ups
@@ -9,7 +9,7 @@
 //             and, where a present op forms its key, {axes, lows, dtype, bytes_per_second, flops_per_second, times} and, past the limit, {times_left_out}
 //             and, where its candidates were read, {trials: {costs_ns, verdicts: {NAME: count}, reason}}
 //   time      {axes, cost_ns, baseline_ns} and, where its config is not the record's, {config}
-//   launches, misses  {total, most: [[NAME, count]]}
+//   launches, misses, shared  {total, most: [[NAME, count]]}; shared: look-ups in the shared store, by outcome
 // records_hidden counts the records of later layers whose key an earlier layer holds; records_left_out and
 // candidates_unread count records past the limits. `device` and `source` are indices, `tuned` is Unix seconds, `axes`
 // and `lows` are the highest and lowest sizes of a bucket.

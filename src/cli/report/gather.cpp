@@ -237,6 +237,7 @@ Json gather(const manifest::Catalogue& ops, store::Layers& layers, std::span<con
   add_records(document, layers, ops, found, numbers);
   document["launches"] = uses_of(layers, "launch");
   document["misses"] = uses_of(layers, "miss");
+  document["shared"] = uses_of(layers, "shared");
   const auto devices = devices_asked(numbers, filter);
   add_missing(document, layers, ops, found, devices, filter);
   if (!expected.files.empty()) document["workload"] = gaps_of(expected, found, devices, filter);

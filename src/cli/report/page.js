@@ -91,6 +91,7 @@ const drawUses = () => {
   draw(facts.launches, (name) => (Object.hasOwn(hits, name) ? ["good", `hit: ${hits[name]}`]
     : ["poor", "fallback: no record of the bucket"]));
   draw(facts.misses, () => ["poor", "a look-up's miss"]);
+  draw(facts.shared, (name) => [name === "hit" ? "good" : "poor", "asked of the shared store"]);
 };
 
 const drawFiles = () => fillTable("#files", facts.sources.map((source) => row([{ class: "path" }, source.name],
