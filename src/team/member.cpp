@@ -233,7 +233,11 @@ void Member::clear_flags() const {
   const cuda::RelaxedCapture relaxed;
   const cuda::Stream stream;
   const CUdeviceptr own = memory_->addresses()[static_cast<std::size_t>(rank())];
-  cuda::check(cuda::Driver::get().cuMemsetD8Async(own, 0, control_bytes, stream.handle()), "clearing a team's flags");
+  const cuda::Driver& driver = cuda::Driver::get();
+  cuda::check(driver.cuMemsetD8Async(own, 0, control_bytes, stream.handle()), "clearing a team's flags");
+  cuda::check(driver.cuMemsetD8Async(own + static_cast<CUdeviceptr>(packets_offset(bytes())), 0, 2 * packet_bytes,
+                                     stream.handle()),
+              "clearing a team's packets");
   stream.synchronize();
 }
 

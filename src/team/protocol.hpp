@@ -16,6 +16,9 @@ inline constexpr int most_flags = 512;  // from one rank to another, of both hal
 inline constexpr int claim_words = 16;
 inline constexpr std::int64_t control_bytes = std::int64_t{64} << 10;  // at the start of each rank's memory
 inline constexpr std::int64_t workspace_alignment = 256;
+/// Of words that tell by themselves that they came (templates/common/team/packets.cuh), for each parity of the epoch.
+/// All 0 at first.
+inline constexpr std::int64_t packet_bytes = std::int64_t{8} << 20;
 
 /// A rank's words, at the start of its symmetric memory. All 0 at first.
 struct Control {
@@ -79,5 +82,13 @@ static_assert(sizeof(PeersArgument) == 64);
 constexpr std::int64_t half_bytes(std::int64_t bytes) {
   return (bytes - control_bytes) / 2 / workspace_alignment * workspace_alignment;
 }
+
+/// Where packets begin in a symmetric memory: behind both halves, which no packet may share, since it is told from its
+/// absence by its bits.
+constexpr std::int64_t packets_offset(std::int64_t bytes) {
+  return control_bytes + 2 * (half_bytes(bytes) > 0 ? half_bytes(bytes) : 0);
+}
+/// What is allocated for a symmetric memory of `bytes`.
+constexpr std::int64_t allocated_bytes(std::int64_t bytes) { return packets_offset(bytes) + 2 * packet_bytes; }
 
 }  // namespace kiln::team

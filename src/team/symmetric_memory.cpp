@@ -8,6 +8,7 @@
 
 #include "kiln/error.hpp"
 #include "team/exchange.hpp"
+#include "team/protocol.hpp"
 
 namespace kiln::team {
 namespace {
@@ -48,7 +49,7 @@ SymmetricMemory::SymmetricMemory(Rendezvous& rendezvous, const cuda::Context& co
     : bytes_(bytes) {
   require_same_bytes(rendezvous, bytes);
   const int ordinal = context.info().ordinal, own_rank = rendezvous.membership().rank;
-  const std::size_t mapped_bytes = whole_units(rendezvous, bytes, ordinal);
+  const std::size_t mapped_bytes = whole_units(rendezvous, allocated_bytes(bytes), ordinal);
   std::optional<cuda::SharedAllocation> own;
   Descriptor exported;
   on_all_ranks(rendezvous, "allocating symmetric memory", [&] {

@@ -1,6 +1,8 @@
 // The ranks of a team over one address space, and launches of theirs that run together.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -23,16 +25,27 @@ struct TeamLaunch {
   int at_once = 1;        // grids of each rank that run at once, where one is right
 };
 
+/// Bytes that are 0, and take no memory before they are touched: most are not.
+struct Unmap {
+  std::size_t bytes;
+  void operator()(unsigned char* memory) const { munmap(memory, bytes); }
+};
+using Zeros = std::unique_ptr<unsigned char, Unmap>;
+inline Zeros zeros(std::size_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return {static_cast<unsigned char*>(memory), Unmap{bytes}};
+}
+
 class Team {
  public:
   static constexpr std::int64_t control_bytes = 64 << 10;
+  static constexpr std::int64_t packet_bytes = 8 << 20;  // of each parity, behind the halves
   static constexpr std::uint64_t no_timeout = std::uint64_t{1} << 60;
 
   Team(int world, std::int64_t workspace_bytes)
       : half_bytes_((workspace_bytes + 255) / 256 * 256), memories_(static_cast<std::size_t>(world)) {
     for (Memory& each : memories_) {
-      each.bytes = std::make_unique<Line[]>(lines());
-      std::memset(each.bytes.get(), 0, lines() * sizeof(Line));
+      each.bytes = zeros(allocated_bytes());
       poison_half(each, 0);
       poison_half(each, 1);
     }
@@ -98,27 +111,33 @@ class Team {
            std::all_of(std::begin(words.claimed), std::end(words.claimed), is_zero) &&
            std::all_of(pushed, pushed + sizeof words.pushed / sizeof *pushed, is_zero);
   }
+  /// Whether packets left nothing behind.
+  bool packets_are_clear(int rank) {
+    const auto* packets = reinterpret_cast<const std::uint64_t*>(at(rank).bytes.get() + packets_at());
+    return std::all_of(packets, packets + 2 * packet_bytes / 8, [](std::uint64_t each) { return each == 0; });
+  }
   /// As kiln::Team::reset.
   void reset() {
     for (Memory& each : memories_) {
       std::memset(each.bytes.get(), 0, control_bytes);
+      std::memset(each.bytes.get() + packets_at(), 0, 2 * packet_bytes);
       each.report = {};
     }
   }
 
  private:
-  struct alignas(256) Line {
-    unsigned char bytes[256];
-  };
   struct Memory {
-    std::unique_ptr<Line[]> bytes;
+    Zeros bytes;
     kiln::team::Report report{};
   };
 
   Memory& at(int rank) { return memories_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] std::size_t lines() const { return static_cast<std::size_t>((control_bytes + 2 * half_bytes_) / 256); }
+  [[nodiscard]] std::size_t allocated_bytes() const {
+    return static_cast<std::size_t>(packets_at() + 2 * packet_bytes);
+  }
+  [[nodiscard]] std::int64_t packets_at() const { return control_bytes + 2 * half_bytes_; }
   unsigned char* half(Memory& memory, unsigned parity) {
-    return reinterpret_cast<unsigned char*>(memory.bytes.get()) + control_bytes + parity * half_bytes_;
+    return memory.bytes.get() + control_bytes + parity * half_bytes_;
   }
   void poison_half(Memory& memory, unsigned parity) {
     std::memset(half(memory, parity), 0xff, static_cast<std::size_t>(half_bytes_));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "all_reduce/packets.cuh"
 #include "all_reduce/push.cuh"
 #include "all_reduce/twoshot.cuh"
 #include "kernels.hpp"
@@ -18,8 +19,8 @@ using test::Words;
 constexpr int row_words = 3, cols = 4 * row_words, chunk_words = 4;
 constexpr int most_rows = 8, stride = most_rows + 1, most_chunks = most_rows * row_words / chunk_words;
 
-enum class Op { all_reduce, two_shot, reduce_scatter };
-constexpr Op ops[] = {Op::all_reduce, Op::two_shot, Op::reduce_scatter};
+enum class Op { all_reduce, packets, two_shot, reduce_scatter };
+constexpr Op ops[] = {Op::all_reduce, Op::packets, Op::two_shot, Op::reduce_scatter};
 
 /// A small multiple of 1 / 8, so that sums are exact.
 float value(int launch, int rank, int part, int row, int column) {
@@ -63,6 +64,9 @@ struct Sums {
           kiln::all_reduce_push<float, world, 32>(of.x.data(), of.y.data(), test::length(rows_of(rank)), row_words,
                                                   most_rows, chunk_words, most_chunks, pushers, team.workspace(),
                                                   team.argument(rank));
+        } else if (op == Op::packets) {
+          kiln::all_reduce_packets<float, world, 32, 1>(of.x.data(), of.y.data(), test::length(rows_of(rank)),
+                                                        row_words, team.argument(rank));
         } else if (op == Op::two_shot) {
           kiln::all_reduce_two_shot<float, world, 32>(of.x.data(), of.y.data(), test::length(rows_of(rank)), row_words,
                                                       chunk_words, rounds(), pushers, team.workspace(),
@@ -120,6 +124,7 @@ void check_launches(Op op, const std::vector<int>& rows, bool counted) {
     for (int rank = 0; rank < sums.world(); ++rank) {
       for (int launch = 0; launch < launches; ++launch) CHECK(sums.right(launch, rank));
       CHECK(sums.team.idle(rank, launches));
+      CHECK(sums.team.packets_are_clear(rank));
       CHECK(sums.team.report(rank).state == Report::none);
     }
   }
@@ -128,6 +133,7 @@ void check_launches(Op op, const std::vector<int>& rows, bool counted) {
 TEST_CASE("an all-reduce adds up every rank's rows, launch after launch on the same memory") {
   for (const std::vector<int>& rows : test::team_rows) {
     check_launches(Op::all_reduce, rows, false);
+    check_launches(Op::packets, rows, false);
     check_launches(Op::two_shot, rows, false);
   }
 }

@@ -3,6 +3,7 @@
 
 #include "fake_cuda/fixture.hpp"
 #include "kiln/error.hpp"
+#include "team/protocol.hpp"
 #include "team/ranks.hpp"
 #include "team/shared_words.hpp"
 
@@ -42,6 +43,25 @@ TEST_CASE("memory is zero at first, and what a rank writes into another's memory
     return fmt::format("{}of {}, {} left", found, team.bytes(), query("mappings"));
   });
   for (std::size_t rank = 0; rank < 3; ++rank) CHECK(ranks.outcome(rank) == "100 101 102 of 3000000, 0 left");
+}
+
+TEST_CASE("packets lie behind a rank's halves, zero at first and after a reset, which leaves the halves alone") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& membership) {
+    const Device device;
+    Team team = made(membership, bytes, ample);
+    const auto last = static_cast<CUdeviceptr>(team::packets_offset(bytes) + 2 * team::packet_bytes - 4);
+    const auto in_half = static_cast<CUdeviceptr>(team::packets_offset(bytes) - 4);
+    const CUdeviceptr own = address_of(team, team.rank()), peer = address_of(team, 1 - team.rank());
+    std::string found = fmt::format("{} ", word_at(own + last));
+    barrier(team);
+    for (const CUdeviceptr offset : {last, in_half}) write_word(peer + offset, 7);
+    barrier(team);
+    found += fmt::format("{} {} ", word_at(own + last), word_at(own + in_half));
+    team.reset();
+    return found + fmt::format("{} {}", word_at(own + last), word_at(own + in_half));
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank) CHECK(ranks.outcome(rank) == "0 7 7 0 7");
 }
 
 TEST_CASE("the memory of a rank that was killed can still be written and read by the others") {

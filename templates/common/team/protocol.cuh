@@ -16,6 +16,9 @@
 //    A rank that went on would push into halves that a late peer still reads: tests/team_model shows how.
 // 6. A block that has failed writes `told` in all peers' Controls when it ends. A peer that waits, or that begins a launch, fails by it at
 //    once: nobody waits for a rank that takes part no more.
+// 7. Behind the halves lie packets, for each parity of the epoch too: words that are 0 until one comes (packets.cuh). A rank sends a flag all
+//    the same, which says its rows. A peer takes all words that it says, and leaves 0 there before its launch ends, so before any rank sends
+//    packets of that parity again. Other ops store nothing there. A reset clears them.
 #pragma once
 
 namespace kiln::team {

@@ -61,6 +61,28 @@ void st_release_system(Call& call) {
   *std::bit_cast<std::uint64_t*>(call.get(0)) = call.get(1);
 }
 
+/// Kernels read such words until they came, and give up at some time, as of flags.
+void ld_relaxed_system(Call& call) {
+  pause();
+  for (std::size_t j = 0; j < call.size(0); ++j) {
+    unsigned part = 0;
+    std::memcpy(&part, std::bit_cast<const std::byte*>(call.get(1)) + j * sizeof part, sizeof part);
+    call.set(part, 0, j);
+  }
+}
+/// Parts come one by one: threads change places between them.
+void st_relaxed_system(Call& call) {
+  if (call.has("u64")) {
+    *std::bit_cast<std::uint64_t*>(call.get(0)) = call.get(1);
+    return;
+  }
+  for (std::size_t j = 0; j < call.size(1); ++j) {
+    const unsigned part = call.word(1, j);
+    std::memcpy(std::bit_cast<std::byte*>(call.get(0)) + j * sizeof part, &part, sizeof part);
+    maybe_pause();
+  }
+}
+
 /// Adds floats one by one. Threads change places before, so that sums are taken in other orders.
 void red(Call& call) {
   if (!call.has("f32")) fault("the emulator does not know the instruction {}", call.instruction().opcode);

@@ -27,6 +27,8 @@ void ld_acquire(Call&);
 void st_release(Call&);
 void ld_acquire_system(Call&);
 void st_release_system(Call&);
+void ld_relaxed_system(Call&);
+void st_relaxed_system(Call&);
 void red(Call&);
 void st_async(Call&);
 void cp_async(Call&);

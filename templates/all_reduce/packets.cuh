@@ -1,0 +1,3 @@
+#pragma once
+
+#include "common/team/packet_kernel.cuh"
