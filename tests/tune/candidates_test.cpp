@@ -210,6 +210,36 @@ TEST_CASE("all_reduce by two exchanges has few candidates, where two ranks have 
   }
 }
 
+TEST_CASE("sums over ranks are tried in packets up to 8 MiB from all ranks, with the norm too, and beside the pair") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  const auto tried = [&](const char* name, const char* rows, const char* world) {
+    const manifest::Op& op = *ops.op(name);
+    const std::array settings = {manifest::Setting{"rows", rows}, manifest::Setting{"cols", "8192"},
+                                 manifest::Setting{"world", world}, manifest::Setting{"dtype", "bf16"}};
+    const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
+    std::map<std::string, int> found;
+    for (const Candidate& each : candidates_of({{{op, h100}, bucket}, "sm_90a", false, false}, {}).list)
+      ++found[each.implementation->name];
+    return found;
+  };
+  using Sizes = std::vector<std::pair<const char*, const char*>>;
+  for (const char* name : {"all_reduce", "all_reduce_norm"}) {
+    CAPTURE(name);
+    for (const auto& [rows, world] : Sizes{{"1", "2"}, {"256", "2"}, {"128", "4"}, {"64", "8"}}) {
+      auto found = tried(name, rows, world);
+      CHECK(found["packets"] > 0);
+      CHECK(found["push"] > 0);
+      CHECK((found["fused"] > 0) == (std::string_view(name) == "all_reduce_norm"));
+    }
+    for (const auto& [rows, world] : Sizes{{"512", "2"}, {"256", "4"}, {"128", "8"}}) {
+      auto found = tried(name, rows, world);
+      CHECK(found["packets"] + found["fused"] == 0);
+      CHECK(found["push"] > 0);
+      CHECK((found["twoshot"] > 0) == (std::string_view(world) != "2"));
+    }
+  }
+}
+
 TEST_CASE(
     "gemm_all_reduce is tried with two exchanges where all_reduce is, and then with one unless bytes are very many") {
   const manifest::Catalogue ops(std::span<const std::filesystem::path>{});

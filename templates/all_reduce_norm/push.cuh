@@ -1,0 +1,4 @@
+#pragma once
+
+#include "common/team/all_reduce.cuh"
+#include "norm_rows.cuh"

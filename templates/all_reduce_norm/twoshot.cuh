@@ -1,0 +1,4 @@
+#pragma once
+
+#include "common/team/two_shot.cuh"
+#include "norm_rows.cuh"
