@@ -100,12 +100,9 @@ void Client::fetch_when_there(const RemotePlace& place, std::function<void(Rows)
 }
 
 std::vector<std::string> Client::spaces(std::chrono::milliseconds limit) {
-  const auto spaces = ask<std::vector<std::string>>(state_, Does::read, limit, [limit](ClientState& state) {
-    auto found = state.attempt(
-        Does::read, [&](auto deadline) { return state.store->spaces(deadline); }, limit);
-    return found ? std::move(*found) : std::vector<std::string>();
-  });
-  return spaces.value_or(std::vector<std::string>());
+  auto spaces = ask<std::vector<std::string>>(state_, Does::read, limit,
+                                              [limit](ClientState& state) { return state.find_spaces(limit); });
+  return spaces ? std::move(*spaces) : std::vector<std::string>();
 }
 
 std::vector<Rows> Client::list(const std::string& space, std::chrono::milliseconds limit) {
@@ -115,26 +112,13 @@ std::vector<Rows> Client::list(const std::string& space, std::chrono::millisecon
 }
 
 Client::Claimed Client::claim(const RemotePlace& place) {
-  const auto claimed = ask<Claimed>(state_, Does::write, answer_limit, [place](ClientState& state) {
-    const auto is_ours = state.attempt(
-        Does::write, [&](auto deadline) { return state.store->claim(place, state.token, claim_term, deadline); });
-    if (!is_ours) return Claimed::unknown;
-    if (!*is_ours) return Claimed::elsewhere;
-    const std::lock_guard lock(state.mutex);
-    state.claims.push_back({place, Clock::now()});
-    return Claimed::ours;
-  });
-  return claimed.value_or(Claimed::unknown);
+  return ask<Claimed>(state_, Does::write, answer_limit, [place](ClientState& state) { return state.claim(place); })
+      .value_or(Claimed::unknown);
 }
 
 void Client::release(const RemotePlace& place) {
   const auto work = [place](ClientState& state) -> std::optional<Clock::time_point> {
-    {
-      const std::lock_guard lock(state.mutex);
-      if (std::erase_if(state.claims, [&](const ClientState::Claim& each) { return each.place.key == place.key; }) == 0)
-        return std::nullopt;
-    }
-    state.attempt(Does::write, [&](auto deadline) { return state.store->release(place, state.token, deadline), true; });
+    state.release(place);
     return std::nullopt;
   };
   ClientState::add(state_, {work, false, true, {}});

@@ -299,6 +299,30 @@ std::optional<Clock::time_point> ClientState::write(const store::Record& record,
   return std::nullopt;
 }
 
+std::vector<std::string> ClientState::find_spaces(std::chrono::milliseconds limit) {
+  auto found = attempt(
+      Does::read, [&](auto deadline) { return store->spaces(deadline); }, limit);
+  return found ? std::move(*found) : std::vector<std::string>();
+}
+
+Client::Claimed ClientState::claim(const RemotePlace& place) {
+  const auto is_ours =
+      attempt(Does::write, [&](auto deadline) { return store->claim(place, token, claim_term, deadline); });
+  if (!is_ours) return Client::Claimed::unknown;
+  if (!*is_ours) return Client::Claimed::elsewhere;
+  const std::lock_guard lock(mutex);
+  claims.push_back({place, Clock::now()});
+  return Client::Claimed::ours;
+}
+
+void ClientState::release(const RemotePlace& place) {
+  {
+    const std::lock_guard lock(mutex);
+    if (std::erase_if(claims, [&](const Claim& each) { return each.place.key == place.key; }) == 0) return;
+  }
+  attempt(Does::write, [&](auto deadline) { return store->release(place, token, deadline), true; });
+}
+
 void ClientState::renew_claims(std::unique_lock<std::mutex>& lock) {
   const auto now = Clock::now();
   for (std::size_t i = 0; i < claims.size(); ++i) {

@@ -67,6 +67,9 @@ struct ClientState {
       -> std::optional<decltype(ask(Clock::time_point{}))>;
   [[nodiscard]] std::optional<Rows> look_up(const store::RemotePlace& place);
   [[nodiscard]] std::vector<Rows> look_up_all(const std::string& space, std::chrono::milliseconds limit);
+  [[nodiscard]] std::vector<std::string> find_spaces(std::chrono::milliseconds limit);
+  [[nodiscard]] Client::Claimed claim(const store::RemotePlace& place);
+  void release(const store::RemotePlace& place);
   [[nodiscard]] std::optional<SealedRow> accepted(Opened<SealedRow> opened);
   [[nodiscard]] Rows with_code(SealedRow row, Clock::time_point end);
   std::optional<Clock::time_point> write(const store::Record& record, const std::vector<store::CubinRow>& code);

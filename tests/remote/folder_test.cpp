@@ -132,7 +132,9 @@ TEST_CASE("each file call that fails ends in a failure of its kind, or a miss, a
   const std::map<int, Kind> kinds{{EIO, Kind::unreachable}, {ESTALE, Kind::unreachable}, {EDQUOT, Kind::full},
                                   {ENOSPC, Kind::full},     {EACCES, Kind::refused},     {EROFS, Kind::read_only},
                                   {ETIMEDOUT, Kind::slow}};
-  for (const auto& [error, kind] : kinds) {
+  for (const auto& each : kinds) {
+    const int error = each.first;
+    const Kind kind = each.second;
     for (const Call call :
          {Call::open, Call::read, Call::write, Call::fsync, Call::close, Call::fstat, Call::rename, Call::link}) {
       CAPTURE(error);
