@@ -289,7 +289,7 @@ void add_bench_records(CLI::App& app, Chosen& chosen) {
       app, chosen, "records", "Time the records of this device again, and report those that are slower or wrong",
       declare, run, takes_all);
   command->footer(
-      "Each config of each record is verified on fresh data and timed in turns with the op's default, at the largest sizes that it\n"
+      "Each config of each record is verified on fresh data and timed, alternating with the op's default, at the largest sizes that it\n"
       "serves. Reported are: configs with wrong results; configs slower than stored, or than in FILE, by more than the tolerance and\n"
       "with disjoint intervals; configs slower than the default; and launches that leave most multiprocessors idle while a config\n"
       "with more blocks is faster.\n"

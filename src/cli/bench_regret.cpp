@@ -230,9 +230,9 @@ void add_bench_regret(CLI::App& app, Chosen& chosen) {
       app, chosen, "regret", "Measure what sharing a record over a bucket costs at real lengths", declare, run,
       takes_all);
   command->footer(
-      "At each length, the config that a launch takes from its bucket's record (in the files, or tuned and kept) is timed in turns\n"
-      "with a config tuned for that length alone (not kept). Both are verified on fresh data. Regret is how much longer the former\n"
-      "takes.\n"
+      "At each length, the config that a launch takes from its bucket's record (in the files, or tuned and kept) is timed,\n"
+      "alternating with a config tuned for that length alone (not kept). Both are verified on fresh data. Regret is how\n"
+      "much longer the former takes.\n"
       "Examples:\n  kiln bench regret gemm m=1..16384 n=4096 k=4096 dtype=bf16\n"
       "  kiln bench regret rms_norm rows=256..8192 cols=4096 --policy pow2 --policy pow2_steps:1024,8192/1024\n"
       "Exit status 1: some lengths could not be measured.");

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <sstream>
 
 #include "cli/cache.hpp"
 #include "cli/commands.hpp"
 #include "cli/installed.hpp"
 #include "cli/output.hpp"
+#include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "cuda/cublaslt_api.hpp"
 #include "cuda/device.hpp"
@@ -276,6 +278,17 @@ std::vector<Finding> examine(const Globals& globals) {
   return findings;
 }
 
+/// Returns text in lines of the terminal's width, those after the first below its beginning.
+std::string indented(const std::string& text) {
+  constexpr std::size_t indent = 8;
+  const std::size_t width = output_width() > 2 * indent ? output_width() - indent : 0;
+  std::string all;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    for (const std::string& each : wrapped(line, width)) all.append(all.empty() ? 0 : indent, ' ').append(each) += '\n';
+  return all.empty() ? "\n" : all;
+}
+
 struct DoctorSettings {};
 
 int run(const Globals& globals, const DoctorSettings& /*settings*/) {
@@ -287,7 +300,8 @@ int run(const Globals& globals, const DoctorSettings& /*settings*/) {
       print_json(
           {{"what", each.what}, {"health", word_of(each.health)}, {"found", each.found}, {"meaning", each.meaning}});
     else
-      print(fmt::format("{:<8}{}: {}\n{:8}{}\n", word_of(each.health), each.what, each.found, "", each.meaning));
+      print(fmt::format("{:<8}{}{:8}{}", word_of(each.health), indented(each.what + ": " + each.found), "",
+                        indented(each.meaning)));
   }
   return broken ? exit_wrong : exit_good;
 }
