@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a small Llama on batches whose lengths vary, packed into one row, then writes with it: examples/torch_variable_lengths.py [STEPS]
+"""Trains a small Llama on batches of varying lengths, packed into one row, then generates with it: examples/torch_variable_lengths.py [STEPS]
 
 Needs kiln-kernels, kiln-kernels-torch, transformers, and a GPU. The text is counting: after 7 comes 8.
 """

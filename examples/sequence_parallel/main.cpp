@@ -1,8 +1,8 @@
-// Attention over a sequence whose rows are cut over ranks, start to end: by Ulysses, by context parallelism, or by both together.
+// Attention over a sequence that is split over ranks by rows, start to end: by Ulysses, by context parallelism, or by both together.
 //
 //   torchrun --no-python --nproc-per-node N example_sequence_parallel [RING]
 //
-// RING, a divisor of N, is the number of parts in which keys stay cut while heads are attended to. With 1, which is the default, this is
+// RING, a divisor of N, is the number of parts in which keys stay split while heads are attended to. With 1, which is the default, this is
 // Ulysses. With N it is context parallelism alone. With another number it is both, as xDiT's USP does: N / RING ranks that follow each other
 // exchange rows for heads, and RING ranks with the same heads attend to each other's keys. Each rank is in two teams, with an engine for each.
 // mpirun and srun start it as well. Some rows are compared with a computation in double precision.
@@ -55,7 +55,7 @@ class SequenceAttention {
         v_(shape.words()),
         out_(shape.words()) {}
 
-  /// q, k, v and out are [rows, heads, dim] in bf16. All ranks call it alike.
+  /// q, k, v and out are [rows, heads, dim] in bf16. All ranks call it with the same sizes.
   void launch(const void* q, const void* k, const void* v, const void* out, kiln::Stream stream) const {
     if (heads_.world() == 1) return attend(q, k, v, out, stream);
     move(to_heads_, q, q_.address(), stream);  // to [ranks * rows, heads / ranks, dim]

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-/// The sizes of each rank's tensors, whose elements are bf16.
+/// The sizes of each rank's tensors of bf16.
 struct Shape {
   std::int64_t rows, heads, dim;
 
@@ -16,7 +16,7 @@ struct Shape {
   [[nodiscard]] std::size_t words() const { return elements() / 2; }  // of 32 bits
 };
 
-/// An element of q, k or v, which bf16 holds: between -8 and 8 for q, whose scores are then of a width of 2.7, and between -1 and 1 for others.
+/// An element of q, k or v, exact in bf16: between -8 and 8 for q, so that scores have a width of 2.7, and between -1 and 1 for k and v.
 inline double value_of(char tensor, std::int64_t row, std::int64_t head, std::int64_t at) {
   std::uint64_t bits =
       (static_cast<std::uint64_t>(tensor) << 56) ^ static_cast<std::uint64_t>((row * 64 + head) * 512 + at);

@@ -2,7 +2,7 @@
 #include <kiln/kiln.hpp>
 
 void normalise_once(const kiln::Tensor& x, const kiln::Tensor& weight, const kiln::Tensor& y, kiln::Stream stream) {
-  kiln::Options options;                        // an engine a device, an op and a binding are made once
+  kiln::Options options;                        // make one engine for a device, and each op and binding once
   options.bases = {"llama3_8b.kiln"};           // tuned ahead, shipped beside the program
   options.on_miss = kiln::MissPolicy::nearest;  // production: never tune
   kiln::Engine engine(options);
