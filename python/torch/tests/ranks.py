@@ -69,6 +69,26 @@ def teams(team: kiln.Team) -> None:
         row(rank, f"sums of {world * rows} rows on all ranks", len(set(of_all(bits(total, y)))) == 1)
 
 
+def gradients(team: kiln.Team) -> None:
+    """Of one product's two ways over the ranks, beside one process's in f64."""
+    world, rank, rows = team.world, team.rank, 64
+
+    def parts(seed, *shape):
+        return [torch.randn(*shape, device="cuda", dtype=torch.bfloat16, generator=torch.Generator("cuda").manual_seed(seed + each)) / 8 for each in range(world)]
+
+    x, w, dy, dz = parts(100, world * rows, 256), parts(200, 512, 256), parts(300, world * world * rows, 512), parts(400, rows, 512)
+    for name, function, seed in (("all_gather_gemm", kt.all_gather_gemm, dy), ("gemm_reduce_scatter", kt.gemm_reduce_scatter, dz)):
+        wide, weights = ([each.double().requires_grad_() for each in given] for given in (x, w))
+        if name == "all_gather_gemm":
+            torch.autograd.backward([torch.cat(wide) @ each.t() for each in weights], [each.double() for each in seed])
+        else:
+            sum(one @ other.t() for one, other in zip(wide, weights)).backward(torch.cat(seed).double())
+        leaf, weight = (each[rank].clone().requires_grad_() for each in (x, w))
+        function(leaf, weight).backward(seed[rank])
+        errors = of_all((error(leaf.grad, wide[rank].grad), error(weight.grad, weights[rank].grad)))
+        row(rank, f"gradients of {name}", max(max(each) for each in errors) < 3e-2, errors=errors)
+
+
 def one_overlay(rank: int) -> None:
     begin, before = time.monotonic(), kiln.stats()["tunes"]
     x, weight, matrix = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16, generator=torch.Generator("cuda").manual_seed(1)) / 8
@@ -86,6 +106,7 @@ def main() -> int:
     with torch.no_grad():
         one_overlay(team.rank)
         teams(team)
+    gradients(team)
     row(team.rank, "stats", True, device=torch.cuda.get_device_name(), ranks=team.world, tunes=of_all(kiln.stats()["tunes"]), torch=torch.__version__)
     torch.cuda.synchronize()
     team.close()

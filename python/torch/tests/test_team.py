@@ -84,6 +84,36 @@ print("done")
     assert said == ["done\n"] * 2
 
 
+def test_gathers_and_scatters_have_each_others_gradients(run_ranks):
+    said = run_ranks(TEAM + """
+torch.Tensor.contiguous = lambda self, plain=torch.Tensor.contiguous: self if self.is_contiguous() else on(plain(self))  # in the device's memory
+half = torch.float16
+x, w, dy, dz = ([of(seed + rank, *shape, dtype=half) / 4 for rank in range(2)] for seed, shape in ((0, (8, 64)), (7, (32, 64)), (20, (16, 32)), (30, (4, 32))))
+wide, weights = ([each.double().requires_grad_() for each in given] for given in (x, w))
+gathered = torch.cat(wide)  # as one process has it
+torch.autograd.backward([gathered @ each.t() for each in weights], [each.double() for each in dy])
+leaf, weight = (on(each[team.rank]).requires_grad_() for each in (x, w))
+near = {"rtol": 2e-2, "atol": 6e-2}
+kt.all_gather_gemm(leaf, weight, alike=True).backward(on(dy[team.rank]))
+same(leaf.grad, wide[team.rank].grad, **near)
+same(weight.grad, weights[team.rank].grad, **near)
+for each in (*wide, *weights, leaf, weight):
+    each.grad = None
+total = sum(one @ other.t() for one, other in zip(wide, weights))
+total.backward(torch.cat(dz).double())
+kt.gemm_reduce_scatter(leaf, weight, alike=True).backward(on(dz[team.rank]))
+same(leaf.grad, wide[team.rank].grad, **near)
+same(weight.grad, weights[team.rank].grad, **near)
+given = on(torch.cat([of(40 + team.rank, 8, 64, dtype=half)] * 2))
+[found] = torch.autograd.grad(kt.all_gather(leaf, alike=True), leaf, given)
+same(found, (of(40, 8, 64, dtype=half).float() + of(41, 8, 64, dtype=half).float()), **near)
+[found] = torch.autograd.grad(kt.reduce_scatter(leaf, alike=True), leaf, on(dz[team.rank].repeat(1, 2)))
+same(found, torch.cat(dz).repeat(1, 2))
+print("done")
+""", free_address(), FAKE_CUDA="sm 80")
+    assert said == ["done\n"] * 2
+
+
 def test_what_a_team_cannot_do_is_refused_in_a_sentence(run_ranks):
     said = run_ranks(TEAM + """
 x = on(of(0, 5, 64))
