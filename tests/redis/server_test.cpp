@@ -6,8 +6,9 @@
 namespace kiln::testing {
 namespace {
 
-/// A user who may do all but run scripts.
-const std::vector<std::string> without_scripts{"--user", "default", "on", "nopass", "~*", "+@all", "-@scripting"};
+/// The rights of docs/sharing.md's tuner, but for scripts.
+const std::vector<std::string> without_scripts{"--user", "default", "reset",         "on",          "nopass", "~kiln:*",
+                                               "+@read", "+@write", "+@transaction", "+@connection"};
 
 TEST_SUITE_BEGIN("server");
 
@@ -155,14 +156,24 @@ TEST_CASE("a server that wants a password refuses who has none, and the message 
   CHECK(failure_of([&] { (void)with_password->get(place, within()); }).kind == Kind::refused);
 }
 
-TEST_CASE("a user who may not write reads on") {
-  const Server server({"--user", "reader", "on", ">pw", "%R~kiln:*", "+@read", "+select"});
-  CHECK(remote::open_redis(server.address())->put(place, "value", std::nullopt, within()));
-  const auto store = remote::open_redis("unix://reader:pw@" + server.socket());
-  CHECK(store->get(place, within()) == "value");
-  CHECK(failure_of([&] { store->put(place, "other", "value", within()); }).kind == Kind::refused);
-  CHECK(failure_of([&] { store->claim(place, "token", term, within()); }).kind == Kind::refused);
-  CHECK(store->get(place, within()) == "value");
+TEST_CASE("the users of docs/sharing.md may tune, and may read") {
+  const Server server({"--user", "kiln-tuner", "on", ">pw", "~kiln:*", "+@read", "+@write", "+@scripting",
+                       "+@transaction", "+@connection", "--user", "kiln-reader", "on", ">pw", "%R~kiln:*", "+@read",
+                       "+@connection"});
+  const auto tuner = remote::open_redis("unix://kiln-tuner:pw@" + server.socket() + "?db=1");
+  for (const Operation& operation : operations()) {
+    CAPTURE(operation.name);
+    CHECK_NOTHROW(operation.run(*tuner, within()));
+  }
+  const auto reader = remote::open_redis("unix://kiln-reader:pw@" + server.socket() + "?db=1");
+  CHECK(reader->get(place, within()) == "value");
+  CHECK(reader->list(place.space, within()).size() == 1);
+  CHECK(reader->spaces(within()).size() == 1);
+  CHECK(reader->get_code("ab", within()) == "code");
+  CHECK(failure_of([&] { reader->put(place, "other", "value", within()); }).kind == Kind::refused);
+  CHECK(failure_of([&] { reader->put_code("ab", "other", within()); }).kind == Kind::refused);
+  CHECK(failure_of([&] { reader->claim(place, "token", term, within()); }).kind == Kind::refused);
+  CHECK(reader->get(place, within()) == "value");
 }
 
 TEST_CASE("the database of the address is used, and one that is not there is told") {

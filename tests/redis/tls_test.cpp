@@ -17,7 +17,7 @@ struct Files {
     Certificate(names, &authority).write(certificate, key);
     Certificate("", &authority).write(clients_certificate, clients_key);
   }
-  TemporaryFolder folder;
+  ServerFolder folder;
   const std::string ca = folder / "ca", strangers_ca = folder / "stranger", certificate = folder / "cert",
                     key = folder / "key", clients_certificate = folder / "client", clients_key = folder / "client-key";
 };

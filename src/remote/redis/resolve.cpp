@@ -52,20 +52,27 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, std::chron
   if (auto numeric = addresses_of(host, service, AI_NUMERICHOST); !numeric.empty()) return numeric;
 
   const auto lookup = std::make_shared<Lookup>();
+  std::thread thread;
   try {
     const manifest::NoSignals no_signals;
-    std::thread([lookup, host, service] {
+    thread = std::thread([lookup, host, service] {
       auto addresses = addresses_of(host, service, AI_ADDRCONFIG);
       const std::scoped_lock lock(lookup->mutex);
       lookup->addresses = std::move(addresses);
       lookup->has_ended = true;
       lookup->ended.notify_all();
-    }).detach();
+    });
   } catch (const std::system_error&) {  // the system has no thread left
     return {};
   }
   std::unique_lock lock(lookup->mutex);
-  if (!lookup->ended.wait_until(lock, deadline, [&] { return lookup->has_ended; })) keep_library_loaded();
+  if (!lookup->ended.wait_until(lock, deadline, [&] { return lookup->has_ended; })) {
+    keep_library_loaded();
+    thread.detach();
+    return {};
+  }
+  lock.unlock();
+  thread.join();
   return std::move(lookup->addresses);
 }
 
