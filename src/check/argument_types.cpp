@@ -70,6 +70,14 @@ std::optional<Given> given_by(const manifest::Op& op, const Argument& argument, 
   }
 }
 
+/// Whether `holds` is true of the argument, or of a member of a pack.
+template <typename Holds>
+bool any_within(const Argument& argument, const Holds& holds) {
+  bool found = false;
+  manifest::each_argument({&argument, 1}, [&](const Argument& each) { found = found || holds(each); });
+  return found;
+}
+
 /// Whether the tensor or workspace may be written through the argument: nothing where the type is unknown.
 std::optional<bool> may_write(const TypedPass& pass, std::size_t argument) {
   if (pass.types.size() != pass.pass->arguments.size()) return std::nullopt;
@@ -85,12 +93,14 @@ void add_outputs(const manifest::Op& op, std::span<const std::int64_t> frame, st
     if (!tensor.output || !manifest::Op::takes_part(tensor, frame)) continue;
     std::optional<std::size_t> reader;
     bool is_written = false;
+    const auto takes = [&](const Argument& argument) {
+      const bool is_tensor = argument.kind == ArgumentKind::tensor || argument.kind == ArgumentKind::view ||
+                             argument.kind == ArgumentKind::tensor_map;
+      return is_tensor && argument.index == static_cast<int>(t);
+    };
     for (const TypedPass& pass : passes)
       for (std::size_t i = 0; i < pass.pass->arguments.size(); ++i) {
-        const Argument& argument = pass.pass->arguments[i];
-        const bool is_tensor = argument.kind == ArgumentKind::tensor || argument.kind == ArgumentKind::view ||
-                               argument.kind == ArgumentKind::tensor_map;
-        if (!is_tensor || argument.index != static_cast<int>(t)) continue;
+        if (!any_within(pass.pass->arguments[i], takes)) continue;
         reader = pass.index;
         is_written = is_written || may_write(pass, i).value_or(true);
       }
@@ -112,12 +122,13 @@ void add_workspaces(const manifest::Implementation& implementation, std::span<co
              each.index == static_cast<int>(w);
     };
     const auto first = std::find_if(passes.begin(), passes.end(), [&](const TypedPass& each) {
-      return std::any_of(each.pass->arguments.begin(), each.pass->arguments.end(), takes);
+      return std::any_of(each.pass->arguments.begin(), each.pass->arguments.end(),
+                         [&](const Argument& argument) { return any_within(argument, takes); });
     });
     if (first == passes.end()) continue;
     bool is_written = false;
     for (std::size_t i = 0; i < first->pass->arguments.size(); ++i)
-      if (takes(first->pass->arguments[i])) is_written = is_written || may_write(*first, i).value_or(true);
+      if (any_within(first->pass->arguments[i], takes)) is_written = is_written || may_write(*first, i).value_or(true);
     if (!is_written)
       mistakes.push_back(
           {first->index, workspace.name,

@@ -72,6 +72,10 @@ class PassPlaces {
   void add_argument(std::size_t i, const manifest::Argument& argument) {
     const manifest::Line at = line_of_item(list("args"), i, pass_.line);
     const auto kind = [&](std::string_view part) { return fmt::format("argument_{}_{}", i + 1, part); };
+    for (std::size_t member = 0; member < argument.members.size(); ++member)
+      if (const manifest::Argument& each = argument.members[member]; each.kind == manifest::ArgumentKind::expression)
+        add(kind(fmt::format("member_{}", member + 1)), fmt::format("member {} of argument {}", member + 1, i + 1), at,
+            each.value, jit::range_of(each.type), "a type that holds it");
     if (argument.kind == manifest::ArgumentKind::expression)
       add(kind("value"), fmt::format("argument {}", i + 1), at, argument.value, jit::range_of(argument.type),
           "a type that holds it");

@@ -38,7 +38,7 @@ std::pair<std::size_t, Fault> LaunchForm::refused(CallFrame& call, const Argumen
   for (std::uint32_t left = (arguments.runtime_set & declared) | open_defaults; left != 0; left &= left - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(left));
     const bool given = (arguments.runtime_set >> i & 1U) != 0;
-    const Fault fault = runtime[i].fill(given, arguments.runtime[i], call.view(), call.slots[axes + i]);
+    const Fault fault = runtime[i].fill(given, arguments.runtime[i], call.view(), call.slots[values[i]]);
     if (fault != Fault::none) return {i, fault};
   }
   return {0, Fault::none};
@@ -74,7 +74,7 @@ std::string Executable::explain_frame(const Problem& problem, const Arguments& a
   CallFrame call{};
   if (form_.fill(call, problem, arguments)) return {};
   const auto [index, fault] = form_.refused(call, arguments);
-  return text_of(fault, op_, runtime_[index], call.slots[axes_ + index]);
+  return text_of(fault, op_, runtime_[index], call.slots[layout_.values[index]]);
 }
 
 }  // namespace kiln::jit

@@ -71,9 +71,8 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
     : launch_kernel_(cuda::Driver::get().cuLaunchKernelEx),
       module_(std::move(module)),
       op_(op.name),
-      axes_(op.axes.size()),
       first_static_(op.first_static()) {
-  runtime_ = runtime_at(op, frame);
+  load_frame(op, implementation.passes, frame, implementation.is_library());
   load_constraints(op, implementation, frame);
   load_workspaces(implementation, frame);
   load_team(op, implementation, frame, team);
@@ -106,38 +105,52 @@ Executable::Executable(const manifest::Op& op, std::span<const manifest::Pass> p
     : launch_kernel_(cuda::Driver::get().cuLaunchKernelEx),
       module_(std::move(module)),
       op_(op.name),
-      axes_(op.axes.size()),
       first_static_(op.first_static()) {
-  runtime_ = runtime_at(op, frame);
+  load_frame(op, passes, frame, false);
   load_passes(op, nullptr, passes, frame);
   make_form(op, frame, false);
 }
 
+void Executable::load_frame(const manifest::Op& op, std::span<const manifest::Pass> passes,
+                            std::span<const std::int64_t> frame, bool as_declared) {
+  runtime_ = runtime_at(op, frame);
+  layout_ = as_declared ? declared_layout(op.axes.size(), op.runtime.size()) : layout_of(op, passes, frame);
+  if (as_declared) return;
+  slots_ = layout_.of_declared(op.runtime.size());
+  for (manifest::Runtime& each : runtime_)
+    for (auto* const expression : {&each.default_integer, &each.minimum, &each.maximum})
+      if (*expression) *expression = (*expression)->renumbered(slots_);
+}
+
+manifest::Expression Executable::fold(const manifest::Expression& expression,
+                                      std::span<const std::int64_t> frame) const {
+  const manifest::Expression folded = expression.specialise(frame, first_static_);
+  return layout_.as_declared ? folded : folded.renumbered(slots_);
+}
+
 void Executable::make_form(const manifest::Op& op, std::span<const std::int64_t> frame, bool reads_all) {
-  std::vector<manifest::Range> bucket;
-  for (std::size_t i = 0; i < axes_; ++i) {
+  std::vector<manifest::Range> bucket(layout_.slots);
+  ranges_.resize(layout_.slots);
+  for (std::size_t i = 0; i < layout_.axes; ++i) {
     const manifest::Axis& axis = op.axes[i];
     const manifest::BucketPolicy& policy = axis.policy_at(frame);
     const bool exact = policy.kind == manifest::PolicyKind::exact;
-    ranges_.push_back(exact ? manifest::Range{frame[i], frame[i]}
-                            : manifest::Range{axis.minimum, axis.maximum, axis.multiple_of});
-    bucket.push_back({policy.low(frame[i], axis.minimum, axis.maximum), frame[i], axis.multiple_of});
+    ranges_[i] =
+        exact ? manifest::Range{frame[i], frame[i]} : manifest::Range{axis.minimum, axis.maximum, axis.multiple_of};
+    bucket[i] = {policy.low(frame[i], axis.minimum, axis.maximum), frame[i], axis.multiple_of};
   }
-  for (const manifest::Runtime& each : runtime_) {
-    const bool settled = each.team_rank && team_ != nullptr;
-    ranges_.push_back(settled ? manifest::Range{team_->team().rank, team_->team().rank} : manifest::Range{});
-    bucket.push_back(ranges_.back());
+  for (std::size_t i = 0; i < runtime_.size(); ++i) {
+    if (!runtime_[i].team_rank || team_ == nullptr) continue;
+    const std::int64_t rank = team_->team().rank;
+    ranges_[layout_.values[i]] = bucket[layout_.values[i]] = {rank, rank};
   }
+  const bool has_workspace = workspace_bytes_ > 0 || zeroed_bytes_ > 0;
   form_ = make_launch_form(
-      {ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0 || zeroed_bytes_ > 0, reads_all});
-  for (std::size_t i = 0; i < alignment_.size(); ++i)
-    if (alignment_[i].mask != 0 || alignment_[i].required)
-      form_.tensors.push_back({static_cast<std::uint32_t>(alignment_[i].mask),
-                               static_cast<std::uint16_t>(alignment_[i].required), static_cast<std::uint16_t>(i)});
+      {layout_, ranges_, bucket, runtime_, constraints_, passes_, has_workspace, reads_all, alignment_});
 }
 
 bool Executable::covers(const Problem& problem) const noexcept {
-  for (std::size_t i = 0; i < axes_; ++i)
+  for (std::size_t i = 0; i < layout_.axes; ++i)
     if (problem.axes[i] < ranges_[i].lowest || problem.axes[i] > ranges_[i].highest) return false;
   return true;
 }
@@ -145,7 +158,7 @@ bool Executable::covers(const Problem& problem) const noexcept {
 void Executable::load_constraints(const manifest::Op& op, const manifest::Implementation& implementation,
                                   std::span<const std::int64_t> frame) {
   for (const manifest::Expression& constraint : implementation.constraints)
-    if (varies(op, constraint, frame)) constraints_.push_back(constraint.specialise(frame, first_static_));
+    if (varies(op, constraint, frame)) constraints_.push_back(fold(constraint, frame));
 }
 
 void Executable::load_workspaces(const manifest::Implementation& implementation, std::span<const std::int64_t> frame) {
@@ -192,7 +205,7 @@ void Executable::load_passes(const manifest::Op& op, const manifest::Implementat
     LoadedPass loaded;
     loaded.kernel = module_->name(name);
     loaded.function = module_->function(name);
-    for (std::size_t i = 0; i < 3; ++i) loaded.grid[i] = pass.grid[i].specialise(frame, first_static_);
+    for (std::size_t i = 0; i < 3; ++i) loaded.grid[i] = fold(pass.grid[i], frame);
     loaded.config.blockDimX = dimension_of(pass.block[0], frame, "block");
     loaded.config.blockDimY = dimension_of(pass.block[1], frame, "block");
     loaded.config.blockDimZ = dimension_of(pass.block[2], frame, "block");
@@ -246,7 +259,15 @@ LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest:
   loaded.kind = argument.kind;
   loaded.index = argument.index;
   switch (argument.kind) {
-    case manifest::ArgumentKind::runtime: loaded.index += op.first_runtime(); break;
+    case manifest::ArgumentKind::runtime:
+      loaded.index = layout_.values[static_cast<std::size_t>(argument.index)];
+      break;
+    case manifest::ArgumentKind::pack:
+      for (const manifest::Argument& each : argument.members) loaded.members.push_back(load_argument(op, each, frame));
+      break;
+    case manifest::ArgumentKind::tensor:
+      loaded.absent = !manifest::Op::takes_part(op.tensors[static_cast<std::size_t>(argument.index)], frame);
+      break;
     case manifest::ArgumentKind::view:
     case manifest::ArgumentKind::workspace_view: load_view(op, argument, frame, loaded); break;
     case manifest::ArgumentKind::workspace:
@@ -258,7 +279,7 @@ LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest:
       loaded.fixed = &team_->peers(workspaces_.at(static_cast<std::size_t>(argument.index)).symmetric);
       break;
     case manifest::ArgumentKind::expression:
-      loaded.value = argument.value.specialise(frame, first_static_);
+      loaded.value = fold(argument.value, frame);
       loaded.limits = range_of(argument.type);
       break;
     case manifest::ArgumentKind::tensor_map:
@@ -272,8 +293,7 @@ void Executable::load_view(const manifest::Op& op, const manifest::Argument& arg
                            std::span<const std::int64_t> frame, LoadedArgument& loaded) const {
   const auto index = static_cast<std::size_t>(argument.index);
   loaded.absent = argument.when && constant_of(*argument.when, frame, "'when' of a view argument") == 0;
-  for (const manifest::Expression& each : argument.strides)
-    loaded.strides.push_back(each.specialise(frame, first_static_));
+  for (const manifest::Expression& each : argument.strides) loaded.strides.push_back(fold(each, frame));
   if (argument.kind == manifest::ArgumentKind::view) {
     loaded.absent = loaded.absent || !manifest::Op::takes_part(op.tensors[index], frame);
     return;
@@ -293,7 +313,7 @@ void Executable::load_tensor_map(const manifest::Op& op, const manifest::Argumen
   if (loaded.absent) return;
   loaded.swizzle = static_cast<std::uint32_t>(constant_of(argument.swizzle, frame, "swizzle"));
   const auto specialise = [&](const std::vector<manifest::Expression>& from, std::vector<manifest::Expression>& to) {
-    for (const auto& each : from) to.push_back(each.specialise(frame, first_static_));
+    for (const auto& each : from) to.push_back(fold(each, frame));
   };
   specialise(argument.shape, loaded.shape);
   specialise(argument.strides, loaded.strides);

@@ -78,7 +78,7 @@ class alignas(64) Executable {
 
   /// Whether this config is legal for the real sizes and addresses. Does not allocate.
   [[nodiscard]] Admission admits(const CallFrame& call, const Arguments& arguments) const noexcept {
-    if (!form_.takes(arguments)) [[unlikely]]
+    if (call.refused != 0) [[unlikely]]
       return Admission::tensor;
     return form_.holds(call, arguments) ? Admission::admitted : Admission::constraint;
   }
@@ -113,6 +113,7 @@ class alignas(64) Executable {
   void link(std::size_t pass, CallFrame& frame, PassCall& call) const noexcept;
   void arrange(std::size_t pass, const LaunchInput& input, PassCall& call) const;
 
+  [[nodiscard]] const FrameLayout& layout() const noexcept { return layout_; }
   /// Whether a library computes it, or takes part. A library may refuse sizes when it is launched.
   [[nodiscard]] bool is_library() const noexcept { return library_ != nullptr; }
   /// Bytes of workspaces in which a launch may find anything.
@@ -130,11 +131,12 @@ class alignas(64) Executable {
   [[nodiscard]] std::int64_t blocks(const CallFrame& call) const noexcept;
 
  private:
-  struct Alignment {
-    std::uint64_t mask = 0;  // address bits that must be 0
-    bool required = true;    // null is refused
-  };
-
+  /// Lays the frame out, and folds run-time values.
+  void load_frame(const manifest::Op& op, std::span<const manifest::Pass> passes, std::span<const std::int64_t> frame,
+                  bool as_declared);
+  /// Folds what the frame fixes, for evaluations over a CallFrame.
+  [[nodiscard]] manifest::Expression fold(const manifest::Expression& expression,
+                                          std::span<const std::int64_t> frame) const;
   /// `implementation` is null for passes of op.toml.
   void load_passes(const manifest::Op& op, const manifest::Implementation* implementation,
                    std::span<const manifest::Pass> passes, std::span<const std::int64_t> frame);
@@ -188,18 +190,19 @@ class alignas(64) Executable {
   std::unique_ptr<LibraryCall> library_;  // null: kernels alone compute it
   std::shared_ptr<Module> module_;
   std::string op_;  // for messages
-  std::size_t axes_ = 0;
+  FrameLayout layout_;
+  std::vector<int> slots_;  // FrameLayout::of_declared; empty where the layout is as declared
   int first_static_ = 0;
   std::vector<manifest::Runtime> runtime_;  // with folded defaults and minima
   std::vector<LoadedPass> passes_;
   std::vector<manifest::Expression> constraints_;  // over sizes that vary in the bucket
-  std::vector<Alignment> alignment_;               // by tensor
+  std::vector<TensorCheck> alignment_;             // by tensor
   std::vector<std::string> tensor_names_;
   std::vector<LoadedWorkspace> workspaces_;  // by workspace of the implementation
   std::vector<manifest::Range> ranges_;      // of each slot of the call frame, over all problems with these exact sizes
 };
 
-/// Returns the op's run-time values, their defaults and minima folded over what the frame fixes.
+/// Returns the op's run-time values, their defaults and bounds folded over what the frame fixes.
 std::vector<manifest::Runtime> runtime_at(const manifest::Op& op, std::span<const std::int64_t> frame);
 
 /// Returns why a launch with the run-time values' defaults is refused at this problem, or an empty string.

@@ -11,6 +11,10 @@ namespace {
 
 inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input) {
   std::int64_t& value = input.frame.values[how.to];
+  if (how.kind == manifest::ArgumentKind::tensor) {
+    value = input.frame.slots[static_cast<std::size_t>(how.offset)];
+    return true;
+  }
   if (how.kind != manifest::ArgumentKind::expression) {
     const bool zeroed = how.kind == manifest::ArgumentKind::zeroed_workspace;
     value = static_cast<std::int64_t>(zeroed ? input.workspace.zeroed : input.workspace.scratch) + how.offset;
@@ -76,10 +80,6 @@ bool PassForm::arrange_more(const LaunchInput& input, PassCall& call) const {
   for (std::size_t at = 0; at < constant_pieces * piece; at += piece)
     std::memcpy(&input.frame.values[at], &constants[at], piece * sizeof constants[0]);
   if (!compute(input)) return false;
-  auto* const frame = reinterpret_cast<std::byte*>(&input.frame);
-  for (const Copied *each = copied.data(), *const end = each + copied.size(); each != end; each += copies)
-    for (std::size_t i = 0; i < copies; ++i)
-      std::memcpy(frame + each[i].to, frame + each[i].from, sizeof(std::int64_t));
   if (maps.size() != 0) arrange_maps(input, call);
   if (has_workspace_maps) [[unlikely]]
     arrange_workspace_maps(input, call);
@@ -121,9 +121,21 @@ inline void PassForm::arrange_maps(const LaunchInput& input, PassCall& call) con
   return kept != nullptr ? kept : &made;
 }
 
+[[gnu::noinline]] void LaunchForm::fill_many(CallFrame& call, const Problem& problem) const noexcept {
+  std::copy(problem.axes.begin(), problem.axes.begin() + axes, call.slots.begin());
+  call.given = ~0U;
+}
+
+[[gnu::noinline]] void LaunchForm::restore(CallFrame& call, std::uint32_t which) const noexcept {
+  for (std::uint32_t left = which & declared; left != 0; left &= left - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(left));
+    call.slots[values[i]] = defaults[i];
+  }
+}
+
 bool LaunchForm::fill_checked(std::size_t i, CallFrame& call, const Arguments& arguments) const noexcept {
   return runtime[i].fill((arguments.runtime_set >> i & 1U) != 0, arguments.runtime[i], call.view(),
-                         call.slots[axes + i]) == Fault::none;
+                         call.slots[values[i]]) == Fault::none;
 }
 
 bool LaunchForm::Constraints::hold(const CallFrame& call) const noexcept {
@@ -210,10 +222,12 @@ const LoadedPass& Executable::loaded(const PassForm& form) const noexcept {
 
 void Executable::refuse(const PassForm& form, const CallFrame& call) const {
   const LoadedPass& pass = loaded(form);
-  for (const LoadedArgument& argument : pass.arguments)
-    if (argument.kind == manifest::ArgumentKind::expression)
-      size_or_throw(argument.value, call.view(), argument.limits.lowest, argument.limits.highest, pass.kernel,
-                    "an argument");
+  for (const LoadedArgument& argument : pass.arguments) {
+    const bool is_pack = argument.kind == manifest::ArgumentKind::pack;
+    for (const LoadedArgument& each : is_pack ? std::span(argument.members) : std::span(&argument, 1))
+      if (each.kind == manifest::ArgumentKind::expression)
+        size_or_throw(each.value, call.view(), each.limits.lowest, each.limits.highest, pass.kernel, "an argument");
+  }
   size_or_throw(pass.grid[0], call.view(), 1, most_grid_x, pass.kernel, "grid x");
   size_or_throw(pass.grid[1], call.view(), 1, most_grid_yz, pass.kernel, "grid y");
   size_or_throw(pass.grid[2], call.view(), 1, most_grid_yz, pass.kernel, "grid z");

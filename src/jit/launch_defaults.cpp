@@ -4,7 +4,7 @@ namespace kiln::jit {
 
 std::optional<LaunchForm::Linear> Defaults::add(std::size_t i, const RuntimeForm& form, bool is_constant) {
   const manifest::Runtime& runtime = parts_.runtime[i];
-  const std::size_t slot = parts_.axes + i;
+  const std::size_t slot = parts_.layout.values[i];
   reads_.push_back(1U << i);
   settled_.push_back(is_constant);
   linear_.emplace_back();
@@ -22,7 +22,8 @@ std::optional<LaunchForm::Linear> Defaults::add(std::size_t i, const RuntimeForm
 void Defaults::add_reads(const std::optional<manifest::Expression>& expression, std::uint32_t& reads) const {
   if (!expression) return;
   for (const int slot : expression->slots())
-    if (static_cast<std::size_t>(slot) >= parts_.axes) reads |= reads_[static_cast<std::size_t>(slot) - parts_.axes];
+    if (const int value = parts_.layout.value_at(static_cast<std::size_t>(slot)); value >= 0)
+      reads |= reads_[static_cast<std::size_t>(value)];
 }
 
 std::optional<LaunchForm::Linear> Defaults::linear_of(std::size_t i, const RuntimeForm& form,
@@ -30,14 +31,16 @@ std::optional<LaunchForm::Linear> Defaults::linear_of(std::size_t i, const Runti
   const manifest::Formula value(parts_.runtime[i].default_integer->within(anywhere_));
   if (range.lowest < form.lowest || range.highest > form.highest) return std::nullopt;
   if (!holds_bounds(parts_.runtime[i], value, range)) return std::nullopt;
-  LaunchForm::Linear linear{reads_[i], static_cast<std::uint8_t>(i), 0, 0, 0};
+  LaunchForm::Linear linear{reads_[i], static_cast<std::uint8_t>(i), parts_.layout.values[i], 0, 0, 0};
   if (const auto number = value.constant_value()) {
     linear.plus = *number;
     return linear;
   }
   const auto multiple = value.multiple();
-  if (!multiple || (multiple->slot >= parts_.axes && !settled_[multiple->slot - parts_.axes])) return std::nullopt;
-  linear.slot = static_cast<std::uint8_t>(multiple->slot);
+  if (!multiple) return std::nullopt;
+  const int read = parts_.layout.value_at(multiple->slot);
+  if (read >= 0 && !settled_[static_cast<std::size_t>(read)]) return std::nullopt;
+  linear.from = static_cast<std::uint8_t>(multiple->slot);
   linear.times = multiple->times;
   return linear;
 }
@@ -63,11 +66,11 @@ bool Defaults::is_at_least(const manifest::Formula& value, const manifest::Formu
 }
 
 std::optional<manifest::Formula::Multiple> Defaults::of_axis(std::optional<Multiple> multiple) const {
-  while (multiple && multiple->slot >= parts_.axes) {
-    const auto& linear = linear_[multiple->slot - parts_.axes];
+  while (multiple && multiple->slot >= parts_.layout.axes) {
+    const auto& linear = linear_[static_cast<std::size_t>(parts_.layout.value_at(multiple->slot))];
     if (!linear || linear->plus != 0) return std::nullopt;
     if (__builtin_mul_overflow(multiple->times, linear->times, &multiple->times)) return std::nullopt;
-    multiple->slot = linear->slot;
+    multiple->slot = linear->from;
   }
   return multiple;
 }

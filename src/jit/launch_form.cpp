@@ -67,17 +67,27 @@ std::vector<int> slots_of(const LoadedArgument& argument, std::span<const manife
   return {slots.begin(), slots.end()};
 }
 
+/// Calls `visit` with each argument; with the members of a pack in its place.
+template <typename Visit>
+void each_loaded(const std::vector<LoadedArgument>& arguments, const Visit& visit) {
+  for (const LoadedArgument& each : arguments)
+    if (each.kind == manifest::ArgumentKind::pack)
+      each_loaded(each.members, visit);
+    else
+      visit(each);
+}
+
 /// Returns the slots that launches read, those of defaults among them where the value is read that has the default.
 std::set<int> slots_read(const LaunchFormParts& parts) {
   std::set<int> slots;
   for (const LoadedPass& pass : parts.passes) {
     for (const manifest::Expression& size : pass.grid) insert_slots(size, slots);
-    for (const LoadedArgument& argument : pass.arguments) {
+    each_loaded(pass.arguments, [&](const LoadedArgument& argument) {
       if (argument.kind == manifest::ArgumentKind::runtime) slots.insert(argument.index);
       insert_slots(argument.value, slots);
       if (!argument.absent)
         for (const int slot : slots_of(argument, parts.op)) slots.insert(slot);
-    }
+    });
   }
   for (const manifest::Expression& each : parts.constraints) insert_slots(each, slots);
   for (const manifest::Runtime& each : parts.runtime)
@@ -85,7 +95,7 @@ std::set<int> slots_read(const LaunchFormParts& parts) {
       if (*bound) insert_slots(**bound, slots);
   for (std::size_t i = parts.runtime.size(); i-- > 0;) {  // a default reads earlier values alone
     const auto& value = parts.runtime[i].default_integer;
-    if (value && slots.contains(static_cast<int>(parts.axes + i))) insert_slots(*value, slots);
+    if (value && slots.contains(parts.layout.values[i])) insert_slots(*value, slots);
   }
   return slots;
 }
@@ -94,7 +104,7 @@ class PassMaker {
  public:
   /// `first_value`: the index in CallFrame::values of the pass's first value.
   PassMaker(const LoadedPass& pass, const LaunchFormParts& parts, std::size_t first_value)
-      : ranges_(parts.op), has_workspace_(parts.has_workspace), values_(first_value) {
+      : layout_(parts.layout), ranges_(parts.op), has_workspace_(parts.has_workspace), values_(first_value) {
     form_.first_value = static_cast<std::uint8_t>(first_value);
     form_.config = pass.config;
     form_.config.attrs = const_cast<CUlaunchAttribute*>(pass.attributes.data());
@@ -106,10 +116,9 @@ class PassMaker {
     add_size(pass.grid[2], offsetof(CUlaunchConfig, gridDimZ), most_grid_yz, form_.config.gridDimZ);
     for (std::size_t i = 0; i < pass.arguments.size(); ++i)
       form_.offsets[i] = static_cast<std::uint16_t>(place(i, pass.arguments[i]));
-    while (form_.copied.size() % PassForm::copies != 0) form_.copied.emplace_back(form_.copied.back());
     form_.arguments = pass.arguments.size();
     form_.past_values = static_cast<std::uint8_t>(values_);
-    form_.has_more = !form_.computed.empty() || !form_.copied.empty() || maps() > 0;
+    form_.has_more = !form_.computed.empty() || maps() > 0;
     form_.has_workspace_maps = !form_.workspace_maps.empty();
     if (maps() > 0) form_.made_maps = std::make_unique<TensorMapCache>(maps());
   }
@@ -150,9 +159,10 @@ class PassMaker {
   std::size_t place(std::size_t parameter, const LoadedArgument& argument) {
     const auto index = static_cast<std::uint16_t>(argument.index);
     switch (argument.kind) {
-      case manifest::ArgumentKind::tensor: return offset_of_tensor(argument);
+      case manifest::ArgumentKind::tensor: return offset_of_slot(slot_of_tensor(argument));
       case manifest::ArgumentKind::view:
-      case manifest::ArgumentKind::workspace_view: return place_view(argument);
+      case manifest::ArgumentKind::workspace_view:
+      case manifest::ArgumentKind::pack: return place_words(argument);
       case manifest::ArgumentKind::axis:
       case manifest::ArgumentKind::runtime: return offset_of_slot(index);
       case manifest::ArgumentKind::workspace: return place_address(false, argument.offset);
@@ -188,37 +198,87 @@ class PassMaker {
     return limits.contains(range.lowest) && limits.contains(range.highest);
   }
 
-  static std::size_t offset_of_tensor(const LoadedArgument& argument) {
-    return offsetof(CallFrame, tensors) + static_cast<std::size_t>(argument.index) * sizeof(const void*);
+  [[nodiscard]] std::size_t slot_of_tensor(const LoadedArgument& argument) const {
+    return layout_.tensors[static_cast<std::size_t>(argument.index)];
   }
+  using Words = std::vector<PassForm::Computed>;
 
-  /// Appends a value that each launch copies from this offset in CallFrame.
-  std::size_t copied(std::size_t from) {
-    const std::size_t to = value(0);
-    form_.copied.push_back({static_cast<std::uint16_t>(from), static_cast<std::uint16_t>(to)});
-    return to;
+  static PassForm::Computed slot_word(std::size_t slot) {
+    return {manifest::ArgumentKind::tensor, 0, static_cast<std::int64_t>(slot), {}, {}};
   }
-
-  std::size_t place_view(const LoadedArgument& argument) {
-    if (argument.absent) {
-      const std::size_t begin = value(0);
-      for (std::size_t i = 0; i < argument.strides.size(); ++i) value(0);
-      return begin;
+  [[nodiscard]] PassForm::Computed formula_word(const manifest::Expression& value,
+                                                const manifest::Range& limits = {}) const {
+    const manifest::Formula formula(value.within(ranges_));
+    const auto slot = formula.multiple();
+    if (slot && slot->times == 1 && fits(*slot, limits)) return slot_word(slot->slot);
+    return {manifest::ArgumentKind::expression, 0, 0, formula, limits};
+  }
+  void add_words(const LoadedArgument& argument, Words& words) const {
+    switch (argument.kind) {
+      case manifest::ArgumentKind::pack:
+        for (const LoadedArgument& each : argument.members) add_words(each, words);
+        return;
+      case manifest::ArgumentKind::axis:
+      case manifest::ArgumentKind::runtime:
+        words.push_back(slot_word(static_cast<std::size_t>(argument.index)));
+        return;
+      case manifest::ArgumentKind::expression: words.push_back(formula_word(argument.value, argument.limits)); return;
+      case manifest::ArgumentKind::workspace:
+      case manifest::ArgumentKind::zeroed_workspace:
+        words.push_back({argument.kind, 0, argument.offset, {}, {}});
+        return;
+      default: break;
     }
-    const std::size_t begin = argument.kind == manifest::ArgumentKind::view
-                                  ? copied(offset_of_tensor(argument))
-                                  : place_address(argument.zeroed, argument.offset);
-    for (const manifest::Expression& each : argument.strides) {
-      const manifest::Formula formula(each.within(ranges_));
-      const auto slot = formula.multiple();
-      if (const auto number = formula.constant_value())
-        value(*number);
-      else if (slot && slot->times == 1)
-        copied(offset_of_slot(slot->slot));
+    if (argument.absent) {
+      words.resize(words.size() + 1 + argument.strides.size(), {manifest::ArgumentKind::expression, 0, 0, {}, {}});
+      return;
+    }
+    if (argument.kind == manifest::ArgumentKind::workspace_view)
+      words.push_back({argument.zeroed ? manifest::ArgumentKind::zeroed_workspace : manifest::ArgumentKind::workspace,
+                       0,
+                       argument.offset,
+                       {},
+                       {}});
+    else
+      words.push_back(slot_word(slot_of_tensor(argument)));
+    for (const manifest::Expression& each : argument.strides) words.push_back(formula_word(each));
+  }
+
+  /// Returns the first of the slots in which the frame has these words one after another, if it has.
+  [[nodiscard]] std::optional<std::size_t> slot_of(const Words& words) const {
+    const auto known = std::find_if(words.begin(), words.end(), [](const PassForm::Computed& each) {
+      return each.kind == manifest::ArgumentKind::tensor;
+    });
+    if (known == words.end()) return std::nullopt;
+    const std::int64_t first = known->offset - (known - words.begin());
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const std::int64_t slot = first + static_cast<std::int64_t>(i);
+      const bool lies_there = words[i].kind == manifest::ArgumentKind::tensor
+                                  ? words[i].offset == slot
+                                  : words[i].kind == manifest::ArgumentKind::expression &&
+                                        words[i].value.constant_value() == 0 && layout_.is_zero(slot);
+      if (!lies_there) return std::nullopt;
+    }
+    return static_cast<std::size_t>(first);
+  }
+
+  std::size_t place_words(const LoadedArgument& argument) {
+    Words words;
+    add_words(argument, words);
+    if (const auto slot = slot_of(words)) return offset_of_slot(*slot);
+    const std::size_t begin = offsetof(CallFrame, values) + values_ * sizeof(std::int64_t);
+    for (PassForm::Computed& each : words) {
+      const auto number = each.kind == manifest::ArgumentKind::expression ? each.value.constant_value() : std::nullopt;
+      const bool is_nowhere = is_workspace(each.kind) && !has_workspace_;
+      if (is_nowhere || (number && each.limits.contains(*number)))
+        value(number.value_or(0));
       else
-        computed({manifest::ArgumentKind::expression, 0, 0, formula, {}});
+        computed(std::move(each));
     }
     return begin;
+  }
+  static bool is_workspace(manifest::ArgumentKind kind) {
+    return kind == manifest::ArgumentKind::workspace || kind == manifest::ArgumentKind::zeroed_workspace;
   }
 
   std::size_t place_map(std::size_t parameter, const LoadedArgument& argument) {
@@ -262,6 +322,7 @@ class PassMaker {
     return form;
   }
 
+  const FrameLayout& layout_;
   std::span<const manifest::Range> ranges_;
   bool has_workspace_;
   std::size_t values_;  // used elements of CallFrame::values
@@ -273,6 +334,7 @@ LaunchForm::Bucketed bucketed(std::size_t axis, const manifest::Range& range) {
   return {lowest, static_cast<std::uint64_t>(range.highest) - lowest, axis};
 }
 
+/// At most, of those that lie elsewhere in the frame.
 std::size_t values_of(const LoadedArgument& argument) {
   switch (argument.kind) {
     case manifest::ArgumentKind::workspace:
@@ -281,6 +343,11 @@ std::size_t values_of(const LoadedArgument& argument) {
     case manifest::ArgumentKind::workspace_map: return 1;
     case manifest::ArgumentKind::view:
     case manifest::ArgumentKind::workspace_view: return 1 + argument.strides.size();
+    case manifest::ArgumentKind::pack: {
+      std::size_t values = 0;
+      for (const LoadedArgument& each : argument.members) values += std::max<std::size_t>(1, values_of(each));
+      return values;
+    }
     default: return 0;
   }
 }
@@ -301,6 +368,23 @@ std::vector<PassForm> pass_forms(const LaunchFormParts& parts) {
     form.has_more = form.has_more || form.constant_pieces > 0;
   }
   return forms;
+}
+
+/// Adds each tensor that is checked, or that takes part and a kernel takes. The address of any other is null.
+void add_tensors(const LaunchFormParts& parts, LaunchForm& form) {
+  std::array<bool, max_tensors> taken{};
+  for (const LoadedPass& pass : parts.passes)
+    each_loaded(pass.arguments, [&](const LoadedArgument& each) {
+      if ((each.kind == manifest::ArgumentKind::tensor || each.kind == manifest::ArgumentKind::view) && !each.absent)
+        taken[static_cast<std::size_t>(each.index)] = true;
+    });
+  for (std::size_t i = 0; i < max_tensors; ++i) {
+    const TensorCheck check = i < parts.tensors.size() ? parts.tensors[i] : TensorCheck{0, false};
+    if (taken[i] || check.mask != 0 || check.required)
+      form.tensors.push_back({static_cast<std::uint32_t>(check.mask),
+                              check.required ? std::uint8_t{1} : std::uint8_t{0}, static_cast<std::uint8_t>(i),
+                              parts.layout.tensors[i]});
+  }
 }
 
 /// Notes that every given value that is not too small is within its limits, where that is so.
@@ -370,21 +454,25 @@ RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::
 
 LaunchForm make_launch_form(const LaunchFormParts& parts) {
   LaunchForm form;
-  form.axes = static_cast<std::uint8_t>(parts.axes);
-  for (std::size_t i = 0; i < parts.axes; ++i)
+  const FrameLayout& layout = parts.layout;
+  form.axes = static_cast<std::uint8_t>(layout.axes);
+  form.values = layout.values;
+  form.has_many = layout.axes > FrameLayout::few_axes || layout.as_declared;
+  for (std::size_t i = 0; i < layout.axes; ++i)
     if (!parts.op[i].single()) form.bucket.push_back(bucketed(i, parts.bucket[i]));
   const std::set<int> read = slots_read(parts);
   Defaults defaults(parts);
   std::vector<manifest::Range> checked(parts.op.begin(), parts.op.end());
   for (std::size_t i = 0; i < parts.runtime.size(); ++i) {
     RuntimeForm& each =
-        form.runtime.emplace_back(form_of(parts.runtime[i], parts.op, parts.op[parts.axes + i], checked));
+        form.runtime.emplace_back(form_of(parts.runtime[i], parts.op, parts.op[layout.values[i]], checked));
     const auto least = each.has_minimum ? each.minimum.constant_value() : std::nullopt;
-    if (least) checked[parts.axes + i].lowest = std::max(checked[parts.axes + i].lowest, *least);
+    manifest::Range& range = checked[layout.values[i]];
+    if (least) range.lowest = std::max(range.lowest, *least);
     const auto most = each.has_maximum ? each.maximum.constant_value() : std::nullopt;
-    if (most) checked[parts.axes + i].highest = std::min(checked[parts.axes + i].highest, *most);
+    if (most) range.highest = std::min(range.highest, *most);
     const auto constant = each.has_value && each.value_holds ? each.value.constant_value() : std::nullopt;
-    each.is_read = parts.reads_all || !each.has_value || read.contains(static_cast<int>(parts.axes + i));
+    each.is_read = parts.reads_all || !each.has_value || read.contains(layout.values[i]);
     form.declared |= 1U << i;
     set_least(form, i, least);
     form.defaults[i] = constant.value_or(0);
@@ -398,23 +486,10 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   form.constraints_at_defaults = open_constraints(parts.constraints, defaults.inside());
   form.holds_inside = form.constraints_at_defaults.empty();
   for (std::size_t i = 0; i < parts.runtime.size(); ++i)
-    if (is_used(parts, static_cast<int>(parts.axes + i))) form.constrained |= 1U << i;
+    if (is_used(parts, layout.values[i])) form.constrained |= 1U << i;
   form.passes = pass_forms(parts);
-  const auto takes_past = [&](int tensors) {
-    return std::ranges::any_of(parts.passes, [&](const LoadedPass& pass) {
-      return std::ranges::any_of(pass.arguments, [&](const LoadedArgument& argument) {
-        const bool copied =
-            argument.kind == manifest::ArgumentKind::tensor || argument.kind == manifest::ArgumentKind::view;
-        return copied && argument.index >= tensors;
-      });
-    });
-  };
-  form.many_tensors = takes_past(LaunchForm::few_tensors);
-  form.many_values = parts.runtime.size() > LaunchForm::few_values;
   form.has_workspace = parts.has_workspace;
-  form.has_most =
-      parts.axes > LaunchForm::few_axes || parts.runtime.size() > LaunchForm::many || takes_past(LaunchForm::many);
-  form.has_many = form.has_most || form.many_values || form.many_tensors;
+  add_tensors(parts, form);
   return form;
 }
 

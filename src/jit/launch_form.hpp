@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cuda/driver_types.hpp"
+#include "jit/frame_layout.hpp"
 #include "jit/tensor_map.hpp"
 #include "kiln/arguments.hpp"
 #include "manifest/formula.hpp"
@@ -39,7 +40,8 @@ struct LoadedArgument {
   std::string tensor;         // its name, for messages
   std::uint32_t swizzle = 0;  // bytes
   manifest::DType dtype = manifest::DType::f32;
-  bool absent = false;  // the kernel gets a descriptor, or a view, of zeros
+  bool absent = false;                  // the kernel gets a descriptor, a view or an address of zeros
+  std::vector<LoadedArgument> members;  // of a pack
 };
 
 /// A pass with its static names folded, as expressions.
@@ -71,14 +73,17 @@ static_assert(sizeof(AxisLength) == 24);
 inline constexpr std::size_t max_values = manifest::max_argument_words;
 static_assert(max_values <= std::numeric_limits<std::uint8_t>::max());  // PassForm counts them in a byte
 
-/// The dynamic part of a frame for one call. Kernel arguments point into it. Elements past those that the op has are
-/// indeterminate.
+/// The dynamic part of a frame, for calls of one executable. Kernel arguments point into it.
 struct CallFrame {
-  std::array<std::int64_t, max_axes + max_runtime>
-      slots;  // axes, then run-time values (integers as numbers, reals as bits)
-  std::array<const void*, max_tensors> tensors;
+  CallFrame() noexcept {}  // NOLINT: what is not initialised here is written before it is read
+
+  /// By FrameLayout: sizes, addresses of tensors and run-time values (integers as numbers, reals as bits).
+  std::array<std::int64_t, FrameLayout::most_slots> slots{};
+  std::uint32_t given = ~0U;  // bit i: run-time value i may be another than LaunchForm::defaults has
+  std::uint32_t refused = 0;  // not 0: a tensor is missing or not aligned, or a length is on the device
   std::array<AxisLength, max_axes> lengths;
-  /// Constants, values of expressions, workspace addresses and views. Each pass has elements of its own where all fit.
+  /// Constants, values of expressions, workspace addresses, views and packs that do not lie in `slots`. Each pass has elements
+  /// of its own where all fit.
   std::array<std::int64_t, max_values> values;
   /// Descriptors of the present pass that TensorMapCache does not keep. The driver copies them during the launch.
   std::array<CUtensorMap, manifest::max_tensor_maps> maps;
@@ -153,10 +158,18 @@ struct RuntimeForm {
 
 inline constexpr std::int64_t most_alignment = std::int64_t{1} << 31;
 
+/// What an address must be.
+struct TensorCheck {
+  std::uint64_t mask = 0;  // address bits that must be 0
+  bool required = true;    // null is refused
+};
+
+/// A tensor that is checked, or that a kernel takes.
 struct TensorForm {
-  std::uint32_t mask = 0;    // address bits that must be 0
-  std::uint16_t lowest = 0;  // least address: 1 refuses null
-  std::uint16_t tensor = 0;
+  std::uint32_t mask = 0;   // address bits that must be 0
+  std::uint8_t lowest = 0;  // least address: 1 refuses null
+  std::uint8_t tensor = 0;
+  std::uint8_t slot = 0;  // of the frame, for the address
 };
 
 /// A vector of at most `most` items, stored in place.
@@ -176,11 +189,12 @@ class StaticVector {
 /// One pass. Members stand in the order in which a launch reads them, from the beginning of a cache line: the launch
 /// before has evicted them, and each line that a launch reads costs nanoseconds.
 struct alignas(64) PassForm {
-  /// An argument that each launch computes: an address in the workspace, or the value of a formula.
+  /// A word that each launch computes: an address in a workspace block, the value of a formula, or a slot of the frame
+  /// (`tensor`), for views and packs that do not lie there.
   struct Computed {
     manifest::ArgumentKind kind;
-    std::uint8_t to;          // index into CallFrame::values
-    std::int64_t offset = 0;  // bytes into the workspace block
+    std::uint8_t to = 0;      // index into CallFrame::values
+    std::int64_t offset = 0;  // bytes into the workspace block; the slot
     manifest::Formula value;
     manifest::Range limits;  // of value
   };
@@ -197,17 +211,12 @@ struct alignas(64) PassForm {
       return true;
     }
   };
-  /// A word of a view that is elsewhere in the frame: the tensor's address, or a stride. Offsets in CallFrame, bytes.
-  struct Copied {
-    std::uint16_t from, to;
-  };
   /// A parameter that is the same object at all launches.
   struct Fixed {
     std::uint8_t parameter;
     const void* address;
   };
-  static constexpr std::size_t piece = 8;   // constants copied at once
-  static constexpr std::size_t copies = 4;  // words of views copied at once
+  static constexpr std::size_t piece = 8;  // constants copied at once
 
   // Read by every launch.
   std::uint16_t lengths = 0;         // bit i: the kernel takes axis i as an AxisLength, or its report
@@ -218,7 +227,6 @@ struct alignas(64) PassForm {
   StaticVector<TensorMapForm, manifest::max_tensor_maps> maps;
   std::unique_ptr<TensorMapCache> made_maps;
   std::vector<Computed> computed;
-  std::vector<Copied> copied;  // a multiple of `copies` of them
   std::array<const LoadedArgument*, manifest::max_tensor_maps> map_arguments{};
   const std::string* kernel = nullptr;
   std::array<std::int64_t, max_values> constants{};  // for CallFrame::values; 0 for all others
@@ -273,19 +281,16 @@ struct alignas(64) PassForm {
 
 /// All passes, and the checks before a launch. Laid out as PassForm is.
 struct LaunchForm {
-  static constexpr int few_axes = 8, few_values = 8, few_tensors = 8;  // as most ops have
-  static constexpr int many = 16;  // run-time values or tensors, which are copied without a call
-
   struct Bucketed {
     std::uint64_t lowest = 0, range = 0;
     std::size_t axis = 0;
   };
-  /// A default that is values[slot] * times + plus, and within its limits, where the launch gives none of the run-time
+  /// A default that is slots[from] * times + plus, and within its limits, where the launch gives none of the run-time
   /// values of `unless`. These are the value itself and those that its expressions read.
   struct Linear {
     std::uint32_t unless;
-    std::uint8_t to;    // run-time value
-    std::uint8_t slot;  // of the call frame
+    std::uint8_t value;     // run-time value
+    std::uint8_t to, from;  // slots of the call frame
     std::int64_t times, plus;
   };
   /// A constraint that a slot is a multiple of a power of two.
@@ -308,21 +313,18 @@ struct LaunchForm {
   std::uint32_t host_lengths = 0;   // the axis must not have its length on the device
   std::uint32_t constrained = 0;    // a constraint reads the run-time value
   std::uint8_t axes = 0;
-  bool has_many = false;         // many_values, many_tensors or has_most
-  bool has_most = false;         // more axes than few_axes, or more values or tensors than `many`
-  bool many_values = false;      // more run-time values than few_values
-  bool many_tensors = false;     // kernels take a tensor past few_tensors
+  bool has_many = false;         // more axes than FrameLayout::few_axes, or a frame that is FrameLayout::as_declared
   bool has_constraints = false;  // constraints_elsewhere is not empty
   bool holds_inside = false;     // constraints_at_defaults is empty
   bool has_workspace = false;
   bool has_library = false;  // a library's call comes before or after the passes, or in place of them
   std::vector<PassForm> passes;
   // A cache line for up to six tensors.
-  StaticVector<TensorForm, max_tensors> tensors;  // tensors whose addresses are checked
-  std::vector<Linear> linear;                     // in the order of run-time values
+  StaticVector<TensorForm, max_tensors> tensors;
+  std::vector<Linear> linear;  // in the order of run-time values
   std::vector<RuntimeForm> runtime;
-  Constraints constraints_elsewhere;  // open at sizes of other buckets
-  // A cache line.
+  Constraints constraints_elsewhere;               // open at sizes of other buckets
+  std::array<std::uint8_t, max_runtime> values{};  // slot of each run-time value
   std::array<std::int64_t, max_runtime> defaults{};
   StaticVector<Bucketed, max_axes> bucket;  // the axes that are not exact
   std::array<std::int64_t, max_runtime> least{};
@@ -332,38 +334,29 @@ struct LaunchForm {
   /// Fills the frame's sizes, run-time values and tensors. Returns false when a run-time value is missing or out of its
   /// limits.
   [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
-    // Fixed sizes, so that the compiler needs no loop. Slots past the axes are overwritten below.
-    std::memcpy(call.slots.data(), problem.axes.data(), few_axes * sizeof problem.axes[0]);
-    std::int64_t* const values = call.slots.data() + axes;
-    std::memcpy(values, defaults.data(), few_values * sizeof defaults[0]);
-    std::memcpy(call.tensors.data(), arguments.tensors.data(), few_tensors * sizeof(const void*));
-    if (has_many) [[unlikely]] {
-      if (many_values)
-        std::memcpy(values + few_values, defaults.data() + few_values, (many - few_values) * sizeof defaults[0]);
-      if (many_tensors)
-        std::memcpy(call.tensors.data() + few_tensors, arguments.tensors.data() + few_tensors,
-                    (many - few_tensors) * sizeof(const void*));
-      if (has_most) {
-        std::memcpy(call.slots.data() + few_axes, problem.axes.data() + few_axes,
-                    (max_axes - few_axes) * sizeof problem.axes[0]);
-        std::memcpy(values, defaults.data(), sizeof defaults);  // over what was copied as an axis
-        call.tensors = arguments.tensors;
-      }
-    }
+    // A fixed size, so that the compiler needs no loop.
+    std::memcpy(call.slots.data(), problem.axes.data(), FrameLayout::few_axes * sizeof problem.axes[0]);
+    if (has_many) [[unlikely]]
+      fill_many(call, problem);
+    fill_tensors(call, arguments);
     const std::uint32_t given = arguments.runtime_set & declared;
+    if ((call.given & ~given) != 0) [[unlikely]]
+      restore(call, call.given & ~given);
+    call.given = given;
     std::uint32_t left = given | open_defaults;
     if (left == 0) return true;
     for (const Linear& each : linear) {
       if ((given & each.unless) != 0) continue;
-      values[each.to] = call.slots[each.slot] * each.times + each.plus;
-      left &= ~(1U << each.to);
+      call.slots[each.to] = call.slots[each.from] * each.times + each.plus;
+      left &= ~(1U << each.value);
     }
     // In order: a default may read the values before it.
     for (; left != 0; left &= left - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(left));
       if ((given & any_given) >> i & 1U) [[likely]] {
-        values[i] = arguments.runtime[i];
-        if (values[i] < least[i]) [[unlikely]]
+        const std::int64_t value = arguments.runtime[i];
+        call.slots[values[i]] = value;
+        if (value < least[i]) [[unlikely]]
           return false;
       } else if (!fill_checked(i, call, arguments)) {
         return false;
@@ -373,16 +366,6 @@ struct LaunchForm {
   }
   /// Returns which run-time value made fill() return false, with the reason. `call` is as that left it.
   [[nodiscard]] std::pair<std::size_t, Fault> refused(CallFrame& call, const Arguments& arguments) const noexcept;
-  /// Whether no required tensor is null, all addresses are aligned, and lengths on the device are allowed.
-  [[nodiscard]] bool takes(const Arguments& arguments) const noexcept {
-    std::uint32_t bits = arguments.lengths_set & host_lengths, nulls = 0;
-    for (const TensorForm& each : tensors) {
-      const auto address = reinterpret_cast<std::uint64_t>(arguments.tensors[each.tensor]);
-      bits |= static_cast<std::uint32_t>(address) & each.mask;
-      nulls += static_cast<std::uint32_t>(address < each.lowest);
-    }
-    return (bits | nulls) == 0;
-  }
   /// Whether all constraints hold.
   [[nodiscard]] bool holds(const CallFrame& call, const Arguments& arguments) const noexcept {
     if (!has_constraints) [[likely]]
@@ -392,6 +375,22 @@ struct LaunchForm {
   }
 
  private:
+  /// Fills in addresses, and notes in `refused` when a required tensor is null, an address is not aligned, or a length
+  /// is on the device that must not be.
+  void fill_tensors(CallFrame& call, const Arguments& arguments) const noexcept {
+    std::uint32_t bits = arguments.lengths_set & host_lengths, nulls = 0;
+    for (const TensorForm& each : tensors) {
+      const auto address = reinterpret_cast<std::uint64_t>(arguments.tensors[each.tensor]);
+      call.slots[each.slot] = static_cast<std::int64_t>(address);
+      bits |= static_cast<std::uint32_t>(address) & each.mask;
+      nulls += static_cast<std::uint32_t>(address < each.lowest);
+    }
+    call.refused = bits | nulls;
+  }
+  /// Copies the axes past the first, and the defaults over what was copied as an axis.
+  void fill_many(CallFrame& call, const Problem& problem) const noexcept;
+  /// Gives the run-time values of `which` their defaults.
+  void restore(CallFrame& call, std::uint32_t which) const noexcept;
   /// Fills and checks run-time value i. Returns false when it is missing or out of its limits.
   [[nodiscard]] bool fill_checked(std::size_t i, CallFrame& call, const Arguments& arguments) const noexcept;
   [[nodiscard]] bool open_hold(const CallFrame& call, const Arguments& arguments) const noexcept;
@@ -404,15 +403,16 @@ struct LaunchForm {
 
 /// The parts of an Executable that its form is made from. Expressions are specialised.
 struct LaunchFormParts {
+  FrameLayout layout;
   std::span<const manifest::Range>
       op;  // range of each slot of the call frame, over all problems with these exact sizes
-  std::span<const manifest::Range> bucket;  // the same, over the problems of the bucket
-  std::size_t axes = 0;
+  std::span<const manifest::Range> bucket;     // the same, over the problems of the bucket
   std::span<const manifest::Runtime> runtime;  // where the range of a slot is one value, no launch may give another
   std::span<const manifest::Expression> constraints;
-  std::span<const LoadedPass> passes;  // must outlive the form, which points into them
-  bool has_workspace = true;           // false: workspace addresses are 0
-  bool reads_all = false;              // something besides the passes reads every slot of the frame
+  std::span<const LoadedPass> passes;         // must outlive the form, which points into them
+  bool has_workspace = true;                  // false: workspace addresses are 0
+  bool reads_all = false;                     // something besides the passes reads every slot of the frame
+  std::span<const TensorCheck> tensors = {};  // of each tensor; a tensor without one is not checked
 };
 /// The values that an integer type holds, within 64 signed bits. All 64-bit values for the other types.
 manifest::Range range_of(manifest::RuntimeType type) noexcept;

@@ -45,6 +45,8 @@ std::string argument_name(const manifest::Op& op, const manifest::Implementation
     case manifest::ArgumentKind::workspace_map: return "tma = " + implementation->workspaces[index].name;
     case manifest::ArgumentKind::peers: return "peers = " + implementation->workspaces[index].name;
     case manifest::ArgumentKind::team: return "team = true";
+    case manifest::ArgumentKind::pack:
+      return fmt::format("pack = {}, ...", argument_name(op, implementation, argument.members.front()));
   }
   return {};
 }
@@ -88,7 +90,8 @@ std::int64_t passed_bytes(const manifest::Op& op, const manifest::Argument& argu
     case manifest::ArgumentKind::runtime: return bytes_of(op.runtime[static_cast<std::size_t>(argument.index)].type);
     case manifest::ArgumentKind::expression: return bytes_of(argument.type);
     case manifest::ArgumentKind::view:
-    case manifest::ArgumentKind::workspace_view: return 8 + 8 * static_cast<std::int64_t>(argument.strides.size());
+    case manifest::ArgumentKind::workspace_view:
+    case manifest::ArgumentKind::pack: return 8 * static_cast<std::int64_t>(argument.words());
     case manifest::ArgumentKind::tensor_map:
     case manifest::ArgumentKind::workspace_map: return sizeof(CUtensorMap);
     case manifest::ArgumentKind::peers: return sizeof(team::PeersArgument);

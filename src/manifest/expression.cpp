@@ -153,6 +153,8 @@ Expression Expression::specialise(std::span<const std::int64_t> frame, int first
   return {text_, fold(tree_, frame, first_known)};
 }
 
+Expression Expression::renumbered(std::span<const int> slots) const { return {text_, renumber(tree_, slots)}; }
+
 std::optional<std::int64_t> Expression::constant_value() const noexcept {
   if (tree_->operation != Operation::constant) return std::nullopt;
   return tree_->operand;

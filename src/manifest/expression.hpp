@@ -76,6 +76,9 @@ class Expression {
   /// result uses only slots below first_known. The hit path evaluates this form.
   [[nodiscard]] Expression specialise(std::span<const std::int64_t> frame, int first_known) const;
 
+  /// Returns this expression for frames that have in slot `slots[i]` what they had in slot i.
+  [[nodiscard]] Expression renumbered(std::span<const int> slots) const;
+
   /// Returns this expression for frames whose slots lie in these ranges (one range a slot): each part that has the same
   /// value in all such frames is folded. A constraint that always holds in a bucket becomes the constant 1.
   [[nodiscard]] Expression within(std::span<const Range> slots) const;

@@ -95,4 +95,12 @@ Tree fold(const Tree& tree, std::span<const std::int64_t> frame, int first_known
   }
 }
 
+Tree renumber(const Tree& tree, std::span<const int> slots) {
+  if (tree->operation == Operation::slot) return make_slot(slots[static_cast<std::size_t>(tree->operand)]);
+  if (tree->children.empty()) return tree;
+  Node node = *tree;
+  for (Tree& child : node.children) child = renumber(child, slots);
+  return std::make_shared<const Node>(std::move(node));
+}
+
 }  // namespace kiln::manifest

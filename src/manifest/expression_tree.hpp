@@ -70,6 +70,9 @@ Tree parse_tree(std::string_view text, const Symbols& symbols);
 /// is kept, so that its error is reported only when it is evaluated.
 Tree fold(const Tree& tree, std::span<const std::int64_t> frame, int first_known);
 
+/// Replaces slot i by slot slots[i].
+Tree renumber(const Tree& tree, std::span<const int> slots);
+
 /// The names of functions, which are reserved.
 const std::vector<std::string>& function_names();
 

@@ -93,6 +93,14 @@ const Tensor* Op::reported_tensor(std::size_t word) const {
   return word - axes.size() < of.size() ? &tensors[static_cast<std::size_t>(of[word - axes.size()])] : nullptr;
 }
 
+std::size_t Argument::words() const noexcept {
+  const bool is_view = kind == ArgumentKind::view || kind == ArgumentKind::workspace_view;
+  if (kind != ArgumentKind::pack) return is_view ? 1 + strides.size() : 1;
+  std::size_t words = 0;
+  for (const Argument& each : members) words += each.words();
+  return words;
+}
+
 std::optional<std::size_t> Op::runtime_of(const Expression& expression) const {
   for (std::size_t i = 0; i < runtime.size(); ++i)
     if (expression.text() == runtime[i].name) return i;

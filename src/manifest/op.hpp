@@ -173,13 +173,14 @@ enum class ArgumentKind : std::uint8_t {
   length,
   report,
   peers,
-  team
+  team,
+  pack
 };
 
 /// One kernel argument. A view is passed as a structure of an address and strides, by default Tensor::open_strides. An
 /// axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
 /// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for
-/// kiln::attention::report_length. Peers and team are passed as the structures of team/protocol.hpp. A TMA descriptor
+/// kiln::attention::report_length. A pack is passed as a structure of its members, 8 bytes each, or a view's words. Peers and team are passed as the structures of team/protocol.hpp. A TMA descriptor
 /// shows a tensor (tensor_map) or a workspace (workspace_map).
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
@@ -196,7 +197,21 @@ struct Argument {
   std::optional<Expression> when;  // static, also of a view: where it is 0 the kernel gets zeros in its place
   ElementType element;             // workspace_map
   int half = -1;  // workspace_map of a symmetric workspace: 0 or 1, the half of this rank's team memory that it shows
+  std::vector<Argument> members;  // of a pack: what has one word, and views
+
+  /// Words of 8 bytes that a view or pack has; 1 for all others.
+  [[nodiscard]] std::size_t words() const noexcept;
 };
+
+/// Calls `visit` with each argument; with the members of a pack in its place.
+template <typename Visit>
+void each_argument(std::span<const Argument> arguments, const Visit& visit) {
+  for (const Argument& each : arguments)
+    if (each.kind == ArgumentKind::pack)
+      each_argument(each.members, visit);
+    else
+      visit(each);
+}
 
 /// The unit of PassModel::operations.
 enum class Unit : std::uint8_t {

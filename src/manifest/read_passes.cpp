@@ -342,8 +342,42 @@ Argument read_view(const Scope& scope, const TomlValue& value) {
   return argument;
 }
 
+Argument read_argument(const Scope& scope, const TomlValue& value);
+
+bool may_be_packed(const Argument& argument) {
+  switch (argument.kind) {
+    case ArgumentKind::tensor:
+    case ArgumentKind::view:
+    case ArgumentKind::workspace_view:
+    case ArgumentKind::axis:
+    case ArgumentKind::runtime:
+    case ArgumentKind::workspace:
+    case ArgumentKind::zeroed_workspace:
+    case ArgumentKind::expression: return true;
+    default: return false;
+  }
+}
+
+/// Reads { pack = [...] }.
+Argument read_pack(const Scope& scope, const TomlValue& value) {
+  const ManifestReader& reader = scope.reader;
+  reader.check_keys(value, "a pack argument", {"pack"});
+  const TomlValue& list = *value.find("pack");
+  Argument argument;
+  argument.kind = ArgumentKind::pack;
+  for (const TomlValue& each : reader.list(list, "'pack'")) {
+    argument.members.push_back(read_argument(scope, each));
+    if (!may_be_packed(argument.members.back()))
+      reader.fail(each.line, "such an argument in 'pack'",
+                  "tensors, views, workspaces, axes, run-time values and values; give the others beside it");
+  }
+  if (argument.members.empty()) reader.fail(list.line, "an empty 'pack'", "one member or more");
+  return argument;
+}
+
 Argument read_argument(const Scope& scope, const TomlValue& value) {
   if (value.kind == TomlValue::Kind::text) return read_named_argument(scope, value);
+  if (value.find("pack") != nullptr) return read_pack(scope, value);
   if (value.find("view") != nullptr) return read_view(scope, value);
   if (value.find("tma") != nullptr) return read_tensor_map(scope, value);
   if (value.find("length") != nullptr) return read_length(scope, value);
@@ -352,7 +386,7 @@ Argument read_argument(const Scope& scope, const TomlValue& value) {
   constexpr std::string_view where = "an argument";
   scope.reader.check_keys(value, where,
                           {"value", "type", "view", "tma", "half", "dtype", "shape", "strides", "unbounded", "box",
-                           "swizzle", "when", "length", "report", "peers", "team"});
+                           "swizzle", "when", "length", "report", "peers", "team", "pack"});
   Argument argument;
   argument.kind = ArgumentKind::expression;
   argument.value =
@@ -373,10 +407,6 @@ Expression read_programmatic(const Scope& scope, const TomlValue& value) {
   return scope.expression(value, "'programmatic'", Known::plan);
 }
 
-bool is_view(const Argument& argument) {
-  return argument.kind == ArgumentKind::view || argument.kind == ArgumentKind::workspace_view;
-}
-
 void read_arguments(const Scope& scope, const TomlValue& list, Pass& pass) {
   const ManifestReader& reader = scope.reader;
   for (const TomlValue& each : reader.list(list, "'args'"))
@@ -387,8 +417,8 @@ void read_arguments(const Scope& scope, const TomlValue& list, Pass& pass) {
   });
   check_count(reader, list.line, static_cast<std::size_t>(maps), max_tensor_maps, "TMA arguments");
   std::size_t words = 0;
-  for (const Argument& each : pass.arguments) words += 1 + (is_view(each) ? each.strides.size() : 0);
-  check_count(reader, list.line, words, max_argument_words, "words of arguments, strides of views among them");
+  for (const Argument& each : pass.arguments) words += each.words();
+  check_count(reader, list.line, words, max_argument_words, "words of arguments, those of views and packs among them");
 }
 
 Pass read_pass(const Scope& scope, const TomlValue& value) {

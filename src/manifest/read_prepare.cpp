@@ -58,10 +58,10 @@ void check_seed(const ManifestReader& reader, const Prepare& prepare, int seed) 
 void check_tensors(const ManifestReader& reader, const Op& op, const Prepare& prepare, const Line& line) {
   std::vector<bool> given(op.tensors.size(), false);
   for (const Pass& pass : prepare.passes)
-    for (const Argument& argument : pass.arguments) {
+    each_argument(pass.arguments, [&](const Argument& argument) {
       if (argument.kind != ArgumentKind::tensor && argument.kind != ArgumentKind::view &&
           argument.kind != ArgumentKind::tensor_map)
-        continue;
+        return;
       const Tensor& tensor = op.tensors[static_cast<std::size_t>(argument.index)];
       if (tensor.output)
         reader.fail(pass.line, fmt::format("the output '{}' in a pass of [prepare]", tensor.name), "inputs alone");
@@ -69,7 +69,7 @@ void check_tensors(const ManifestReader& reader, const Op& op, const Prepare& pr
         reader.fail(pass.line, fmt::format("'{}' with per_rank = true in a pass of [prepare]", tensor.name),
                     "inputs that are equal on all ranks");
       given[static_cast<std::size_t>(argument.index)] = true;
-    }
+    });
   for (std::size_t i = 0; i < op.tensors.size(); ++i)
     if (op.tensors[i].fill == Fill::prepared && !given[i])
       reader.fail(line, fmt::format("no pass of [prepare] with '{}' in 'args'", op.tensors[i].name),

@@ -32,8 +32,14 @@ manifest::Symbols symbols() {
 }
 constexpr std::size_t axes = 2;
 
-Expression random_expression(const std::vector<std::string>& texts) {
-  return Expression::parse(*rc::gen::elementOf(texts), symbols());
+/// One tensor's address with s and t behind it, past slots for eight axes.
+FrameLayout layout_with_view() {
+  FrameLayout layout;
+  layout.axes = axes;
+  layout.values = {9, 10};
+  layout.tensors = {8, 11};
+  layout.slots = 12;
+  return layout;
 }
 
 const std::vector<std::string> sizes = {"m",
@@ -60,7 +66,8 @@ bool is_view(const LoadedArgument& argument) {
 }
 
 struct Case {
-  std::vector<Range> any = {{1, 1 << 20}, {4096, 4096}, {}, {}}, bucket = {{513, 1024}, {4096, 4096}, {}, {}};
+  FrameLayout layout = declared_layout(axes, 2);
+  std::vector<Range> any = {{1, 1 << 20}, {4096, 4096}}, bucket = {{513, 1024}, {4096, 4096}};
   std::vector<manifest::Runtime> runtime;
   std::vector<Expression> constraints;
   LoadedPass pass;
@@ -71,8 +78,16 @@ struct Case {
     return drawn;
   }
 
+  [[nodiscard]] Expression parse(const char* text) const {
+    return Expression::parse(text, symbols()).renumbered(layout.of_declared(2));
+  }
+
  private:
+  [[nodiscard]] Expression random_expression(const std::vector<std::string>& texts) const {
+    return parse((*rc::gen::elementOf(texts)).c_str());
+  }
   void draw() {
+    if (*rc::gen::arbitrary<bool>()) layout = layout_with_view();
     for (const char* name : {"s", "t"}) {
       manifest::Runtime each;
       each.name = name;
@@ -96,7 +111,18 @@ struct Case {
     for (int i = *rc::gen::inRange(0, 6); i > 0; --i) pass.arguments.push_back(random_argument());
   }
 
-  static LoadedArgument random_argument() {
+  [[nodiscard]] LoadedArgument random_argument() const {
+    if (*rc::gen::inRange(0, 6) > 0) return random_word();
+    LoadedArgument pack;
+    pack.kind = manifest::ArgumentKind::pack;
+    while (pack.members.empty() || *rc::gen::inRange(0, 4) > 0) {
+      LoadedArgument member = random_word();
+      if (member.kind != manifest::ArgumentKind::length && member.kind != manifest::ArgumentKind::report)
+        pack.members.push_back(std::move(member));
+    }
+    return pack;
+  }
+  [[nodiscard]] LoadedArgument random_word() const {
     LoadedArgument argument;
     argument.kind = *rc::gen::element(manifest::ArgumentKind::tensor, manifest::ArgumentKind::view,
                                       manifest::ArgumentKind::workspace_view, manifest::ArgumentKind::axis,
@@ -104,33 +130,49 @@ struct Case {
                                       manifest::ArgumentKind::zeroed_workspace, manifest::ArgumentKind::expression,
                                       manifest::ArgumentKind::length, manifest::ArgumentKind::report);
     argument.index = *rc::gen::inRange(0, 2);
-    if (argument.kind == manifest::ArgumentKind::runtime) argument.index += axes;
+    if (argument.kind == manifest::ArgumentKind::runtime)
+      argument.index = layout.values[static_cast<std::size_t>(argument.index)];
     argument.offset = 256 * *rc::gen::inRange(0, 4);
     argument.value = random_expression(sizes);
     argument.limits.lowest = *rc::gen::element<std::int64_t>(0, -most - 1);
     argument.limits.highest = *rc::gen::element<std::int64_t>(2147483647, most);
     argument.zeroed = *rc::gen::arbitrary<bool>();
     if (!is_view(argument)) return argument;
-    for (int i = *rc::gen::inRange(0, 5); i > 0; --i) argument.strides.push_back(random_expression(sizes));
+    if (*rc::gen::arbitrary<bool>())
+      argument.strides = {parse("s"), parse("t")};
+    else
+      for (int i = *rc::gen::inRange(0, 5); i > 0; --i) argument.strides.push_back(random_expression(sizes));
     argument.absent = *rc::gen::inRange(0, 4) == 0;
     return argument;
   }
 
  public:
+  /// The arguments, with the members of packs in their place.
+  [[nodiscard]] std::vector<LoadedArgument> words() const {
+    std::vector<LoadedArgument> result;
+    for (const LoadedArgument& each : pass.arguments)
+      if (each.kind == manifest::ArgumentKind::pack)
+        result.insert(result.end(), each.members.begin(), each.members.end());
+      else
+        result.push_back(each);
+    return result;
+  }
   [[nodiscard]] bool reads(int slot) const {
     const auto uses = [&](const auto& expressions) {
       return std::any_of(expressions.begin(), expressions.end(),
                          [&](const Expression& each) { return each.uses(slot); });
     };
-    return uses(constraints) || uses(pass.grid) ||
-           std::any_of(pass.arguments.begin(), pass.arguments.end(), [&](const LoadedArgument& each) {
+    return uses(constraints) || uses(pass.grid) || std::ranges::any_of(words(), [&](const LoadedArgument& each) {
              return (each.kind == manifest::ArgumentKind::runtime && each.index == slot) ||
                     (each.kind == manifest::ArgumentKind::expression && each.value.uses(slot)) ||
                     (!each.absent && uses(each.strides));
            });
   }
   [[nodiscard]] LaunchForm form() const {
-    return make_launch_form({any, bucket, axes, runtime, constraints, {&pass, 1}});
+    std::vector<Range> all = any, in_bucket = bucket;
+    all.resize(layout.slots);
+    in_bucket.resize(layout.slots);
+    return make_launch_form({layout, all, in_bucket, runtime, constraints, {&pass, 1}});
   }
 };
 
@@ -151,13 +193,13 @@ std::optional<CallFrame> frame_of(const Case& given, const LaunchForm& form, con
   for (std::size_t i = 0; i < axes; ++i) frame.slots[i] = problem.axes[i];
   for (std::size_t i = 0; i < given.runtime.size(); ++i) {
     const manifest::Runtime& each = given.runtime[i];
-    std::int64_t& slot = frame.slots[axes + i];
+    std::int64_t& slot = frame.slots[given.layout.values[i]];
     if ((arguments.runtime_set >> i & 1U) != 0) {
       slot = arguments.runtime[i];
     } else {
       if (!each.default_integer) return std::nullopt;
       if (!form.runtime[i].is_read) {
-        RC_ASSERT(!given.reads(static_cast<int>(axes + i)));
+        RC_ASSERT(!given.reads(given.layout.values[i]));
         continue;
       }
       const manifest::Value value = each.default_integer->evaluate(frame.view());
@@ -180,8 +222,9 @@ bool is_size(const manifest::Value& value, std::int64_t largest) {
   return value.ok() && value.number >= 1 && value.number <= largest;
 }
 
-bool can_launch(const LoadedPass& pass, const CallFrame& frame) {
-  for (const LoadedArgument& each : pass.arguments) {
+bool can_launch(const Case& given, const CallFrame& frame) {
+  const LoadedPass& pass = given.pass;
+  for (const LoadedArgument& each : given.words()) {
     if (is_view(each) && !each.absent)
       for (const Expression& stride : each.strides)
         if (!stride.evaluate(frame.view()).ok()) return false;
@@ -231,6 +274,14 @@ void check_argument(const LoadedArgument& argument, const LaunchInput& input, co
       RC_ASSERT(length.bound == input.frame.slots[index]);
       break;
     }
+    case manifest::ArgumentKind::pack: {
+      const auto* word = static_cast<const std::int64_t*>(parameter);
+      for (const LoadedArgument& each : argument.members) {
+        check_argument(each, input, word);
+        word += is_view(each) ? 1 + each.strides.size() : 1;
+      }
+      break;
+    }
     case manifest::ArgumentKind::report: RC_ASSERT(at<CUdeviceptr>(parameter) == input.reports + 8 * index); break;
     default: RC_FAIL("no such argument");
   }
@@ -244,6 +295,7 @@ TEST_CASE(
   CHECK(rc::check([&] {
     const Case given = Case::random();
     const LaunchForm form = given.form();
+    CallFrame frame;  // of all these calls, so that each finds what the one before left
     for (int i = 0; i < 20; ++i) {
       Problem problem;
       const bool inside = *rc::gen::inRange(0, 4) > 0;  // else a plan that stands in for another bucket's
@@ -259,12 +311,12 @@ TEST_CASE(
       arguments.lengths[1] = reinterpret_cast<const std::int32_t*>(std::uintptr_t{64});
 
       const auto wanted = frame_of(given, form, problem, arguments);
-      CallFrame frame;
       RC_ASSERT(form.fill(frame, problem, arguments) == wanted.has_value());
       if (!wanted) continue;
-      for (std::size_t slot = 0; slot < 4; ++slot)
-        if (slot < axes || form.runtime[slot - axes].is_read || (arguments.runtime_set >> (slot - axes) & 1U) != 0)
-          RC_ASSERT(frame.slots[slot] == wanted->slots[slot]);
+      for (std::size_t axis = 0; axis < axes; ++axis) RC_ASSERT(frame.slots[axis] == wanted->slots[axis]);
+      for (std::size_t i = 0; i < given.runtime.size(); ++i)
+        if (form.runtime[i].is_read || (arguments.runtime_set >> i & 1U) != 0)
+          RC_ASSERT(frame.slots[given.layout.values[i]] == wanted->slots[given.layout.values[i]]);
       RC_ASSERT(form.holds(frame, arguments) ==
                 std::all_of(given.constraints.begin(), given.constraints.end(),
                             [&](const Expression& each) { return each.evaluate(frame.view()).truth(); }));
@@ -273,7 +325,7 @@ TEST_CASE(
       PassCall call;
       form.passes[0].link(frame, call);
       const bool arranged = form.passes[0].arrange(input, call);
-      RC_ASSERT(arranged == can_launch(given.pass, frame));
+      RC_ASSERT(arranged == can_launch(given, frame));
       ++(arranged ? launched : refused);
       if (!arranged) continue;
       RC_ASSERT(call.config.gridDimX == given.pass.grid[0].evaluate(frame.view()).number);
@@ -338,7 +390,7 @@ TEST_CASE("a default that is a product is not checked against its minimum where 
     return form.fill(frame, problem, arguments);
   };
   REQUIRE(fill_with(8192));
-  CHECK(frame.slots[form.axes + 1] == std::int64_t{8192} << 20);
+  CHECK(frame.slots[form.values[1]] == std::int64_t{8192} << 20);
   CHECK_FALSE(fill_with(4095));                   // under its own minimum
   CHECK_FALSE(fill_with(std::int64_t{1} << 50));  // the product has no value
 }
@@ -356,7 +408,7 @@ TEST_CASE(
   given.pass.arguments.clear();
   const LaunchForm form = given.form();
   REQUIRE(form.linear.size() == 1);
-  CHECK(form.linear[0].to == 1);
+  CHECK(form.linear[0].value == 1);
   CHECK(form.linear[0].times == 4096);
   CHECK(form.linear[0].unless == 3);            // t itself, and s
   CHECK(form.constraints_at_defaults.empty());  // 4096 m is a multiple of 16
@@ -426,7 +478,6 @@ TEST_CASE("a kernel is given zeros for a descriptor that is not made, and its ot
   Problem problem;
   problem.axes = {600, 4096};
   CallFrame frame;
-  std::memset(&frame, 0xff, sizeof frame);
   REQUIRE(form.fill(frame, problem, arguments));
   PassCall call;
   form.passes[0].link(frame, call);
@@ -435,4 +486,31 @@ TEST_CASE("a kernel is given zeros for a descriptor that is not made, and its ot
   CHECK(at<const void*>(call.parameters[2]) == arguments.tensors[1]);
   const CUtensorMap zeros{};
   CHECK(std::memcmp(call.parameters[1], &zeros, sizeof zeros) == 0);
+}
+
+TEST_CASE("a view or pack that lies in the frame is passed without a copy, and any other word by word") {
+  Case given;
+  given.layout = layout_with_view();
+  given.layout.zeros[12] = true;
+  given.layout.slots = 13;
+  given.runtime.resize(2);
+  for (manifest::Runtime& each : given.runtime) {
+    each.type = RuntimeType::i64;
+    each.default_integer = Expression::constant(4096);
+  }
+  given.pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
+  LoadedArgument view, pack, absent;
+  view.kind = absent.kind = manifest::ArgumentKind::view;
+  view.strides = {given.parse("s"), given.parse("t")};
+  absent.absent = true;
+  LoadedArgument other;
+  other.index = 1;
+  pack.kind = manifest::ArgumentKind::pack;
+  pack.members = {view, other, absent};
+  given.pass.arguments = {view, pack};
+  const auto computed_by = [&] { return given.form().passes[0].computed.size(); };
+  CHECK(computed_by() == 0);
+  CHECK(given.form().passes[0].offsets[1] == offsetof(CallFrame, slots) + 8 * sizeof(std::int64_t));
+  given.pass.arguments[1].members.front().strides = {given.parse("t"), given.parse("s")};
+  CHECK(computed_by() == 4);  // the last word is a constant
 }

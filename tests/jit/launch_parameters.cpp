@@ -22,7 +22,8 @@ TEST_CASE("a call's frame holds every size, every run-time value and every tenso
     CAPTURE(axes);
     CAPTURE(count);
     std::vector<manifest::Range> ranges(axes, {1, 64});
-    ranges.resize(axes + count);
+    const FrameLayout layout = declared_layout(axes, count);
+    ranges.resize(layout.slots);
     std::vector<manifest::Runtime> runtime(count);
     LoadedPass pass;
     pass.grid = {manifest::Expression::constant(1), manifest::Expression::constant(1),
@@ -39,7 +40,7 @@ TEST_CASE("a call's frame holds every size, every run-time value and every tenso
       pass.arguments.emplace_back().index = static_cast<int>(i);
       arguments.tensors[i] = reinterpret_cast<const void*>(4096 * (i + 1));
     }
-    const LaunchForm form = make_launch_form({ranges, ranges, axes, runtime, {}, {&pass, 1}});
+    const LaunchForm form = make_launch_form({layout, ranges, ranges, runtime, {}, {&pass, 1}});
     arguments.set(RuntimeId{static_cast<std::uint8_t>(count - 1), RuntimeId::Kind::integer}, std::int64_t{7});
     Problem problem;
     for (std::size_t i = 0; i < axes; ++i) problem.axes[i] = static_cast<std::int64_t>(3 + i);
@@ -75,7 +76,7 @@ TEST_CASE(
         passes[pass].arguments[i].limits.highest = std::numeric_limits<std::int64_t>::max();
       }
     }
-    const LaunchForm form = make_launch_form({ranges, ranges, 1, {}, {}, passes});
+    const LaunchForm form = make_launch_form({declared_layout(1, 0), ranges, ranges, {}, {}, passes});
     CallFrame frame;
     std::vector<PassCall> calls(passes.size());
     for (std::size_t pass = 0; pass < passes.size(); ++pass) form.passes[pass].link(frame, calls[pass]);
@@ -106,7 +107,7 @@ TEST_CASE("the length of every axis reaches the kernel that takes it") {
     problem.axes[axis] = 10 + axis;
     arguments.set(AxisId{axis}, &lengths[axis]);
   }
-  const LaunchForm form = make_launch_form({ranges, ranges, max_axes, {}, {}, {&pass, 1}});
+  const LaunchForm form = make_launch_form({declared_layout(max_axes, 0), ranges, ranges, {}, {}, {&pass, 1}});
   CallFrame frame;
   REQUIRE(form.fill(frame, problem, arguments));
   PassCall call;

@@ -49,6 +49,23 @@ TEST_CASE("a cubin tells how many bytes each parameter has, on each architecture
   }
 }
 
+TEST_CASE("a pack has 8 bytes for each member, and those of its views") {
+  manifest::Op op;
+  op.tensors.emplace_back().name = "x";
+  op.axes.emplace_back().name = "rows";
+  manifest::Argument view, axis, pack;
+  view.kind = manifest::ArgumentKind::view;
+  view.strides.resize(1);
+  axis.kind = manifest::ArgumentKind::axis;
+  pack.kind = manifest::ArgumentKind::pack;
+  pack.members = {view, axis};
+  manifest::Pass pass;
+  pass.arguments = {pack};
+  CHECK(argument_mistakes(op, nullptr, pass, std::vector<std::int64_t>{24}).empty());
+  CHECK(argument_mistakes(op, nullptr, pass, std::vector<std::int64_t>{8}) ==
+        std::vector<std::string>{"takes 8 bytes as argument 1, and 'pack = view = x, ...' has 24"});
+}
+
 TEST_CASE("a cubin tells what a kernel needs of a device, on each architecture" * doctest::skip(!has_nvrtc())) {
   constexpr const char* needy = R"(
 extern "C" __global__ void __launch_bounds__(256) bounded(float* x) {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <latch>
 #include <thread>
 #include <vector>
@@ -13,13 +14,13 @@ using kiln::jit::ThreadCalls;
 
 namespace {
 
-/// Returns the pass of a kernel that takes this many tensors.
-PassForm form_of(std::size_t tensors) {
+/// Returns the pass of a kernel that takes this many slots of the frame.
+PassForm form_of(std::size_t slots) {
   PassForm form;
   form.config.blockDimX = 32;
-  form.arguments = tensors;
-  for (std::size_t i = 0; i < tensors; ++i)
-    form.offsets[i] = static_cast<std::uint16_t>(offsetof(kiln::jit::CallFrame, tensors) + i * sizeof(const void*));
+  form.arguments = slots;
+  for (std::size_t i = 0; i < slots; ++i)
+    form.offsets[i] = static_cast<std::uint16_t>(offsetof(kiln::jit::CallFrame, slots) + i * sizeof(std::int64_t));
   return form;
 }
 
@@ -41,13 +42,13 @@ TEST_CASE("a thread finds its own call again, linked to its frame, and no other 
   for (std::size_t pass = 0; pass < 2; ++pass) {
     CHECK(mine->passes()[pass].config.blockDimX == 32);
     for (std::size_t i = 0; i < passes[pass].arguments; ++i)
-      CHECK(mine->passes()[pass].parameters[i] == &mine->frame.tensors[i]);
+      CHECK(mine->passes()[pass].parameters[i] == &mine->frame.slots[i]);
   }
   std::jthread([&] {
     const ThreadCall* const theirs = calls.own(passes);
     REQUIRE(theirs != nullptr);
     CHECK(theirs != mine);
-    CHECK(theirs->passes()[1].parameters[2] == &theirs->frame.tensors[2]);
+    CHECK(theirs->passes()[1].parameters[2] == &theirs->frame.slots[2]);
   }).join();
 }
 

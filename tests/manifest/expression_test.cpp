@@ -207,6 +207,17 @@ TEST_CASE("a specialised expression keeps only the names below the first known")
   CHECK(grid.specialise(frame, 0).constant_value() == 4);
 }
 
+TEST_CASE("a renumbered expression reads other slots, with the same text") {
+  Symbols symbols;
+  for (const char* name : {"a", "b", "c"}) symbols.add(name);
+  const Expression before = Expression::parse("a < 2 ? b + 1 : c", symbols);
+  const Expression after = before.renumbered(std::vector<int>{4, 0, 2});
+  CHECK(after.slots() == std::vector<int>{0, 2, 4});
+  CHECK(after.text() == before.text());
+  CHECK(after.evaluate(std::vector<std::int64_t>{7, 0, 9, 0, 1}).number == 8);
+  CHECK(after.evaluate(std::vector<std::int64_t>{7, 0, 9, 0, 2}).number == 9);
+}
+
 TEST_CASE("a name is an identifier of its own and no function") {
   Symbols names;
   names.add("rows");

@@ -72,6 +72,21 @@ TEST_CASE("a view hands a kernel the strides that op.toml does not fix") {
   CHECK(arguments[1].strides[0].text() == "(cols)");
 }
 
+TEST_CASE("a pack hands a kernel one structure of tensors, views and values") {
+  testing::Folder folder = with_strides(R"([{ name = "stride" }, "1"])");
+  folder.implementation =
+      testing::replaced(folder.implementation, R"(args    = ["x", "y",)",
+                        R"(args    = [{ pack = [{ view = "x" }, "y", { value = "rows", type = "i64" }] },)");
+  const Op op = folder.parse();
+  const Argument& pack = op.implementations[0].passes[0].arguments[0];
+  CHECK(pack.kind == ArgumentKind::pack);
+  REQUIRE(pack.members.size() == 3);
+  CHECK(pack.members[0].kind == ArgumentKind::view);
+  CHECK(pack.members[1].kind == ArgumentKind::tensor);
+  CHECK(pack.members[2].kind == ArgumentKind::expression);
+  CHECK(pack.words() == 4);
+}
+
 TEST_CASE("a view may have strides of its own, show a workspace, and be left out") {
   testing::Folder folder = testing::scale_folder();
   folder.implementation = testing::replaced(
@@ -114,7 +129,7 @@ TEST_CASE("wrong strides and views are refused by name") {
   refused_argument(R"({ view = "x", strides = ["missing"] }, )", "the unknown name 'missing'");
   std::string many;
   for (int i = 0; i < 20; ++i) many += R"({ view = "x", strides = [0, 0, 0, 0, 0, 0, 0] }, )";
-  refused_argument(many.c_str(), "found 165 words of arguments, strides of views among them, expected at most 160");
+  refused_argument(many.c_str(), "found 165 words of arguments, those of views and packs among them, expected at most");
 }
 
 TEST_CASE("an integer has bounds that it reaches or does not reach, at both ends") {

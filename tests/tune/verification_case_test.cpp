@@ -113,7 +113,7 @@ TEST_CASE("a launch without a scale takes the default that the manifest computes
   const jit::Executable executable = fixture.load(problem, {4});
   jit::CallFrame frame;
   REQUIRE(executable.fill(frame, problem, verified.arguments()));
-  const auto slot = static_cast<std::size_t>(fixture.op.first_runtime());
+  const std::size_t slot = executable.layout().values[0];
   CHECK(std::bit_cast<float>(static_cast<std::int32_t>(frame.slots[slot])) == 0.125F);
   CHECK(verified.verify(executable, fixture.stream.handle()).right);  // the reference took the same
 }
