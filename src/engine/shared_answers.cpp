@@ -49,6 +49,7 @@ std::unique_ptr<SharedAnswers> SharedAnswers::open(EngineState& engine) {
   remote::ClientSettings settings = remote::client_settings(engine.options, warnings);
   for (const std::string& each : warnings) engine.warn(each);
   settings.is_usable = [&engine](const store::Record& record) { return is_usable(engine, record); };
+  settings.has_code = [&engine](const manifest::Digest& key) { return engine.layers.find_cubin(key).has_value(); };
   settings.warn = [&engine](const std::string& warning) { engine.warn(warning); };
   return std::make_unique<SharedAnswers>(engine, remote::open(address), std::move(settings));
 }

@@ -32,6 +32,8 @@ struct ClientSettings {
   std::optional<store::PrivateKey> signer = {};  // without one no machine code is published
   /// Whether the op has the record's configs, as of a base's record. On the client's thread.
   std::function<bool(const store::Record&)> is_usable = {};
+  /// Whether machine code need not be fetched. On the client's thread.
+  std::function<bool(const manifest::Digest&)> has_code = {};
   std::function<void(const std::string&)> warn = {};  // on any thread
 };
 

@@ -234,9 +234,11 @@ Rows ClientState::with_code(SealedRow row, Clock::time_point end) {
                           "key that signed it",
                           store->name()));
   if (row.is_signed != Signed::by_trusted) return rows;
-  for (const std::string& key : row.code) {
+  for (const manifest::Digest& key : row.code) {
     if (Clock::now() >= end) break;
-    const auto value = attempt(Does::read, [&](auto deadline) { return store->get_code(key, deadline); });
+    if (settings.has_code && settings.has_code(key)) continue;
+    const std::string name = manifest::to_hex(key);
+    const auto value = attempt(Does::read, [&](auto deadline) { return store->get_code(name, deadline); });
     if (!value) break;
     if (!*value) continue;
     bytes += static_cast<std::int64_t>((*value)->size());
@@ -249,17 +251,17 @@ Rows ClientState::with_code(SealedRow row, Clock::time_point end) {
   return rows;
 }
 
-std::vector<std::string> ClientState::write_code(const std::vector<store::CubinRow>& code) {
-  std::vector<std::string> keys;
+std::vector<manifest::Digest> ClientState::write_code(const std::vector<store::CubinRow>& code) {
+  std::vector<manifest::Digest> keys;
   if (!settings.signer) return keys;
   for (const store::CubinRow& each : code) {
     const std::string value = seal(store::pack(each), *settings.signer);
     if (value.size() > store::most_remote_bytes) continue;
-    std::string key = manifest::to_hex(each.key);
+    const std::string key = manifest::to_hex(each.key);
     const auto put = [&](auto deadline) { return store->put_code(key, value, deadline), true; };
     if (!attempt(Does::write, put)) break;
     bytes += static_cast<std::int64_t>(value.size());
-    keys.push_back(std::move(key));
+    keys.push_back(each.key);
   }
   return keys;
 }

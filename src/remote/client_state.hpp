@@ -73,7 +73,7 @@ struct ClientState {
   [[nodiscard]] std::optional<SealedRow> accepted(Opened<SealedRow> opened);
   [[nodiscard]] Rows with_code(SealedRow row, Clock::time_point end);
   std::optional<Clock::time_point> write(const store::Record& record, const std::vector<store::CubinRow>& code);
-  std::vector<std::string> write_code(const std::vector<store::CubinRow>& code);
+  std::vector<manifest::Digest> write_code(const std::vector<store::CubinRow>& code);
   void renew_claims(std::unique_lock<std::mutex>& lock);
 
   const std::unique_ptr<store::RemoteStore> store;

@@ -122,7 +122,7 @@ Opened<SealedRow> parse_row(std::string_view space, const Checked& checked) {
     const std::string_view key = next_line();
     manifest::Digest parsed{};
     if (!parse_hex(key, parsed) || row.code.size() == most_code) return flawed("names machine code that cannot be");
-    row.code.emplace_back(key);
+    row.code.push_back(parsed);
   }
   return {std::move(row), {}};
 }
@@ -157,9 +157,9 @@ struct FieldReader {
 
 }  // namespace
 
-std::string seal(const store::Record& record, const std::vector<std::string>& code, const store::PrivateKey* key) {
+std::string seal(const store::Record& record, const std::vector<manifest::Digest>& code, const store::PrivateKey* key) {
   std::string payload = store::to_json(record) + '\n';
-  for (const std::string& each : code) payload += each + '\n';
+  for (const manifest::Digest& each : code) payload += manifest::to_hex(each) + '\n';
   const store::RemotePlace place = store::place_of(record);
   return seal_payload(place.space, place.key, payload, key);
 }
@@ -186,14 +186,15 @@ Opened<SealedRow> open_listed(std::string_view space, std::string_view value, co
   return claimed.row ? open_row({std::string(space), claimed.row->record.key}, value, keys) : claimed;
 }
 
-Opened<store::CubinRow> open_code(std::string_view key, std::string_view value, const store::KeyRing& keys) {
+Opened<store::CubinRow> open_code(const manifest::Digest& key, std::string_view value, const store::KeyRing& keys) {
   const auto flawed = [](const char* flaw) { return Opened<store::CubinRow>{std::nullopt, flaw}; };
-  const Checked checked = check(code_space, key, value, keys);
+  const Checked checked = check(code_space, manifest::to_hex(key), value, keys);
   if (!checked.flaw.empty()) return {std::nullopt, checked.flaw};
   if (checked.is_signed != Signed::by_trusted) return flawed("is machine code that no trusted key signed");
   store::PackedCubin packed;
   std::string_view rest = checked.payload;
-  bool is_valid = parse_hex(key, packed.key);
+  packed.key = key;
+  bool is_valid = true;
   store::each_cubin_field(packed, FieldReader{rest, is_valid});
   if (!is_valid) return flawed("holds no machine code");
   const auto* const begin = reinterpret_cast<const std::byte*>(rest.data());

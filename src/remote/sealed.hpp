@@ -26,7 +26,7 @@ enum class Signed : std::uint8_t { no, by_stranger, by_trusted };
 
 struct SealedRow {
   store::Record record;
-  std::vector<std::string> code;  // keys of machine code in hex, as the writer had it
+  std::vector<manifest::Digest> code;  // keys of its machine code, as the writer had it
   Signed is_signed = Signed::no;
 };
 
@@ -37,7 +37,7 @@ struct Opened {
   std::string flaw;
 };
 
-std::string seal(const store::Record& record, const std::vector<std::string>& code, const store::PrivateKey* key);
+std::string seal(const store::Record& record, const std::vector<manifest::Digest>& code, const store::PrivateKey* key);
 std::string seal(const store::PackedCubin& cubin, const store::PrivateKey& key);
 
 /// Checks digest, signature, key and the limits of each row. Whether the op has such configs is the caller's to check.
@@ -45,7 +45,7 @@ Opened<SealedRow> open_row(const store::RemotePlace& place, std::string_view val
 /// The same, of a value that list() gave: it says its key itself.
 Opened<SealedRow> open_listed(std::string_view space, std::string_view value, const store::KeyRing& keys);
 /// Machine code counts only under a trusted key's signature. What no such key signed is not parsed.
-Opened<store::CubinRow> open_code(std::string_view key, std::string_view value, const store::KeyRing& keys);
+Opened<store::CubinRow> open_code(const manifest::Digest& key, std::string_view value, const store::KeyRing& keys);
 
 /// Whether the payload has the digest that the value names.
 bool is_whole(std::string_view value);

@@ -150,6 +150,9 @@ TEST_CASE("what one client publishes another one fetches, machine code only wher
   CHECK(trusting->counters().bytes > 0);
   CHECK(shared.told->count() == (is_signed ? 1 : 0));  // the other one's compile
   CHECK(shared.client({.keys = keys, .only_signed = true})->fetch(store::place_of(record)).has_value() == is_signed);
+  const auto provided =
+      shared.client({.keys = keys, .has_code = [&](const manifest::Digest& key) { return key == code.key; }});
+  CHECK(provided->fetch(store::place_of(record))->code.empty());
   CHECK(trusting->list(store::place_of(record).space, std::chrono::seconds(20)).size() == 1);
   CHECK(!trusting->fetch(store::place_of(numbered_record(2))));
   CHECK(trusting->counters().misses == 1);

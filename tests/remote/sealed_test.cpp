@@ -26,7 +26,7 @@ struct Keys {
 TEST_CASE("a row reads back as it was sealed, with what its signature is worth") {
   const Keys keys;
   const store::Record record = numbered_record(1);
-  const std::vector<std::string> code{std::string(64, 'a'), std::string(64, 'b')};
+  const std::vector<manifest::Digest> code{store::digest_named("a"), store::digest_named("b")};
   const std::pair<const store::PrivateKey*, Signed> cases[] = {
       {nullptr, Signed::no}, {&keys.stranger, Signed::by_stranger}, {&keys.trusted, Signed::by_trusted}};
   for (const auto& [key, is_signed] : cases) {
@@ -79,7 +79,7 @@ TEST_CASE("a row with values that no file may hold does not count") {
 TEST_CASE("machine code counts under a trusted key's signature alone") {
   const Keys keys;
   const store::CubinRow cubin = store::sample_cubin("one");
-  const std::string key = manifest::to_hex(cubin.key);
+  const manifest::Digest key = cubin.key;
   const std::string value = seal(store::pack(cubin), keys.trusted);
   const auto opened = open_code(key, value, keys.ring);
   REQUIRE(opened.row);
@@ -89,7 +89,7 @@ TEST_CASE("machine code counts under a trusted key's signature alone") {
   CHECK(opened.row->compiler == cubin.compiler);
   CHECK(!open_code(key, seal(store::pack(cubin), keys.stranger), keys.ring).row);
   CHECK(!open_code(key, value, {}).row);
-  CHECK(!open_code(std::string(64, 'a'), value, keys.ring).row);
+  CHECK(!open_code(store::digest_named("a"), value, keys.ring).row);
   CHECK(!open_code(key, value_of(numbered_record(1)), keys.ring).row);
 }
 
@@ -108,8 +108,8 @@ TEST_CASE("of 10,000 values that were cut, flipped, swapped or joined none count
   std::minstd_rand random(46);
   const auto below = [&](std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most - 1)(random); };
   const store::Record records[] = {numbered_record(1), numbered_record(2)};
-  const std::string rows[] = {seal(records[0], {std::string(64, 'a')}, &keys.trusted),
-                              seal(records[1], {std::string(64, 'b')}, &keys.stranger)};
+  const std::string rows[] = {seal(records[0], {store::digest_named("a")}, &keys.trusted),
+                              seal(records[1], {store::digest_named("b")}, &keys.stranger)};
   const store::CubinRow cubins[] = {store::sample_cubin("one", 300), store::sample_cubin("two", 300)};
   const std::string code[] = {seal(store::pack(cubins[0]), keys.trusted), seal(store::pack(cubins[1]), keys.stranger)};
   int loaded = 0, unchanged = 0;
@@ -132,7 +132,7 @@ TEST_CASE("of 10,000 values that were cut, flipped, swapped or joined none count
       ++unchanged;
       continue;
     }
-    const bool counts = is_code ? open_code(manifest::to_hex(cubins[0].key), value, keys.ring).row.has_value()
+    const bool counts = is_code ? open_code(cubins[0].key, value, keys.ring).row.has_value()
                                 : open_row(store::place_of(records[0]), value, keys.ring).row.has_value();
     if (counts) ++loaded;
   }
