@@ -19,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 kiln::Options at_server(const TemporaryFolder& folder, const Server& server, const std::string& overlay,
                         MissPolicy on_miss = MissPolicy::tune) {
   kiln::Options chosen = options(folder / overlay.c_str(), on_miss);
+  if (overlay.empty()) chosen.overlay = "";  // in memory
   chosen.remote = server.address();
   chosen.isolation = kiln::Isolation::in_process;
   if (std::filesystem::exists(folder / "secret")) {
@@ -117,6 +118,31 @@ TEST_CASE("a server that begins again empty while machines work costs tunes and 
   const Engine engine(at_server(folder, server, "late.kiln"));
   const kiln::Op op = engine.op("scale");
   CHECK(op.plan(bucket_of(op, 0)).origin() == Origin::overlay);
+}
+
+TEST_CASE("a server that stops while a launch asks it fails no launch and makes none wait past its limits") {
+  const Machine machine;
+  const Server server;
+  const TemporaryFolder folder;
+  const int stops = chosen_count("KILN_TEST_STOPS", 4);
+  // What a launch of a new engine takes without a server, most of all for tuning.
+  constexpr std::chrono::milliseconds limit(1100), slack(5000);
+  Clock::duration longest{};
+  for (int done = 0; done < stops; ++done) {
+    const Engine engine(at_server(folder, server, ""));
+    const ScaleCall call(engine, 64, 128);
+    std::jthread stopper([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(done * 977 % 4000));
+      server.signal(SIGSTOP);
+    });
+    const auto began = Clock::now();
+    CHECK(kiln::is_hit(call.launch(machine.stream())));
+    longest = std::max(longest, Clock::now() - began);
+    stopper.join();
+    server.signal(SIGCONT);
+  }
+  CHECK(longest < limit + slack);
+  MESSAGE(stops, " stops, the longest launch took ", std::chrono::duration<double>(longest).count(), " s");
 }
 
 TEST_CASE("the claim of a machine that was killed keeps a bucket from others until its term ends") {
