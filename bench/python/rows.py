@@ -16,7 +16,8 @@ def versions(*names: str) -> dict:
     """Of the peers in a row, as bench/stamp.py reads them."""
     import importlib.metadata
 
-    return {"versions": {name: importlib.metadata.version(name).split("+")[0] for name in ("torch", *names)}}
+    there = {each.metadata["Name"] for each in importlib.metadata.distributions()}
+    return {"versions": {name: importlib.metadata.version(name).split("+")[0] for name in ("torch", *names) if name in there or name.replace("-", "_") in there}}
 
 
 def settle(seconds: float = 30.0) -> None:
