@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::int64_t protocol = 1;  // ranks of another protocol have other addresses
+constexpr std::int64_t protocol = 2;  // ranks of another protocol, or layout of memory, have other addresses
 constexpr milliseconds between_tries{5};
 constexpr milliseconds between_looks{100};
 

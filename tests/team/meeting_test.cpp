@@ -33,7 +33,7 @@ std::string met(const Membership& membership, int limit_ms = 15'000) {
 }
 
 manifest::Digest digest_of(const std::string& name) {
-  return manifest::Hasher().field("kiln-team").field(std::int64_t{1}).field(name).finish();
+  return manifest::Hasher().field("kiln-team").field(std::int64_t{2}).field(name).finish();
 }
 
 /// The address of a rank as meet() makes it.
