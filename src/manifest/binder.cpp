@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "kiln/error.hpp"
-#include "manifest/binding_form.hpp"
+#include "manifest/binding_program.hpp"
 #include "manifest/overlap.hpp"
 #include "manifest/problem.hpp"
 #include "manifest/text.hpp"
@@ -306,15 +306,15 @@ class Reading {
 }  // namespace
 
 Binder::~Binder() {
-  for (BindingForm* form = forms_.load(std::memory_order_acquire); form != nullptr;) {
-    const std::unique_ptr<BindingForm> owned(form);
-    form = owned->next;
+  for (Combination* each = combinations_.load(std::memory_order_acquire); each != nullptr;) {
+    const std::unique_ptr<Combination> owned(each);
+    each = owned->next;
   }
 }
 
-void Binder::bind(Binding& binding, std::span<const Operand> operands, int device) const try {
+void Binder::read(Binding& binding, std::span<const Operand> operands, int device) const try {
   read_selections(binding, operands);
-  Reading reading(op_, form_of(binding.problem), binding, operands);
+  Reading reading(op_, combination_of(binding.problem).form, binding, operands);
   reading.read_sizes();
   reading.read_strides();
   reading.place(device);
@@ -365,21 +365,20 @@ void Binder::read_selections(Binding& binding, std::span<const Operand> operands
     if ((known >> i & 1U) == 0) problem.selections[i] = op_.selections[i].default_beside(problem);
 }
 
-const BindingForm& Binder::form_of(const Problem& problem) const {
+const Combination& Binder::combination_of(const Problem& problem) const {
   const SelectionWords asked = {selection_word(problem, 0), selection_word(problem, 1)};
-  const auto find = [&]() -> const BindingForm* {
-    for (const BindingForm* form = forms_.load(std::memory_order_acquire); form != nullptr; form = form->next)
-      if (form->selections == asked) return form;
+  const auto find = [&]() -> const Combination* {
+    for (const Combination* each = combinations_.load(std::memory_order_acquire); each != nullptr; each = each->next)
+      if (each->form.selections == asked) return each;
     return nullptr;
   };
-  if (const BindingForm* found = find()) [[likely]]
-    return *found;
+  if (const Combination* found = find()) return *found;
   check_allowed(op_, problem);
-  auto made = std::make_unique<BindingForm>(op_, facts_, problem);
+  auto made = std::make_unique<Combination>(op_, facts_, problem);
   const std::lock_guard lock(making_);
-  if (const BindingForm* found = find()) return *found;
-  made->next = forms_.load(std::memory_order_relaxed);
-  forms_.store(made.get(), std::memory_order_release);
+  if (const Combination* found = find()) return *found;
+  made->next = combinations_.load(std::memory_order_relaxed);
+  combinations_.store(made.get(), std::memory_order_release);
   return *made.release();
 }
 

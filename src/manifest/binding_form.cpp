@@ -48,11 +48,16 @@ BoundNumber bound(const Op& op, const Expression& expression) {
 
 }  // namespace
 
-BindingForm::BindingForm(const Op& op, const DeviceFacts& facts, const Problem& problem)
-    : selections{selection_word(problem, 0), selection_word(problem, 1)} {
+std::vector<std::int64_t> static_frame(const Op& op, const DeviceFacts& facts, const Problem& problem) {
   std::vector<std::int64_t> frame(static_cast<std::size_t>(op.first_static()));
   for (std::size_t i = 0; i < op.selections.size(); ++i) frame.push_back(problem.selections[i]);
   frame.insert(frame.end(), facts.values.begin(), facts.values.end());
+  return frame;
+}
+
+BindingForm::BindingForm(const Op& op, const DeviceFacts& facts, const Problem& problem)
+    : selections{selection_word(problem, 0), selection_word(problem, 1)} {
+  const std::vector<std::int64_t> frame = static_frame(op, facts, problem);
   const auto folded = [&](const Expression& expression) { return expression.specialise(frame, op.first_static()); };
   std::uint32_t needed = 0;  // bit i: run-time value i
   const auto need = [&](const Expression& expression) {
@@ -68,8 +73,10 @@ BindingForm::BindingForm(const Op& op, const DeviceFacts& facts, const Problem& 
     if (made.required) required |= 1U << i;
     made.is_element = true;
     for (std::size_t at = 0; at < tensor.shape.size(); ++at) {
-      need(folded(tensor.shape[at]));
-      need(folded(tensor.strides[at]));
+      if (made.present) {
+        need(folded(tensor.shape[at]));
+        need(folded(tensor.strides[at]));
+      }
       made.is_element = made.is_element && folded(tensor.shape[at]).constant_value() == 1;
       made.sizes[at] = bound(op, folded(tensor.shape[at]));
       made.strides[at] = bound(op, folded(tensor.strides[at]));

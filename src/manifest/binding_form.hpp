@@ -44,7 +44,9 @@ struct BindingForm {
   std::vector<BoundValue> values;   // in the manifest's order
   std::uint32_t stride_values = 0;  // bit i: run-time value i is a stride
   std::uint32_t required = 0;       // bit i: tensor i must be given
-  BindingForm* next = nullptr;
 };
+
+/// A frame of zeros up to Op::first_static(), and what the problem's types and choices and the device are from there.
+std::vector<std::int64_t> static_frame(const Op& op, const DeviceFacts& facts, const Problem& problem);
 
 }  // namespace kiln::manifest
