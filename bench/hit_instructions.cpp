@@ -20,16 +20,13 @@ struct Named {
   const char* name;
   Stage stage;
 };
-constexpr std::array<Named, 10> stages = {Named{"nothing", &bench::HotCall::do_nothing},
-                                          Named{"bucket", &bench::HotCall::find_bucket},
-                                          Named{"look-up", &bench::HotCall::look_up},
-                                          Named{"frame", &bench::HotCall::fill_frame},
-                                          Named{"admission", &bench::HotCall::admit},
-                                          Named{"arrange", &bench::HotCall::arrange},
-                                          Named{"Op::bind", &bench::HotCall::bind},
-                                          Named{"bare", &bench::HotCall::launch_bare},
-                                          Named{"Plan::launch", &bench::HotCall::launch_plan},
-                                          Named{"Op::launch", &bench::HotCall::launch_op}};
+constexpr std::array<Named, 11> stages = {
+    Named{"nothing", &bench::HotCall::do_nothing},  Named{"bucket", &bench::HotCall::find_bucket},
+    Named{"look-up", &bench::HotCall::look_up},     Named{"frame", &bench::HotCall::fill_frame},
+    Named{"admission", &bench::HotCall::admit},     Named{"arrange", &bench::HotCall::arrange},
+    Named{"Op::bind", &bench::HotCall::bind},       Named{"kiln_bind", &bench::HotCall::bind_from_c},
+    Named{"bare", &bench::HotCall::launch_bare},    Named{"Plan::launch", &bench::HotCall::launch_plan},
+    Named{"Op::launch", &bench::HotCall::launch_op}};
 
 }  // namespace
 

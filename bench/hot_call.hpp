@@ -118,6 +118,7 @@ class HotCall {
   void launch_op() const { op.launch(problem, arguments, stream); }
   void launch_plan() const { plan.launch(problem, arguments, stream); }
   void bind() const { op.bind(binding_, operands_); }
+  void bind_from_c() const { (void)kiln_bind(&c_op_, &c_binding_, c_tensors_.data(), c_tensors_.size()); }
   void launch_bound() const {
     bind();
     op.launch(binding_.problem, binding_.arguments, stream);
@@ -215,8 +216,26 @@ class HotCall {
       operands_.push_back({each.id, view});
     }
     binding_ = {problem, arguments, ~0U, ~0U, 0};
+    make_c_tensors();
     kiln::c::read(c_problem_) = problem;
     kiln::c::read(c_arguments_) = arguments;
+  }
+
+  void make_c_tensors() {
+    for (const auto& [id, view] : operands_) {
+      kiln_tensor& made = c_tensors_.emplace_back(kiln_tensor KILN_TENSOR_INIT);
+      made.id = id.index;
+      made.type = static_cast<kiln_dtype>(view.type);
+      made.rank = view.rank;
+      made.device = view.device;
+      made.address = view.address;
+      std::copy(view.sizes.begin(), view.sizes.end(), made.sizes);
+      std::copy(view.strides.begin(), view.strides.end(), made.strides);
+    }
+    kiln::c::read(c_binding_.problem) = problem;
+    kiln::c::read(c_binding_.arguments) = arguments;
+    c_binding_.axes_given = binding_.axes_given;
+    c_binding_.selections_given = binding_.selections_given;
   }
 
   /// The plan's executable once more, for its parts.
@@ -293,6 +312,8 @@ class HotCall {
   std::vector<std::unique_ptr<Arranged>> calls_;  // one a pass
   mutable kiln::Binding binding_;
   std::vector<kiln::Operand> operands_;
+  std::vector<kiln_tensor> c_tensors_;
+  mutable kiln_binding c_binding_ = KILN_BINDING_INIT;
   kiln_op c_op_{op};
   kiln_problem c_problem_ = KILN_PROBLEM_INIT;
   kiln_arguments c_arguments_ = KILN_ARGUMENTS_INIT;

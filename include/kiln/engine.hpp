@@ -80,6 +80,7 @@ struct Stats {
 };
 
 namespace engine {
+struct Bindings;
 struct EngineState;
 }  // namespace engine
 namespace plan {
@@ -229,6 +230,7 @@ class KILN_API Op {
  private:
   friend class Engine;
   friend class Tuner;
+  friend struct engine::Bindings;
   explicit Op(std::shared_ptr<plan::OpState> state) : state_(std::move(state)) {}
   std::shared_ptr<plan::OpState> state_;
 };

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <span>
+#include <type_traits>
 
 #include "c/handles.hpp"
 #include "c/values.hpp"
+#include "engine/bindings.hpp"
 
 namespace kiln::c {
 namespace {
@@ -36,13 +39,33 @@ Operand operand_of(const kiln_tensor& tensor) {
   return operand;
 }
 
+/// The tensors of a call. An array of Operand would set all that it has room for.
+class Operands {
+ public:
+  /// At most max_tensors times.
+  void add(const kiln_tensor& tensor) { ::new (room_.data() + sizeof(Operand) * count_++) Operand(operand_of(tensor)); }
+  [[nodiscard]] std::span<const Operand> all() const noexcept {
+    return {std::launder(reinterpret_cast<const Operand*>(room_.data())), count_};
+  }
+
+ private:
+  static_assert(std::is_trivially_destructible_v<Operand>);
+  alignas(Operand) std::array<std::byte, sizeof(Operand) * max_tensors> room_;
+  std::size_t count_ = 0;
+};
+
 void bind(const Op& op, kiln_binding& to, const kiln_tensor* tensors, std::size_t count) {
   if (count > max_tensors)
     throw Error(ErrorKind::bad_input, fmt::format("{} tensors are given, expected at most {}", count, max_tensors));
-  std::array<Operand, max_tensors> operands;  // NOLINT(cppcoreguidelines-pro-type-member-init): those before count are
-  for (std::size_t i = 0; i < count; ++i) operands[i] = operand_of(tensors[i]);
+  Operands operands;
+  for (std::size_t i = 0; i < count; ++i) operands.add(tensors[i]);
+  if (engine::Bindings::try_bind(
+          op, {read(to.problem), read(to.arguments), to.axes_given, to.selections_given, to.values_given},
+          operands.all()))
+    return;
+  // A copy, for tensors that are refused leave the caller's as it was.
   Binding binding{read(to.problem), read(to.arguments), to.axes_given, to.selections_given, to.values_given};
-  op.bind(binding, std::span(operands).first(count));
+  op.bind(binding, operands.all());
   read(to.problem) = binding.problem;
   read(to.arguments) = binding.arguments;
 }

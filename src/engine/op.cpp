@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/bindings.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/engine.hpp"
@@ -141,6 +142,11 @@ Binding Op::binding(std::span<const Setting> settings, std::span<const Argument>
 
 void Op::bind(Binding& binding, std::span<const Operand> operands) const {
   state_->binder.bind(binding, operands, state_->owner.options.device);
+}
+
+bool engine::Bindings::try_bind(const Op& op, const manifest::BindingParts& binding,
+                                std::span<const Operand> operands) noexcept {
+  return op.state_->binder.try_bind(binding, operands, op.state_->owner.options.device);
 }
 
 OpDescription Op::describe() const { return manifest::describe(state_->op); }
