@@ -103,6 +103,7 @@ std::span<const Streams> in_turn(std::span<const Streams> all) {
 CommandScene::CommandScene() {
   const fs::path fresh = folder_ / "fresh";
   fs::create_directories(fresh / "ops");
+  fs::create_directories(fresh / "shared");
   fs::copy(fs::path(KILN_SOURCE_DIR) / "tests/e2e/ops/scale", fresh / "ops/scale");
   std::string tiled = read(fresh / "ops/scale/tiled.toml");
   const std::string threads = "threads = [64, 128, 256]";
@@ -162,6 +163,8 @@ const std::map<std::string, Line>& command_lines() {
       {"cache compact", {"cache compact", true}},
       {"cache verify", {"cache verify @/base.kiln"}},
       {"cache sign", {"cache sign @/base.kiln --key @/key.pem"}},
+      {"cache push", {"cache push --remote @/shared"}},
+      {"cache pull", {"cache pull --remote @/shared"}},
   };
   for (const std::string& command : every_command())
     CHECK_MESSAGE(all.count(command) == 1, "tests/faults/engine/streams.cpp has no line for kiln ", command);
