@@ -77,9 +77,10 @@ inline bool may_be(const Call& call, const Combination& combination) noexcept {
   const Program& program = combination.program;
   const bool are_same = (combination.form.selections[0] ^ selection_word(call.binding.problem, 0)) == 0 &&
                         (combination.form.selections[1] ^ selection_word(call.binding.problem, 1)) == 0;
-  if (!are_same || (program.unusual_selections & ~call.binding.selections_given) != 0) [[unlikely]]
-    if (!has_selections(call, combination)) return false;
-  return (call.given & ~program.present) == 0 && (program.required & ~call.given) == 0;
+  // First, for a tensor may be none of the op's.
+  if ((call.given & ~program.present) != 0 || (program.required & ~call.given) != 0) return false;
+  const bool may_differ = !are_same || (program.unusual_selections & ~call.binding.selections_given) != 0;
+  return !may_differ || has_selections(call, combination);
 }
 
 /// Whether a view that is not on the rank or device of the step may be so.

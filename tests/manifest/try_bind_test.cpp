@@ -135,6 +135,8 @@ void each_change(Case& of_case, const std::function<void()>& visit) {
       with([&] { view.address = memory_at(number_of(other.view.address) + 16); });
     }
     with([&] { of_case.operands[i].tensor.op ^= 1U; });
+    with([&] { of_case.operands[i].tensor.index = static_cast<std::uint8_t>(of_case.op.tensors.size()); });
+    with([&] { of_case.operands[i].tensor.index = max_tensors; });
     with([&] { of_case.operands.push_back(whole[i]); });
     with([&] { of_case.operands.erase(of_case.operands.begin() + static_cast<std::ptrdiff_t>(i)); });
   }
