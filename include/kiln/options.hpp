@@ -159,9 +159,9 @@ struct FileOptions {
   /// $KILN_TRUSTED_KEYS, separated by colons, else kiln/trusted in the user's configuration folder. /etc/kiln/trusted
   /// is always searched too.
   std::vector<std::filesystem::path> trusted_keys;
-  /// A store that machines share, asked for a bucket that no file has a record of, and given what is tuned: the full path
-  /// of a folder. Nothing: $KILN_REMOTE. Empty: none. A launch waits for it a second at most. While it fails the engine
-  /// does without. See docs/sharing.md.
+  /// A store that machines share, asked for a bucket that no file has a record of, and given what is tuned: the full
+  /// path of a folder. Nothing: $KILN_REMOTE. Empty: none. A launch waits for it a second at most. While it fails the
+  /// engine does without. See docs/sharing.md.
   std::optional<std::string> remote;
   /// The private Ed25519 key that signs what goes to `remote`. Without one records are shared and machine code is not.
   /// Empty: $KILN_SIGNING_KEY, else none.

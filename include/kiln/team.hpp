@@ -47,8 +47,8 @@ KILN_API std::string unique_team_name();
 ///
 /// The constructors, reset() and close() are collective: they return once every rank has called them, and wait for
 /// TeamOptions::timeout at most. A failure on one rank is thrown on all ranks that had met, and names that rank.
-/// Error(team_failed) names a rank that has ended, left or not come. After it the team cannot be used any more. One thread at
-/// a time may call reset() and close(). The other members may be called from any thread.
+/// Error(team_failed) names a rank that has ended, left or not come. After it the team cannot be used any more. One
+/// thread at a time may call reset() and close(). The other members may be called from any thread.
 class KILN_API Team {
  public:
   /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64;

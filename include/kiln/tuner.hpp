@@ -154,11 +154,11 @@ class KILN_API Tuner {
   [[nodiscard]] std::vector<Demand> between(std::string_view op, const Problem& low, const Problem& high) const;
 
   /// Tunes each bucket that has no usable record, and those of `choice.retune`. Each finished bucket is written to the
-  /// overlay at once, in one transaction. If the overlay cannot be written, the bucket is held in memory and not `kept`. A
-  /// bucket that is stopped, or fails, is left as it was. One bucket's failure is reported in its TunedBucket, and the
-  /// rest go on. A stop is reported as `interrupted`. Throws Error(bad_input) for a demand that is no problem of its
-  /// op or needs a team, before anything is tuned. Throws failures that end all tunes, such as Error(no_nvrtc) or a
-  /// broken context's Error(driver_failed).
+  /// overlay at once, in one transaction. If the overlay cannot be written, the bucket is held in memory and not
+  /// `kept`. A bucket that is stopped, or fails, is left as it was. One bucket's failure is reported in its
+  /// TunedBucket, and the rest go on. A stop is reported as `interrupted`. Throws Error(bad_input) for a demand that is
+  /// no problem of its op or needs a team, before anything is tuned. Throws failures that end all tunes, such as
+  /// Error(no_nvrtc) or a broken context's Error(driver_failed).
   TuneReport tune(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
   /// Compiles into the overlay all machine code that launching and verifying these buckets can need, so that no launch
   /// compiles. Tunes nothing. Returns the contents for each class of device. Throws as deploy() does.

@@ -1,4 +1,5 @@
-// Buckets that are listed together: those of one op, with one text about each, that differ in the size of one axis alone.
+// Buckets that are listed together: those of one op, with one text about each, that differ in the size of one axis
+// alone.
 #pragma once
 
 #include <cstdint>

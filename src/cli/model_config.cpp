@@ -232,7 +232,8 @@ ModelConfig read_diffusion(const ConfigReader& config, const std::string& type) 
   return model;
 }
 
-/// Text and image attend in one sequence. The feed-forward part is four times as wide (diffusers, FluxSingleTransformerBlock).
+/// Text and image attend in one sequence. The feed-forward part is four times as wide (diffusers,
+/// FluxSingleTransformerBlock).
 ModelConfig read_flux(const ConfigReader& config, const std::string& type) {
   ModelConfig model = read_diffusion(config, type);
   model.intermediate = 4 * model.hidden;

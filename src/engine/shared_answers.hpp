@@ -18,8 +18,8 @@ struct EngineState;
 
 class SharedAnswers {
  public:
-  /// Null without Options::remote and KILN_REMOTE. Throws Error(bad_input) for an address that can never work, and for a
-  /// signing key that is none.
+  /// Null without Options::remote and KILN_REMOTE. Throws Error(bad_input) for an address that can never work, and for
+  /// a signing key that is none.
   static std::unique_ptr<SharedAnswers> open(EngineState& engine);
   SharedAnswers(EngineState& engine, std::unique_ptr<store::RemoteStore> store, remote::ClientSettings settings);
   /// Stops a compile for what arrived, and waits for what is being published, 2 s at most.
@@ -36,9 +36,9 @@ class SharedAnswers {
   void bring_when_there(const manifest::Bucket& bucket, std::function<void()> then);
 
   enum class Turn : std::uint8_t { ours, found, elsewhere };
-  /// Whether to tune the bucket now: yes where the store gave its claim, or does not answer. Waits for another machine's
-  /// tune as long as its claim is renewed, until `end`. Calls `while_waiting` meanwhile, which may throw. After
-  /// Turn::ours call release().
+  /// Whether to tune the bucket now: yes where the store gave its claim, or does not answer. Waits for another
+  /// machine's tune as long as its claim is renewed, until `end`. Calls `while_waiting` meanwhile, which may throw.
+  /// After Turn::ours call release().
   Turn await_turn(const manifest::Bucket& bucket, std::chrono::steady_clock::time_point end,
                   const std::function<void()>& while_waiting);
   void release(const manifest::Bucket& bucket);

@@ -36,9 +36,9 @@ struct FrameLayout {
 /// The frame of a library's call, whose expressions are not renumbered.
 FrameLayout declared_layout(std::size_t axes, std::size_t runtime);
 
-/// `frame`: manifest::Variant::frame, by which some views are zeros. Where two views or packs have a word in common, the
-/// first has the place, and the words of the other are copied at each launch. So are those of a pack with axes beside
-/// other members, with workspaces or with values of expressions, except the constant 0.
+/// `frame`: manifest::Variant::frame, by which some views are zeros. Where two views or packs have a word in common,
+/// the first has the place, and the words of the other are copied at each launch. So are those of a pack with axes
+/// beside other members, with workspaces or with values of expressions, except the constant 0.
 FrameLayout layout_of(const manifest::Op& op, std::span<const manifest::Pass> passes,
                       std::span<const std::int64_t> frame);
 

@@ -82,8 +82,8 @@ struct CallFrame {
   std::uint32_t given = ~0U;  // bit i: run-time value i may be another than LaunchForm::defaults has
   std::uint32_t refused = 0;  // not 0: a tensor is missing or not aligned, or a length is on the device
   std::array<AxisLength, max_axes> lengths;
-  /// Constants, values of expressions, workspace addresses, views and packs that do not lie in `slots`. Each pass has elements
-  /// of its own where all fit.
+  /// Constants, values of expressions, workspace addresses, views and packs that do not lie in `slots`. Each pass has
+  /// elements of its own where all fit.
   std::array<std::int64_t, max_values> values;
   /// Descriptors of the present pass that TensorMapCache does not keep. The driver copies them during the launch.
   std::array<CUtensorMap, manifest::max_tensor_maps> maps;

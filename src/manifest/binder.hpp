@@ -41,7 +41,8 @@ class Binder {
   /// Fills `binding` for tensors that a GPU of this ordinal reads and writes. No lock and no allocation where the types
   /// and choices were bound before. Throws Error(bad_input) that names the tensor; no launch takes `binding` then.
   void bind(Binding& binding, std::span<const Operand> operands, int device) const;
-  /// Does the same for most tensors that are right. Else leaves `binding` as it is and returns false: read() knows more.
+  /// Does the same for most tensors that are right. Else leaves `binding` as it is and returns false: read() knows
+  /// more.
   bool try_bind(const BindingParts& binding, std::span<const Operand> operands, int device) const noexcept;
   /// Does what bind() does, in more time.
   void read(Binding& binding, std::span<const Operand> operands, int device) const;

@@ -180,8 +180,9 @@ enum class ArgumentKind : std::uint8_t {
 /// One kernel argument. A view is passed as a structure of an address and strides, by default Tensor::open_strides. An
 /// axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
 /// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for
-/// kiln::attention::report_length. A pack is passed as a structure of its members, 8 bytes each, or a view's words. Peers and team are passed as the structures of team/protocol.hpp. A TMA descriptor
-/// shows a tensor (tensor_map) or a workspace (workspace_map).
+/// kiln::attention::report_length. A pack is passed as a structure of its members, 8 bytes each, or a view's words.
+/// Peers and team are passed as the structures of team/protocol.hpp. A TMA descriptor shows a tensor (tensor_map) or a
+/// workspace (workspace_map).
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
   // Of the tensor (or its view), axis (or length), report's word, run-time value, or workspace (or its view, or peers)

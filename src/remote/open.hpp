@@ -19,8 +19,8 @@ std::unique_ptr<store::RemoteStore> open(std::string_view address);
 
 /// Options::remote, else $KILN_REMOTE; empty: no store.
 std::string address_of(const FileOptions& options);
-/// Keys, policy and signing key. Adds what is wrong with keys to `warnings`. Throws as store::PrivateKey::read does, and
-/// as store::trust_policy.
+/// Keys, policy and signing key. Adds what is wrong with keys to `warnings`. Throws as store::PrivateKey::read does,
+/// and as store::trust_policy.
 ClientSettings client_settings(const FileOptions& options, std::vector<std::string>& warnings);
 
 }  // namespace kiln::remote

@@ -50,8 +50,8 @@ Opened<store::CubinRow> open_code(const manifest::Digest& key, std::string_view 
 /// Whether the payload has the digest that the value names.
 bool is_whole(std::string_view value);
 
-/// Which of two rows of one key a store keeps: the better signed one, else by the merge order. Returns whether `a` takes
-/// the place of `b`.
+/// Which of two rows of one key a store keeps: the better signed one, else by the merge order. Returns whether `a`
+/// takes the place of `b`.
 bool comes_before(const SealedRow& a, const SealedRow& b);
 
 }  // namespace kiln::remote

@@ -48,8 +48,8 @@ inline constexpr std::size_t most_remote_bytes = std::size_t{4}
                                                  << 20;    // of a value; a larger one is neither written nor read
 inline constexpr std::size_t most_remote_values = 65'536;  // that list() returns
 
-/// One thread at a time calls it. Operations throw RemoteFailure, and no later than their deadline, as far as the system
-/// lets them. Each may connect first: a failed one leaves nothing that keeps a later one from trying anew.
+/// One thread at a time calls it. Operations throw RemoteFailure, and no later than their deadline, as far as the
+/// system lets them. Each may connect first: a failed one leaves nothing that keeps a later one from trying anew.
 class RemoteStore {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
