@@ -434,8 +434,13 @@ RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::
     const manifest::Range taken = bits_between(runtime.type, *runtime.lower, runtime.upper ? &*runtime.upper : nullptr);
     form.lowest = taken.lowest;
     form.highest = taken.highest;
+    form.has_also = runtime.lower->reached && runtime.lower->value == 0;  // -0.0 is not less, and its bits are negative
+    form.also = bits_of(runtime.type, -0.0);
     form.given_holds = false;
-    form.value_holds = value && taken.contains(bits_of(runtime.type, *value));
+    const auto is_taken = [&](std::int64_t bits) {
+      return taken.contains(bits) || (form.has_also && bits == form.also);
+    };
+    form.value_holds = value && is_taken(bits_of(runtime.type, *value));
     return form;
   }
   const manifest::Range limits = settled.single() ? settled : range_of(runtime.type);

@@ -133,6 +133,8 @@ struct RuntimeForm {
   bool has_minimum = false, has_maximum = false;
   manifest::Formula minimum, maximum;
   std::int64_t lowest = 0, highest = 0;  // range of the type
+  std::int64_t also = 0;                 // taken too where `has_also`: the bits of -0.0 beside a bound of 0
+  bool has_also = false;
 
   [[nodiscard]] Fault fill(bool given, std::int64_t bits, std::span<const std::int64_t> frame,
                            std::int64_t& slot) const noexcept {
@@ -144,7 +146,7 @@ struct RuntimeForm {
       if (!value.evaluate(frame, slot)) return Fault::not_computable;
       if (value_holds) return Fault::none;
     }
-    if (slot < lowest || slot > highest) return Fault::out_of_limits;
+    if (slot < lowest || slot > highest) return has_also && slot == also ? Fault::none : Fault::out_of_limits;
     std::int64_t bound = 0;
     if (has_minimum) {
       if (!minimum.evaluate(frame, bound)) return Fault::not_computable;

@@ -204,6 +204,38 @@ TEST_CASE("what a bucket settles is not looked at again at launches") {
   CHECK(form.passes[0].config.gridDimX == 128);
 }
 
+TEST_CASE("a real that may be 0 may be -0.0") {
+  for (const RuntimeType type : {RuntimeType::f32, RuntimeType::f64}) {
+    manifest::Runtime declared;
+    declared.type = type;
+    const auto takes = [&](double value) {
+      std::int64_t slot = 0;
+      const RuntimeForm form = form_of(declared, {}, Range{}, {});
+      return form.fill(true, bits_of(type, value), std::vector<std::int64_t>(1), slot) == Fault::none &&
+             slot == bits_of(type, value);
+    };
+    declared.lower = {0, true};
+    CHECK(takes(0.0));
+    CHECK(takes(-0.0));
+    CHECK(takes(1.0));
+    CHECK_FALSE(takes(-1e-30));
+    CHECK_FALSE(takes(std::numeric_limits<double>::infinity()));
+    CHECK_FALSE(takes(std::numeric_limits<double>::quiet_NaN()));
+    declared.upper = {0, true};
+    CHECK(takes(-0.0));
+    CHECK_FALSE(takes(1.0));
+    declared.upper.reset();
+    declared.default_real = manifest::RealExpression::parse("-0.0", manifest::Symbols());
+    CHECK(form_of(declared, {}, Range{}, {}).value_holds);
+    declared.default_real.reset();
+    declared.lower = {0, false};
+    CHECK_FALSE(takes(0.0));
+    CHECK_FALSE(takes(-0.0));
+    declared.lower = {1, true};
+    CHECK_FALSE(takes(-0.0));
+  }
+}
+
 TEST_CASE("a default that is a product is not checked against its minimum where its factors' least values suffice") {
   const auto form_of = [](std::optional<const char*> minimum_of_s, const char* minimum) {
     Case given;
