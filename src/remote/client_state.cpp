@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <system_error>
+#include <vector>
 
 #include "manifest/no_signals.hpp"
 #include "store/integrity.hpp"
@@ -130,7 +131,7 @@ void ClientState::serve() {
   if (at_end) at_end();
 }
 
-void ClientState::do_next(std::unique_lock<std::mutex>& lock, std::deque<Job>::iterator due) {
+void ClientState::do_next(std::unique_lock<std::mutex>& lock, const std::deque<Job>::iterator& due) {
   Job job = std::move(*due);
   jobs.erase(due);
   is_busy = true;
@@ -327,14 +328,16 @@ void ClientState::release(const RemotePlace& place) {
 
 void ClientState::renew_claims(std::unique_lock<std::mutex>& lock) {
   const auto now = Clock::now();
-  for (std::size_t i = 0; i < claims.size(); ++i) {
-    if (now - claims[i].renewed < claim_term / 3) continue;
-    claims[i].renewed = now;
-    const RemotePlace place = claims[i].place;  // release() may move what stands here
-    lock.unlock();
-    attempt(Does::write, [&](auto deadline) { return store->renew(place, token, claim_term, deadline); });
-    lock.lock();
+  std::vector<RemotePlace> due;
+  for (Claim& each : claims) {
+    if (now - each.renewed < claim_term / 3) continue;
+    each.renewed = now;
+    due.push_back(each.place);
   }
+  lock.unlock();
+  for (const RemotePlace& place : due)
+    attempt(Does::write, [&](auto deadline) { return store->renew(place, token, claim_term, deadline); });
+  lock.lock();
 }
 
 }  // namespace kiln::remote

@@ -60,7 +60,7 @@ struct ClientState {
 
   // Of the client's thread.
   void serve();
-  void do_next(std::unique_lock<std::mutex>& lock, std::deque<Job>::iterator due);
+  void do_next(std::unique_lock<std::mutex>& lock, const std::deque<Job>::iterator& due);
   /// Asks the store, unless it is left alone. Nothing: it failed, which was counted and told.
   template <class Ask>
   auto attempt(Does does, Ask&& ask, std::chrono::milliseconds limit = operation_limit)
