@@ -71,14 +71,17 @@ void check_verified(const manifest::Op& op, const Lines& lines, const Target& ta
   for (const manifest::Runtime& each : op.runtime) {
     const manifest::Line line = line_at(lines.op(), {"runtime", each.name});
     if (each.is_integer() || each.verify_real || findings.has(file, line, "unused_" + each.name)) continue;
-    const auto value = each.default_real ? each.default_real->evaluate(*frame) : std::nullopt;
-    if (each.default_real && value != 0.0 && value != 1.0) continue;
+    const char* value = "1e-5";
+    if (each.default_real) {
+      const auto is = [real = each.default_real->evaluate(*frame)](double number) { return real == number; };
+      if (!is(0) && !is(1)) continue;
+      value = is(0) ? "0" : "1";
+    }
     findings.add({Severity::warning,
                   "verify",
                   file,
                   line,
-                  fmt::format("a tune verifies with '{}' = {}, which hides whether a kernel uses it", each.name,
-                              value ? fmt::format("{}", *value) : "1e-5"),
+                  fmt::format("a tune verifies with '{}' = {}, which hides whether a kernel uses it", each.name, value),
                   each.default_real ? "give it a 'verify', such as 0.7" : "give it a 'default' or a 'verify'",
                   {}});
   }
