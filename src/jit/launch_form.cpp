@@ -10,8 +10,7 @@
 namespace kiln::jit {
 namespace {
 
-/// Whether every value of an integer's default lies within the type's range and the bounds, if slots lie in these
-/// ranges.
+/// Whether an integer's default always lies within the type's range and the bounds, if slots lie in these ranges.
 bool default_holds(const RuntimeForm& form, std::span<const manifest::Range> ranges) {
   const auto value = form.value.constant_value();
   if (form.has_maximum && !form.value.same_chain(form.maximum)) {
