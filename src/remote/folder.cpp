@@ -236,7 +236,7 @@ Folder::Written Folder::write_beside(const Path& path, std::string_view bytes, D
   }
   if (number < 0) fail("making a file", errno);
   int error = fill(number, bytes, deadline, written.at);
-  if (calls_.close(number) != 0 && error == 0) error = errno;  // where NFS tells of a full disk
+  if (calls_.close(number) != 0 && error == 0) error = errno;  // where NFS reports a full disk
   if (error == 0) return written;
   calls_.unlink(written.path.c_str());
   if (error == ETIME) require_time(name(), Deadline::min());

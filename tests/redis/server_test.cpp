@@ -6,7 +6,7 @@
 namespace kiln::testing {
 namespace {
 
-/// The rights of docs/sharing.md's tuner, but for scripts.
+/// The rights of docs/sharing.md's tuner, without those for scripts.
 const std::vector<std::string> without_scripts{"--user", "default", "reset",         "on",          "nopass", "~kiln:*",
                                                "+@read", "+@write", "+@transaction", "+@connection"};
 

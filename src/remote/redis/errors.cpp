@@ -54,7 +54,7 @@ constexpr std::array texts{
 
 std::string_view first_word(std::string_view reply) { return reply.substr(0, reply.find(' ')); }
 
-/// Redis 6 tells of an error within a script as "ERR Error running script ...: -OOM command not allowed ...".
+/// Redis 6 reports an error within a script as "ERR Error running script ...: -OOM command not allowed ...".
 bool has_within(std::string_view reply, std::string_view word) {
   return reply.find(fmt::format("-{} ", word)) != std::string_view::npos;
 }

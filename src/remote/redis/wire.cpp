@@ -56,7 +56,7 @@ void Socket::connect_to_path(const std::string& path, Deadline deadline) {
     const int error = connect_to(&address, sizeof address, deadline);
     if (error == 0) return;
     if (error != EAGAIN) fail_unreachable(error);
-    // The server's queue is full, which poll(2) does not tell of a Unix socket.
+    // The server's queue is full. For a Unix socket poll(2) does not report it.
     if (milliseconds_left(deadline) == 0) fail_late();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
