@@ -63,7 +63,8 @@ answer::Resolution with_stand_in(const answer::Resolution& own, manifest::Varian
 }
 
 /// What the heuristic of a library proposes first for the bucket's upper edge, of each implementation by a library.
-std::vector<manifest::Variant> library_proposals(const manifest::Bucket& bucket) {
+/// None where the library fails: the launch then waits for a compile.
+std::vector<manifest::Variant> library_proposals(const manifest::Bucket& bucket) try {
   std::vector<manifest::Variant> proposals;
   for (const manifest::Implementation& each : bucket.op->implementations) {
     if (!each.is_library() || manifest::why_not_eligible(bucket, each, bucket.edge)) continue;
@@ -72,6 +73,8 @@ std::vector<manifest::Variant> library_proposals(const manifest::Bucket& bucket)
       proposals.push_back({&each, std::move(config)});
   }
   return proposals;
+} catch (const Error&) {
+  return {};
 }
 
 bool is_legal_throughout(const manifest::Variant& variant, const manifest::Bucket& bucket) {
