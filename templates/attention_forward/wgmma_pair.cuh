@@ -10,14 +10,13 @@ __global__ void __launch_bounds__(
     kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, true, pingpong, lazy>::threads, 1)
     attention_wgmma_pair(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
                          const __grid_constant__ kiln::tensor_map v_map,
-                         kiln::attention::HeadRows<typename Form::T> out, kiln::attention::LogSums lse,
-                         const float* sinks, int batch, int queries, int keys, int heads, int key_heads, float scale,
-                         float cap, int from_end, const float* slopes, kiln::attention::BiasRows<typename Form::T> bias,
-                         const long long* dropout_seed, float dropout_p) {
+                         kiln::attention::HeadRows<typename Form::T> out, kiln::attention::LogSums lse, int batch,
+                         int queries, int keys, int heads, int key_heads,
+                         const __grid_constant__ kiln::attention::ForwardTerms<typename Form::T> terms) {
   static_assert(Form::layout == kiln::attention::Layout::dense && Form::mask == kiln::attention::Mask::none);
   using Tiles =
       kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, true, pingpong, lazy, false, false, false, 2>;
-  kiln::attention::attention_block<Tiles>({&q_map, &k_map, &v_map}, out, lse, sinks, nullptr, nullptr, nullptr, nullptr,
-                                          queries, nullptr, batch, queries, keys, heads, key_heads, scale, cap,
-                                          from_end, 0, 0, heads / key_heads, 0, slopes, bias, dropout_seed, dropout_p);
+  kiln::attention::attention_block<Tiles>({&q_map, &k_map, &v_map}, out, lse, nullptr, nullptr, nullptr, nullptr,
+                                          queries, nullptr, {batch, queries, keys, heads, key_heads},
+                                          in_registers(terms), heads / key_heads, 0);
 }

@@ -22,4 +22,11 @@ __device__ __forceinline__ view<T, count> in_registers(const view<T, count>& of)
   return read;
 }
 
+/// A value of 32 bits in a { pack = [...] }, whose members have 8 bytes each.
+template <typename T>
+struct alignas(8) word {
+  T value;
+  __device__ __forceinline__ operator T() const { return value; }
+};
+
 }  // namespace kiln

@@ -118,6 +118,11 @@ class Attention {
     return {out.data(), batch_stride(out, true), out.stride(), Form::value_dim};
   }
   [[nodiscard]] kiln::attention::LogSums lse_sums() { return {lse.data(), lse_batch_stride(), lse.stride()}; }
+  [[nodiscard]] kiln::attention::ScoreTerms<T> terms() {
+    return {problem.scale, problem.cap, problem.from_end,    problem.left, problem.right,
+            slopes.data(), bias_rows(), dropout_seed.data(), problem.p};
+  }
+  [[nodiscard]] kiln::attention::ForwardTerms<T> forward_terms() { return {terms(), sinks.data()}; }
   [[nodiscard]] kiln::attention::BiasRows<T> bias_rows() {
     return {bias.data(), bias_batch_stride(), bias_head_stride(), bias.stride()};
   }

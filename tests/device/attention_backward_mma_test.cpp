@@ -28,8 +28,7 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
         attention_backward_keys_mma<Form, tile.m, tile.n, tile.warps, tile.stages, tile.sums_dq>(
             of.q_rows(), of.k_rows(), of.v_rows(), of.dout_rows(), of.facts.data(), of.told_query_offsets.data(),
             of.told_key_offsets.data(), of.sums.data(), of.dk.data(), of.dv.data(), of.count(), of.rows(true),
-            of.rows(false), problem.heads, problem.key_heads, problem.scale, problem.cap, problem.from_end,
-            problem.left, problem.right, section, of.slopes.data(), of.bias_rows(), of.dropout_seed.data(), problem.p);
+            of.rows(false), problem.heads, problem.key_heads, of.terms(), section);
       });
   if (!tile.sums_dq)
     emulator::launch({.grid = {tiles_of(of, true, tile.warps * 16)},
@@ -40,9 +39,7 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
                        attention_backward_queries_mma<Form, tile.n, tile.warps, tile.stages>(
                            of.q_rows(), of.k_rows(), of.v_rows(), of.dout_rows(), of.facts.data(),
                            of.told_query_offsets.data(), of.told_key_offsets.data(), of.dq.data(), of.count(),
-                           of.rows(true), of.rows(false), problem.heads, problem.key_heads, problem.scale, problem.cap,
-                           problem.from_end, problem.left, problem.right, section, of.slopes.data(), of.bias_rows(),
-                           of.dropout_seed.data(), problem.p);
+                           of.rows(true), of.rows(false), problem.heads, problem.key_heads, of.terms(), section);
                      });
   launch_end(of, tile.sums_dq, seed);
 }

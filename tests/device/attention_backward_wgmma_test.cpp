@@ -49,8 +49,7 @@ void launch_queries(AttentionBackward<Form>& of, std::uint32_t seed, int section
                      attention_backward_queries_wgmma<Form, tile_m, tile_n, stages>(
                          q, k, v, dout, of.facts.data(), of.told_query_offsets.data(), of.told_key_offsets.data(),
                          of.dq_rows(), of.count(), of.rows(true), of.rows(false), problem.heads, problem.key_heads,
-                         problem.scale, problem.cap, problem.from_end, problem.left, problem.right, section,
-                         of.slopes.data(), of.bias_rows(), of.dropout_seed.data(), problem.p);
+                         of.terms(), section);
                    });
 }
 
@@ -72,8 +71,7 @@ void launch_wgmma(AttentionBackward<Form>& of, std::uint32_t seed, int section) 
         attention_backward_keys_wgmma<Form, tile.m, tile.n, tile.stages, tile.split, tile.sums_dq, tile.by_head>(
             q, k, v, dout, of.facts.data(), of.told_query_offsets.data(), of.told_key_offsets.data(), of.sums.data(),
             of.key_sums.data(), of.dk_rows(), of.dv_rows(), of.count(), of.rows(true), of.rows(false), problem.heads,
-            problem.key_heads, problem.scale, problem.cap, problem.from_end, problem.left, problem.right, section,
-            of.slopes.data(), of.bias_rows(), of.dropout_seed.data(), problem.p);
+            problem.key_heads, of.terms(), section);
       });
   if (!tile.sums_dq) launch_queries<Form, tile.m>(of, seed, section);
   launch_end<true>(of, tile.sums_dq, seed);

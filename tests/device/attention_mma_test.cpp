@@ -24,12 +24,10 @@ void launch_mma(Attention<Form>& of, std::uint32_t seed, int longest) {
                     .seed = seed},
                    [&] {
                      attention_mma<Form, tile_n, warps, typename Attention<Form>::Out>(
-                         of.q_rows(), of.k_rows(), of.v_rows(), of.out_rows(), of.lse_sums(), of.sinks.data(),
+                         of.q_rows(), of.k_rows(), of.v_rows(), of.out_rows(), of.lse_sums(),
                          of.told_query_offsets.data(), of.told_key_offsets.data(), &of.reports[0], &of.reports[1],
                          of.count(), of.rows(true), of.rows(false), longest, problem.heads, problem.key_heads,
-                         problem.scale, problem.cap, problem.from_end, problem.left, problem.right, of.slopes.data(),
-                         of.bias_rows(), of.dropout_seed.data(), problem.p, of.q_scales.data(), of.k_scales.data(),
-                         of.v_scales.data());
+                         of.forward_terms(), of.q_scales.data(), of.k_scales.data(), of.v_scales.data());
                    });
 }
 

@@ -53,18 +53,15 @@ bool launch_wgmma(Attention<Form>& of, std::uint32_t seed, unsigned blocks, int 
                    [&] {
                      if constexpr (tile.pair) {
                        attention_wgmma_pair<Form, tile.m, tile.n, tile.stages, tile.pingpong, tile.lazy>(
-                           q, k, v, of.out_rows(), of.lse_sums(), of.sinks.data(), of.count(), of.rows(true),
-                           of.rows(false), problem.heads, problem.key_heads, problem.scale, problem.cap,
-                           problem.from_end, of.slopes.data(), of.bias_rows(), of.dropout_seed.data(), problem.p);
+                           q, k, v, of.out_rows(), of.lse_sums(), of.count(), of.rows(true), of.rows(false),
+                           problem.heads, problem.key_heads, of.forward_terms());
                      } else {
                        attention_wgmma<Form, tile.m, tile.n, tile.stages, tile.overlap, tile.pingpong, tile.lazy,
                                        tile.promoted, tile.holds_queries, tile.late, typename Attention<Form>::Out>(
-                           q, k, v, of.out_rows(), of.lse_sums(), of.sinks.data(), of.told_query_offsets.data(),
+                           q, k, v, of.out_rows(), of.lse_sums(), of.told_query_offsets.data(),
                            of.told_key_offsets.data(), &of.reports[0], &of.reports[1], longest, counters, of.count(),
-                           of.rows(true), of.rows(false), problem.heads, problem.key_heads, problem.scale, problem.cap,
-                           problem.from_end, problem.left, problem.right, tile.section, tile.drawn, of.slopes.data(),
-                           of.bias_rows(), of.dropout_seed.data(), problem.p, of.q_scales.data(), of.k_scales.data(),
-                           of.v_scales.data());
+                           of.rows(true), of.rows(false), problem.heads, problem.key_heads, of.forward_terms(),
+                           tile.section, tile.drawn, of.q_scales.data(), of.k_scales.data(), of.v_scales.data());
                      }
                    });
   return counters[0] == 0 && counters[1] == 0;

@@ -44,9 +44,9 @@ void run_mma(Context<T, head_dim, value_dim, mask, World>& of, Run how) {
         attention_mma<Form<T, head_dim, value_dim, mask>, tile_n, warps>(
             {its.q.data(), 0, its.q.stride(), head_dim}, {its.keys.data(), 0, its.keys.stride(), head_dim},
             {its.values.data(), 0, its.values.stride(), value_dim}, {its.out.data(), 0, its.out.stride(), value_dim},
-            {its.lse.data(), 0, its.lse.stride()}, nullptr, its.query_offsets.data(), its.key_offsets.data(), nullptr,
-            nullptr, problem.batch, of.tokens_of(rank), World * of.most_tokens(), of.most_rows, problem.heads,
-            problem.key_heads, problem.scale, 0.0f, 1, 0, 0, nullptr, {}, nullptr, 0.0f);
+            {its.lse.data(), 0, its.lse.stride()}, its.query_offsets.data(), its.key_offsets.data(), nullptr, nullptr,
+            problem.batch, of.tokens_of(rank), World * of.most_tokens(), of.most_rows, problem.heads, problem.key_heads,
+            {{problem.scale, 0.0f, 1, 0, 0, nullptr, {}, nullptr, 0.0f}, nullptr});
       }};
   test::run_passes(of.team, {of.gather(how.seed), attends}, how.launches, how.absent);
 }
@@ -85,9 +85,9 @@ void run_wgmma(Context<T, head_dim, value_dim, mask, World>& of, Run how) {
         Maps& by = maps[static_cast<std::size_t>(rank)];
         attention_wgmma<Its, tile_m, tile_n, 2, true, pingpong, false>(
             by.q, by.keys, by.values, {its.out.data(), 0, its.out.stride(), value_dim},
-            {its.lse.data(), 0, its.lse.stride()}, nullptr, its.query_offsets.data(), its.key_offsets.data(), nullptr,
-            nullptr, of.rows_of(rank), by.counters, problem.batch, of.tokens_of(rank), World * of.most_tokens(),
-            problem.heads, problem.key_heads, problem.scale, 0.0f, 1, 0, 0, 1, 1, nullptr, {}, nullptr, 0.0f);
+            {its.lse.data(), 0, its.lse.stride()}, its.query_offsets.data(), its.key_offsets.data(), nullptr, nullptr,
+            of.rows_of(rank), by.counters, problem.batch, of.tokens_of(rank), World * of.most_tokens(), problem.heads,
+            problem.key_heads, {{problem.scale, 0.0f, 1, 0, 0, nullptr, {}, nullptr, 0.0f}, nullptr}, 1, 1);
       }};
   test::run_passes(of.team, {of.gather(how.seed), attends}, how.launches, how.absent);
 }

@@ -19,11 +19,10 @@ __global__ void __launch_bounds__(warps * 32)
     attention_mma(kiln::attention::HeadRows<const typename Form::T> q,
                   kiln::attention::HeadRows<const typename Form::T> k,
                   kiln::attention::HeadRows<const typename Form::T> v, kiln::attention::HeadRows<Out> out,
-                  kiln::attention::LogSums lse, const float* sinks, const int* query_offsets, const int* key_offsets,
+                  kiln::attention::LogSums lse, const int* query_offsets, const int* key_offsets,
                   unsigned long long* query_report, unsigned long long* key_report, int batch, int queries, int keys,
-                  int longest, int heads, int key_heads, float scale, float cap, int from_end, long long window_left,
-                  long long window_right, const float* slopes, kiln::attention::BiasRows<typename Form::T> bias,
-                  const long long* dropout_seed, float dropout_p, Scales... scales) {
+                  int longest, int heads, int key_heads,
+                  const __grid_constant__ kiln::attention::ForwardTerms<typename Form::T> given, Scales... scales) {
   using namespace kiln;
   using namespace kiln::attention;
   using T = typename Form::T;
@@ -33,6 +32,7 @@ __global__ void __launch_bounds__(warps * 32)
   using KeyTile = RowTile<Form::head_dim, tile_n>;
   using ValueTile = RowTile<Form::value_dim, tile_n>;
   constexpr int stage_bytes = KeyTile::bytes + ValueTile::bytes;
+  const ForwardTerms<T> by = in_registers(given);
   wait_for_predecessor();
   launch_dependents();
 
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(warps * 32)
     OffsetReports{query_report, key_report, longest}.tell<Form::layout>(all, rest / row_blocks, batch);
   const Sequence of = all.at<Form::layout>(rest / row_blocks);
   if (first >= of.queries) return;
-  const Visible<Form::mask> visible(of.queries, of.keys, {from_end != 0, small(window_left), small(window_right)});
+  const Visible<Form::mask> visible(of.queries, of.keys, window_of(by));
   const KeyBlocks blocks = key_blocks(visible, first, min(first + tile_m, of.queries) - 1, tile_n);
 
   const unsigned tile_q = shared_address(dynamic_shared()), stages = tile_q + QueryTile::bytes;
@@ -68,14 +68,14 @@ __global__ void __launch_bounds__(warps * 32)
 
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, row = first + warp_row + threadIdx.x % 32 / 4;
   const RowLimits limits(visible, row);
-  const ScoreInputs<T> inputs = {slopes, bias, dropout_seed, dropout_p};
-  float logits = scale, value_scale = kept_scale<Form>(inputs);
+  const ScoreInputs<T> inputs = by.inputs();
+  float logits = by.scale, value_scale = kept_scale<Form>(inputs);
   if constexpr (sizeof(T) == 1) {
     const HeadScales of_heads[] = {scales...};
-    logits = logit_scale(scale, of_heads[0][head], of_heads[1][key_head]);
+    logits = logit_scale(by.scale, of_heads[0][head], of_heads[1][key_head]);
     value_scale *= of_heads[2][key_head];
   }
-  const Scores<Form::soft_cap> to_scores(logits, cap);
+  const Scores<Form::soft_cap> to_scores(logits, by.cap);
   const RowTerms<Form> terms(inputs, to_scores, visible, of, head, row);
   SoftmaxRows rows;
   float sums[ValueTile::k_steps * 8] = {};
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(warps * 32)
     __syncthreads();  // all have read the buffer
   }
 
-  const float sink = Form::sinks == Sinks::head ? sinks[head] : 0.0f;
+  const float sink = Form::sinks == Sinks::head ? by.sinks[head] : 0.0f;
   Out* const to = out.at + of.plane * out.batch_stride + of.first_query * out.row_stride + head * out.head_stride;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

@@ -51,14 +51,13 @@ __device__ __forceinline__ void meet_cluster() {
 /// A block of attention_wgmma.
 template <typename Tiles, typename Out, typename... Scales>
 __device__ __forceinline__ void attention_block(const TensorMaps& maps, const HeadRows<Out>& out, const LogSums& lse,
-                                                const float* sinks, const int* query_offsets, const int* key_offsets,
+                                                const int* query_offsets, const int* key_offsets,
                                                 unsigned long long* query_report, unsigned long long* key_report,
-                                                int longest, unsigned* counters, int batch, int queries, int keys,
-                                                int heads, int key_heads, float scale, float cap, int from_end,
-                                                long long window_left, long long window_right, int section, int drawn,
-                                                const float* slopes, const BiasRows<typename Tiles::Form::T>& bias,
-                                                const long long* dropout_seed, float dropout_p, Scales... scales) {
+                                                int longest, unsigned* counters, const Sizes& sizes,
+                                                const ForwardTerms<typename Tiles::Form::T>& terms, int section,
+                                                int drawn, Scales... scales) {
   using Form = typename Tiles::Form;
+  const int heads = sizes.heads, key_heads = sizes.key_heads;
   constexpr int tile_m = Tiles::tile_m, tile_n = Tiles::tile_n;
   using Layout = SharedLayout<Tiles>;
   char* const memory = dynamic_shared();
@@ -79,12 +78,12 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
   wait_for_predecessor();
   launch_dependents();
 
-  const Window window = {from_end != 0, small(window_left), small(window_right)};
+  const Window window = window_of(terms);
   // Not of `warp`: ptxas would ignore setmaxnreg.
   const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
   take_registers<Tiles::consumers>(of_block == 0);
   if (of_block == 0) {
-    const Sequences all = {query_offsets, key_offsets, batch, queries, keys};
+    const Sequences all = {query_offsets, key_offsets, sizes.batch, sizes.queries, sizes.keys};
     if (warp == 0)
       copy_all<Tiles>(shared, works, maps, all, window, heads, heads / key_heads, {counters, drawn != 0}, section);
     if constexpr (Tiles::transposes) {
@@ -97,9 +96,9 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
     return;
   }
   const int consumer = of_block - 1;
-  Scores<Form::soft_cap> to_scores(scale, cap);
+  Scores<Form::soft_cap> to_scores(terms.scale, terms.cap);
   const Results<Out> results = {out, lse};
-  const ScoreInputs<typename Form::T> inputs = {slopes, bias, dropout_seed, dropout_p};
+  const ScoreInputs<typename Form::T> inputs = terms.inputs();
   float value_scale = kept_scale<Form>(inputs);
   WarpgroupRows<Tiles> rows(shared, memory, consumer, to_scores);
   RingPosition<Layout::works> at;
@@ -114,7 +113,8 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
     if constexpr (Tiles::transposes) {
       const HeadScales of_heads[] = {scales...};
       const int key_head = work.head / (heads / key_heads);
-      to_scores = Scores<Form::soft_cap>(logit_scale(scale, of_heads[0][work.head], of_heads[1][key_head]), cap);
+      to_scores =
+          Scores<Form::soft_cap>(logit_scale(terms.scale, of_heads[0][work.head], of_heads[1][key_head]), terms.cap);
       value_scale = kept_scale<Form>(inputs) * of_heads[2][key_head];
       rows.set_scores(to_scores);
     }
@@ -125,7 +125,7 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
                   const int row = work.row + consumer * warpgroup_rows +
                                   static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +
                                   static_cast<int>(threadIdx.x) % 32 / 4;
-                  results.template store<Tiles>(work, row, sums, softmax, to_scores.rate, value_scale, sinks);
+                  results.template store<Tiles>(work, row, sums, softmax, to_scores.rate, value_scale, terms.sinks);
                 });
   }
   if constexpr (Tiles::blocks > 1) meet_cluster();  // others may still fill and empty places of this block
@@ -135,8 +135,7 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
 
 /// grid: blocks that run at once; block and dynamic shared memory as attention_forward/wgmma.toml says. The maps show
 /// q, k and v as [planes, tokens, heads, columns]. A box has one plane, tile_m or tile_n tokens, one head and
-/// SwizzledTile's columns. `queries` and `keys` are those of a sequence (dense), or of all (packed). `section`: heads
-/// whose keys and values L2 holds. `counters`: two words, zero before and after, if `drawn`. `scales`: those of q's,
+/// SwizzledTile's columns. `section`: heads whose keys and values L2 holds. `counters`: two words, zero before and after, if `drawn`. `scales`: those of q's,
 /// k's and v's heads, if these are of 8 bits.
 template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, bool lazy,
           bool promoted = false, bool holds_queries = false, bool late = false, typename Out = typename Form::T,
@@ -146,16 +145,14 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
                                   1)
     attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
                     const __grid_constant__ kiln::tensor_map v_map, kiln::attention::HeadRows<Out> out,
-                    kiln::attention::LogSums lse, const float* sinks, const int* query_offsets, const int* key_offsets,
+                    kiln::attention::LogSums lse, const int* query_offsets, const int* key_offsets,
                     unsigned long long* query_report, unsigned long long* key_report, int longest, unsigned* counters,
-                    int batch, int queries, int keys, int heads, int key_heads, float scale, float cap, int from_end,
-                    long long window_left, long long window_right, int section, int drawn, const float* slopes,
-                    kiln::attention::BiasRows<typename Form::T> bias, const long long* dropout_seed, float dropout_p,
-                    Scales... scales) {
+                    int batch, int queries, int keys, int heads, int key_heads,
+                    const __grid_constant__ kiln::attention::ForwardTerms<typename Form::T> terms, int section,
+                    int drawn, Scales... scales) {
   using Tiles = kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted,
                                              holds_queries, late>;
-  kiln::attention::attention_block<Tiles>({&q_map, &k_map, &v_map}, out, lse, sinks, query_offsets, key_offsets,
-                                          query_report, key_report, longest, counters, batch, queries, keys, heads,
-                                          key_heads, scale, cap, from_end, window_left, window_right, section, drawn,
-                                          slopes, bias, dropout_seed, dropout_p, scales...);
+  kiln::attention::attention_block<Tiles>({&q_map, &k_map, &v_map}, out, lse, query_offsets, key_offsets, query_report,
+                                          key_report, longest, counters, {batch, queries, keys, heads, key_heads},
+                                          in_registers(terms), section, drawn, scales...);
 }

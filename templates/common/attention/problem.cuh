@@ -1,6 +1,8 @@
 // What the choices of attention's ops mean, where a sequence lies, and which keys a query sees.
 #pragma once
 
+#include "common/view.cuh"
+
 namespace kiln::attention {
 
 /// The words of the choices, as op.toml spells them.
@@ -74,6 +76,53 @@ struct ScoreInputs {
   float dropout_p;
 };
 
+/// `queries` and `keys` are those of a sequence (dense), or of all (packed).
+struct Sizes {
+  int batch, queries, keys, heads, key_heads;
+};
+/// { pack = ["scale", "cap", "from_end", "window_left", "window_right", "slopes", { view = "score_bias" }, "dropout_seed", "dropout_p"] }
+template <typename T>
+struct ScoreTerms {
+  word<float> scale, cap;
+  word<int> from_end;
+  long long window_left, window_right;
+  const float* slopes;
+  BiasRows<T> bias;
+  const long long* dropout_seed;
+  word<float> dropout_p;
+
+  __device__ __forceinline__ ScoreInputs<T> inputs() const { return {slopes, bias, dropout_seed, dropout_p}; }
+};
+
+template <typename T>
+__device__ __forceinline__ ScoreTerms<T> in_registers(const ScoreTerms<T>& of) {
+  ScoreTerms<T> read;
+  read.scale = of.scale;
+  read.cap = of.cap;
+  read.from_end = of.from_end;
+  read.window_left = of.window_left;
+  read.window_right = of.window_right;
+  read.slopes = of.slopes;
+  read.bias.at = of.bias.at;
+  read.bias.batch_stride = of.bias.batch_stride;
+  read.bias.head_stride = of.bias.head_stride;
+  read.bias.row_stride = of.bias.row_stride;
+  read.dropout_seed = of.dropout_seed;
+  read.dropout_p = of.dropout_p;
+  return read;
+}
+
+/// What a forward kernel takes: { pack = ["scale", ..., "dropout_p", "sink"] }.
+template <typename T>
+struct ForwardTerms : ScoreTerms<T> {
+  const float* sinks;
+};
+template <typename T>
+__device__ __forceinline__ ForwardTerms<T> in_registers(const ForwardTerms<T>& of) {
+  const float* const sinks = of.sinks;
+  return {in_registers(static_cast<const ScoreTerms<T>&>(of)), sinks};
+}
+
 /// A bias below this hides its key from the query, as -infinity does. The lowest numbers of bf16 over a small scale are
 /// past those of f32.
 constexpr float hiding_bias = -1e30f;
@@ -114,6 +163,10 @@ struct Window {
   bool from_end;
   int left, right;  // keys beside the diagonal's; of Mask::window
 };
+template <typename T>
+__device__ __forceinline__ Window window_of(const ScoreTerms<T>& terms) {
+  return {terms.from_end != 0, small(terms.window_left), small(terms.window_right)};
+}
 
 /// Which keys the queries of a sequence see: query i those from begin(i) to before end(i), which may be none.
 template <Mask mask>
