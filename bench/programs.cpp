@@ -13,7 +13,7 @@
 //   library                      a library that takes part, and what it computes
 //   names, options               name expressions; the options that determine the bytes; none for a library without kernels
 //   ptx, compiler                with --ptx, or --code, where there are kernels: 16 digits of the SHA-256 of normal_ptx(), and what made it
-//   code, functions              with --code: 16 digits of machine_code(), and of each function its registers and the bytes that it spills
+//   code, functions              with --code: 16 digits of machine_code(), and of each function its registers, the bytes that it spills and its own code
 //   error                        alone after `config`, which is then the row's, where the row speaks of nothing that there is; or why a compile failed
 // Equal specialisations are compiled once. --keep: the PTX as NVRTC gave it, and the cubin, as FOLDER/SOURCE.ptx and .cubin.
 #include <fmt/format.h>
@@ -103,7 +103,8 @@ Json compiled_fields(const Program& program, const Asked& asked) {
     const bench::MachineCode code = bench::machine_code(compiled.image);
     fields["code"] = code.digest.substr(0, 16);
     for (const bench::Function& each : code.functions)
-      fields["functions"].push_back({{"registers", each.registers}, {"spills", each.spill_bytes}});
+      fields["functions"].push_back(
+          {{"registers", each.registers}, {"spills", each.spill_bytes}, {"code", each.digest.substr(0, 16)}});
   } catch (const kiln::Error& error) {
     fields = {{"error", error.what()}};
   }

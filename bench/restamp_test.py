@@ -112,6 +112,18 @@ class Restamp(Fixture):
         self.assertIn("2 renewed; choices: 3 by equal machine code", self.restamp(new))
         self.assert_current(new)
 
+    def test_kernels_in_another_order_renew_by_equal_machine_code(self):
+        second = """[[pass]]
+kernel = "NAME<{dtype}>"
+grid = ["1"]
+block = ["1"]
+args = ["y"]
+"""
+        kernel = "template <typename T>\n__global__ void NAME(T* y) { y[0] += 1; }\n"
+        trees = [self.tree(name, scale=SCALE + kernel.replace("NAME", name), chunks=CHUNKS + second.replace("NAME", name)) for name in ("after", "zero")]
+        self.write(["threads=128 width=1"], trees[0])
+        self.assertIn("2 renewed; choices: 2 by equal machine code", self.restamp(trees[1], old=trees[0]))
+
     def test_a_dry_run_writes_nothing(self):
         before = self.records.read_text()
         self.assertIn("2 renewed", self.restamp(self.tree("new", factor=FACTOR + UNUSED), "--dry-run"))

@@ -165,14 +165,19 @@ MachineCode machine_code(Bytes image) {
     }
     const Section* const shared = find(sections, ".nv.shared." + name);
     const auto known = facts.find(i);
-    const Function function = known == facts.end() ? Function{} : known->second;
-    result.functions.push_back(function);
-    hasher.field(bytes_of(normal_code(sections[i].content, parameters, reads_tables)))
-        .field(std::int64_t{function.registers})
-        .field(function.spill_bytes)
-        .field(shared == nullptr ? std::int64_t{0} : static_cast<std::int64_t>(shared->bytes))
-        .field(barriers);
+    Function& function = result.functions.emplace_back(known == facts.end() ? Function{} : known->second);
+    const auto code = normal_code(sections[i].content, parameters, reads_tables);
+    kiln::manifest::Hasher alone;
+    for (kiln::manifest::Hasher* const each : {&hasher, &alone})
+      each->field(bytes_of(code))
+          .field(std::int64_t{function.registers})
+          .field(function.spill_bytes)
+          .field(shared == nullptr ? std::int64_t{0} : static_cast<std::int64_t>(shared->bytes))
+          .field(barriers);
+    function.digest = kiln::manifest::to_hex(alone.finish());
   }
+  if (reads_tables)
+    for (Function& each : result.functions) each.digest.clear();
   if (reads_tables)  // with whatever places the code or its tables name
     for (const Section& each : sections)
       if (each.name.starts_with(".nv.constant") || each.name.starts_with(".nv.global") ||

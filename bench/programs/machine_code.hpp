@@ -12,6 +12,7 @@ namespace bench {
 struct Function {
   int registers = 0;
   std::int64_t spill_bytes = 0;  // local memory a thread
+  std::string digest;            // as MachineCode's, of this kernel alone; empty where code reads tables
 };
 
 struct MachineCode {
