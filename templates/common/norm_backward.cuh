@@ -14,16 +14,36 @@
 
 namespace kiln {
 
-/// Strides in elements. d_sum: the gradient of the sum that was normalised by its other use, where a residual was added.
+/// As the manifests' `pack` has them, strides in elements. d_sum: the gradient of the sum that was normalised by its other use, where a
+/// residual was added.
 template <typename T>
 struct norm_gradients {
   const T* x;
+  long long x_row_stride;
   const T* weight;
   const T* dy;
+  long long dy_row_stride;
   const T* d_sum;
+  long long d_sum_row_stride;
   T* dx;
-  long long x_row_stride, dy_row_stride, d_sum_row_stride, dx_row_stride;
+  long long dx_row_stride;
 };
+
+/// As in_registers() of `common/view.cuh`.
+template <typename T>
+__device__ __forceinline__ norm_gradients<T> in_registers(const norm_gradients<T>& of) {
+  norm_gradients<T> read;
+  read.x = of.x;
+  read.weight = of.weight;
+  read.dy = of.dy;
+  read.d_sum = of.d_sum;
+  read.dx = of.dx;
+  read.x_row_stride = of.x_row_stride;
+  read.dy_row_stride = of.dy_row_stride;
+  read.d_sum_row_stride = of.d_sum_row_stride;
+  read.dx_row_stride = of.dx_row_stride;
+  return read;
+}
 
 /// Floats from one block's partial sums to the next one's.
 __device__ __forceinline__ long long partial_stride(int cols) { return (cols + 7) / 8 * 8; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/bulk_copy.cuh"
+#include "common/length.cuh"
 #include "common/norm_backward.cuh"
 
 namespace kiln {
@@ -145,5 +146,22 @@ class norm_backward_bulk_rows {
   chunk weight_sums_[Items];
   chunk bias_sums_[Items];  // of layer_norm
 };
+
+/// Blocks: that a multiprocessor holds at once. partial: for each block the sums over its rows that make dweight, then, for layer_norm, the
+/// same for dbias.
+template <norm_kind Kind, typename T, int Threads, int Items, int Stages, int Blocks, residual_mode Residual>
+__global__ __launch_bounds__(Threads, Blocks) void norm_backward_bulk(const __grid_constant__ norm_gradients<T> given,
+                                                                      float* partial, axis_length rows_given,
+                                                                      long long cols, float epsilon) {
+  using rows_of = norm_backward_bulk_rows<Kind, Residual, T, Threads, Items, Stages>;
+  __shared__ typename rows_of::storage shared;
+  wait_for_predecessor();
+  const int rows = rows_given.read();
+  if (blockIdx.x >= rows) return;
+  const norm_gradients<T> tensors = in_registers(given);
+  const long long stride = partial_stride(static_cast<int>(cols));
+  rows_of(tensors, rows, shared)
+      .run(epsilon, partial + blockIdx.x * stride, Kind == norm_kind::layer ? gridDim.x * stride : 0);
+}
 
 }  // namespace kiln

@@ -1,7 +1,9 @@
 // Backward of the norms in two readings, for rows of any length and alignment: by rows, then by columns.
 #pragma once
 
+#include "common/length.cuh"
 #include "common/norm_backward.cuh"
+#include "common/view.cuh"
 
 namespace kiln {
 
@@ -51,9 +53,8 @@ __device__ __forceinline__ T gradient_of(const gradient_statistics& row_is, T x,
 
 /// A row's dx by a block; returns its mean and scale. The row is read twice, and a third time for a mean.
 template <norm_kind Kind, residual_mode Residual, int Threads, int N, typename T>
-__device__ __forceinline__ float2 norm_backward_row(const norm_gradients<T>& tensors, long long row, int cols,
-                                                    float epsilon,
-                                                    typename gradient_sums<Kind, Threads>::scratch& scratch) {
+__device__ __forceinline__ float2 row_backward(const norm_gradients<T>& tensors, long long row, int cols, float epsilon,
+                                               typename gradient_sums<Kind, Threads>::scratch& scratch) {
   using pieces = gradient_row<Threads, N, T>;
   using share = typename pieces::share;
   const T* const x = tensors.x + row * tensors.x_row_stride;
@@ -80,12 +81,27 @@ __device__ __forceinline__ float2 norm_backward_row(const norm_gradients<T>& ten
   return float2{row_is.mean, row_is.scale};
 }
 
-/// Partial sums of this thread's column, over share blockIdx.y of the rows. `partial` is as norm_backward_sum reads it:
+/// A block a row: dx, and the row's statistics for the sums over rows.
+template <norm_kind Kind, typename T, int Threads, int N, residual_mode Residual>
+__global__ __launch_bounds__(Threads) void norm_backward_row(const __grid_constant__ norm_gradients<T> given,
+                                                             float2* statistics, axis_length rows_given, long long cols,
+                                                             float epsilon) {
+  __shared__ typename gradient_sums<Kind, Threads>::scratch scratch;
+  wait_for_predecessor();
+  if (blockIdx.x >= rows_given.read()) return;
+  const norm_gradients<T> tensors = in_registers(given);
+  statistics[blockIdx.x] =
+      row_backward<Kind, Residual, Threads, N>(tensors, blockIdx.x, static_cast<int>(cols), epsilon, scratch);
+}
+
+/// Partial sums of a column over one of gridDim.y shares of the rows, a thread a column. `partial` is as norm_backward_sum reads it:
 /// gridDim.y parts, all of them written where there is a row for each.
 template <norm_kind Kind, typename T>
-__device__ __forceinline__ void norm_backward_columns(const T* x, const T* dy, const float2* statistics, float* partial,
-                                                      int rows, int cols, long long x_row_stride,
-                                                      long long dy_row_stride) {
+__global__ __launch_bounds__(128) void norm_backward_columns(view<const T, 1> x, view<const T, 1> dy,
+                                                             const float2* statistics, float* partial,
+                                                             axis_length rows_given, long long columns) {
+  wait_for_predecessor();
+  const int rows = rows_given.read(), cols = static_cast<int>(columns);
   const int column = blockIdx.x * blockDim.x + threadIdx.x;
   const int parts = gridDim.y;
   const int part = blockIdx.y;
@@ -94,8 +110,8 @@ __device__ __forceinline__ void norm_backward_columns(const T* x, const T* dy, c
 #pragma unroll 8
   for (int row = part; row < rows; row += parts) {
     const float2 row_is = statistics[row];
-    const float given = to_float(dy[row * dy_row_stride + column]);
-    weight_sum += given * ((to_float(x[row * x_row_stride + column]) - row_is.x) * row_is.y);
+    const float given = to_float(dy.address[row * dy.strides[0] + column]);
+    weight_sum += given * ((to_float(x.address[row * x.strides[0] + column]) - row_is.x) * row_is.y);
     bias_sum += given;
   }
   const long long stride = partial_stride(cols);

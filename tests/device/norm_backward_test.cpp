@@ -27,6 +27,17 @@ struct Gradients {
                      d_sum = test::Matrix<bf16>::random(rows, columns, columns / 8 * 8 + 8, 4);
   test::Matrix<bf16> dx{rows, columns, columns / 8 * 8 + 8}, dweight{1, columns, columns}, dbias{1, columns, columns};
 
+  [[nodiscard]] kiln::norm_gradients<bf16> tensors(bool with_residual) {
+    return {x.data(),
+            x.stride(),
+            weight.data(),
+            dy.data(),
+            dy.stride(),
+            with_residual ? d_sum.data() : nullptr,
+            with_residual ? d_sum.stride() : 0,
+            dx.data(),
+            dx.stride()};
+  }
   [[nodiscard]] double count() const { return static_cast<double>(columns); }
   struct Statistics {
     double mean = 0, scale = 0, g = 0, projected = 0;
@@ -84,10 +95,9 @@ TEST_CASE("rms_norm_backward's persistent blocks take rows in turn, some blocks 
     test::Matrix<float> partial(blocks, columns, 184);
     emulator::launch(
         {.grid = {blocks}, .block = {threads}, .shared_bytes = (3 * stages + 1) * threads * 16, .seed = seed}, [&] {
-          kiln::rms_norm_backward_persistent<bf16, threads, lanes, 1, stages, 1, false, residual_mode::add>(
-              of.x.data(), of.weight.data(), of.dy.data(), of.d_sum.data(), of.dx.data(), partial.data(),
-              length(rows, &of.held), columns, of.x.stride(), of.dy.stride(), of.d_sum.stride(), of.dx.stride(),
-              epsilon);
+          kiln::norm_backward_persistent<kiln::norm_kind::rms, bf16, threads, lanes, 1, stages, 1, false,
+                                         residual_mode::add>(of.tensors(true), partial.data(), length(rows, &of.held),
+                                                             columns, epsilon);
         });
     emulator::launch({.grid = {sum_blocks}, .block = {64}, .seed = seed}, [&] {
       kiln::norm_backward_sum<bf16, 64, threads / lanes>(partial.data(), of.dweight.data(), of.dweight.data(),
@@ -106,9 +116,9 @@ TEST_CASE("layer_norm_backward's persistent blocks share a row among a whole blo
     test::Matrix<float> partial(2 * blocks, columns, 184);
     emulator::launch(
         {.grid = {blocks}, .block = {threads}, .shared_bytes = (2 * stages + 1) * threads * 16, .seed = seed}, [&] {
-          kiln::layer_norm_backward_persistent<bf16, threads, threads, 1, stages, 1, false, residual_mode::none>(
-              of.x.data(), of.weight.data(), of.dy.data(), nullptr, of.dx.data(), partial.data(),
-              length(rows, &of.held), columns, of.x.stride(), of.dy.stride(), 0, of.dx.stride(), epsilon);
+          kiln::norm_backward_persistent<kiln::norm_kind::layer, bf16, threads, threads, 1, stages, 1, false,
+                                         residual_mode::none>(of.tensors(false), partial.data(), length(rows, &of.held),
+                                                              columns, epsilon);
         });
     emulator::launch({.grid = {sum_blocks, 2}, .block = {64}, .seed = seed}, [&] {
       kiln::norm_backward_sum<bf16, 64, 1>(partial.data(), of.dweight.data(), of.dbias.data(), length(rows, &of.held),
@@ -129,13 +139,11 @@ TEST_CASE(
       CAPTURE(seed);
       Gradients rms{.layer = false, .columns = width}, layer{.layer = true, .columns = width};
       test::Matrix<float> partial(2 * blocks, width, width);
-      emulator::launch({.grid = {blocks}, .block = {threads}, .shared_bytes = 3 * stages * width * 2, .seed = seed},
-                       [&] {
-                         kiln::rms_norm_backward_bulk<bf16, threads, 2, stages, 1, residual_mode::add>(
-                             rms.x.data(), rms.weight.data(), rms.dy.data(), rms.d_sum.data(), rms.dx.data(),
-                             partial.data(), length(rows, &rms.held), width, rms.x.stride(), rms.dy.stride(),
-                             rms.d_sum.stride(), rms.dx.stride(), epsilon);
-                       });
+      emulator::launch(
+          {.grid = {blocks}, .block = {threads}, .shared_bytes = 3 * stages * width * 2, .seed = seed}, [&] {
+            kiln::norm_backward_bulk<kiln::norm_kind::rms, bf16, threads, 2, stages, 1, residual_mode::add>(
+                rms.tensors(true), partial.data(), length(rows, &rms.held), width, epsilon);
+          });
       emulator::launch({.grid = {width / 32}, .block = {64}, .seed = seed}, [&] {
         kiln::norm_backward_sum<bf16, 64, 1>(partial.data(), rms.dweight.data(), rms.dweight.data(),
                                              length(rows, &rms.held), width, blocks);
@@ -145,9 +153,8 @@ TEST_CASE(
 
       emulator::launch(
           {.grid = {blocks}, .block = {threads}, .shared_bytes = 2 * stages * width * 2, .seed = seed}, [&] {
-            kiln::layer_norm_backward_bulk<bf16, threads, 2, stages, 1, residual_mode::none>(
-                layer.x.data(), layer.weight.data(), layer.dy.data(), nullptr, layer.dx.data(), partial.data(),
-                length(rows, &layer.held), width, layer.x.stride(), layer.dy.stride(), 0, layer.dx.stride(), epsilon);
+            kiln::norm_backward_bulk<kiln::norm_kind::layer, bf16, threads, 2, stages, 1, residual_mode::none>(
+                layer.tensors(false), partial.data(), length(rows, &layer.held), width, epsilon);
           });
       emulator::launch({.grid = {width / 32, 2}, .block = {64}, .seed = seed}, [&] {
         kiln::norm_backward_sum<bf16, 64, 1>(partial.data(), layer.dweight.data(), layer.dbias.data(),
@@ -168,13 +175,13 @@ TEST_CASE("rms_norm_backward splits rows from columns") {
     test::Matrix<float> partial(splits, columns, 184);
     std::vector<float2> statistics(rows);
     emulator::launch({.grid = {rows}, .block = {64}, .seed = seed}, [&] {
-      kiln::rms_norm_backward_row<bf16, 64, 2, residual_mode::none>(
-          of.x.data(), of.weight.data(), of.dy.data(), nullptr, of.dx.data(), statistics.data(), length(rows, &of.held),
-          columns, of.x.stride(), of.dy.stride(), 0, of.dx.stride(), epsilon);
+      kiln::norm_backward_row<kiln::norm_kind::rms, bf16, 64, 2, residual_mode::none>(
+          of.tensors(false), statistics.data(), length(rows, &of.held), columns, epsilon);
     });
     emulator::launch({.grid = {(columns + 127) / 128, splits}, .block = {128}, .seed = seed}, [&] {
-      kiln::rms_norm_backward_columns<bf16>(of.x.data(), of.dy.data(), statistics.data(), partial.data(),
-                                            length(rows, &of.held), columns, of.x.stride(), of.dy.stride());
+      kiln::norm_backward_columns<kiln::norm_kind::rms, bf16>({of.x.data(), {of.x.stride()}},
+                                                              {of.dy.data(), {of.dy.stride()}}, statistics.data(),
+                                                              partial.data(), length(rows, &of.held), columns);
     });
     emulator::launch({.grid = {sum_blocks}, .block = {64}, .seed = seed}, [&] {
       kiln::norm_backward_sum<bf16, 64, 1>(partial.data(), of.dweight.data(), of.dweight.data(), length(rows, &of.held),
