@@ -49,6 +49,26 @@ def device_ns(launch, samples=51):
     return statistics.median(taken)
 
 
+def in_turns(launches, budget_ns=100e6, least=7, most=25):
+    """Median device times of several launches by name, timed as device_ns does: in rounds of one sample each, forwards and backwards in turns,
+    as many as the budget allows."""
+    taken, each, pauses = {name: [] for name in launches}, {}, {}
+    for name, launch in launches.items():
+        each[name] = device_ns(launch, 1)
+        begun = time.perf_counter_ns()
+        launch()
+        pauses[name] = int((2 * (time.perf_counter_ns() - begun) + 50_000) * CYCLES_PER_NS)
+        torch.cuda.synchronize()
+    rounds = min(most, max(least, int(budget_ns / sum(each.values()))))
+    for i in range(rounds):
+        for name in list(launches) if i % 2 else reversed(launches):
+            [sample] = samples_of(launches[name], pauses[name], 1)
+            taken[name].append(sample)
+            if sample >= UNNOTICED_NS and sample <= BEYOND_HELP_NS:
+                time.sleep(REST * sample / 1e9)
+    return {name: round(statistics.median(some)) for name, some in taken.items()}
+
+
 def parse(line):
     """'rms_norm rows=8 cols=4096 dtype=bf16 # remark' -> ('rms_norm', {'rows': 8, ...}); nothing for an empty line"""
     op, *settings = line.split("#")[0].split() or [None]

@@ -1,0 +1,114 @@
+"""The models of bench/problems/models.toml: their products and their attention, at lengths by one of two distributions.
+
+log: logarithms of lengths drawn evenly. served: as published traces of services sum them up. A prompt is log-normal, a third each with the
+median of Azure's conversations (1,020 tokens) and of its code completion (1,500), as Splitwise (ISCA 2024) has them, and with the mean of
+Kimi's requests (7,590), as Mooncake (FAST 2025) has it; none of them says how wide it is, and a sigma of 1 is ours. A step of a service is
+a prompt or, as often, a step of decoding; of these 65 % have 20 sequences or fewer, Splitwise says of conversations, and an exponential
+distribution goes through that point. Models of images, video and sound have the lengths of `tokens`, each as often as the others.
+"""
+import dataclasses
+import math
+import pathlib
+import tomllib
+
+FILE = pathlib.Path(__file__).resolve().parent / "problems/models.toml"
+DISTRIBUTIONS = ("log", "served")
+LEAST, MOST = 128, 32768  # of a drawn length of attention; a decode step of a product has fewer rows
+TOKENS = 16384  # of a batch of attention, about
+SIGMA = 1.0
+PROMPTS = (1020, 1500, 7590 / math.exp(SIGMA**2 / 2))  # medians
+DECODING = 20 / -math.log(1 - 0.65)  # sequences in the mean
+
+
+@dataclasses.dataclass
+class Model:
+    name: str
+    source: str
+    mask: str
+    hidden: int
+    heads: int
+    key_heads: int
+    head_dim: int
+    value_dim: int = 0
+    intermediate: int = 0
+    gated: bool = False
+    longest: int = 0
+    tokens: list = dataclasses.field(default_factory=list)
+    window: int = 0
+    local: float = 0.0
+    products: list = dataclasses.field(default_factory=list)
+
+    def __post_init__(self):
+        self.value_dim = self.value_dim or self.head_dim
+        self.products = self.products or [
+            ["qkv", (self.heads + self.key_heads) * self.head_dim + self.key_heads * self.value_dim, self.hidden],
+            ["attention output", self.hidden, self.heads * self.value_dim],
+            ["gate and up" if self.gated else "up", self.intermediate * (2 if self.gated else 1), self.hidden],
+            ["down", self.hidden, self.intermediate]]
+
+    def length(self, draw, distribution):
+        """Of a sequence of its attention."""
+        most = min(self.longest, MOST)
+        if self.tokens:
+            return draw.choice(self.tokens) if distribution == "served" else log_even(draw, min(self.tokens), max(self.tokens))
+        return min(most, prompt(draw)) if distribution == "served" else log_even(draw, LEAST, most)
+
+    def rows(self, draw, distribution):
+        """Of a product."""
+        if distribution == "served" and not self.tokens and draw.random() < 0.5:
+            return max(1, round(draw.expovariate(1 / DECODING)))
+        return self.length(draw, distribution) if self.tokens or distribution == "served" else log_even(draw, 1, 16384)
+
+    def words(self, draw, length):
+        """Its heads and its mask, of a layer that is local as often as its layers are."""
+        sizes = f"heads={self.heads} key_heads={self.key_heads} head_dim={self.head_dim} value_dim={self.value_dim}"
+        is_local = draw.random() < self.local
+        if is_local and self.window < length:
+            return f"{sizes} mask=window window_left={self.window - 1} window_right=0"
+        return sizes + (f" mask={self.mask}" if self.mask != "none" else "")
+
+
+def log_even(draw, least, most):
+    return round(least * (most / least) ** draw.random())
+
+
+def prompt(draw):
+    return max(1, round(draw.choice(PROMPTS) * math.exp(draw.gauss(0, SIGMA))))
+
+
+def read():
+    return [Model(**each) for each in tomllib.loads(FILE.read_text())["model"]]
+
+
+def products(draw, count, distribution):
+    """So many of (m, n, k, name), all models as often as each other."""
+    for model in turns(draw, read(), count):
+        name, n, k = draw.choice(model.products)
+        yield model.rows(draw, distribution), n, k, f"{model.name} {name}, {distribution}"
+
+
+def attention(draw, count, distribution, backward=False):
+    """Lines of problems of dense batches."""
+    for model in turns(draw, read(), count):
+        length = model.length(draw, distribution)
+        yield (f"attention_{'backward' if backward else 'forward'} batch={max(1, TOKENS // length)} queries={length} keys={length} "
+               f"{model.words(draw, length)} # {model.name}, {distribution}")
+
+
+def packed(draw, count, backward=False):
+    """Lines of problems of packed batches of decoders, lengths as they are served."""
+    for model in turns(draw, [each for each in read() if not each.tokens], count):
+        lengths = []
+        while not lengths or sum(lengths) < TOKENS // 2:
+            lengths.append(min(TOKENS // 2, model.length(draw, "served")))  # a longer prompt is served in parts
+        total = sum(lengths)
+        yield (f"attention_{'backward' if backward else 'forward'} batch={len(lengths)} queries={total} keys={total} {model.words(draw, max(lengths))} "
+               f"layout=packed lengths={','.join(map(str, lengths))} # {model.name}, served")
+
+
+def turns(draw, all_models, count):
+    """Models in a random order, each as often as the others or once more."""
+    drawn = []
+    while len(drawn) < count:
+        drawn += draw.sample(all_models, len(all_models))
+    return drawn[:count]
