@@ -15,6 +15,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench/peers")]
 import hit_counts  # noqa: E402
+import launched  # noqa: E402
 import rows  # noqa: E402
 import tally  # noqa: E402
 from evidence import claim  # noqa: E402
@@ -231,6 +232,13 @@ class HitCounts(Folder):
     def test_kinds_without_a_counterpart_are_named_and_nothing_in_common_fails(self):
         self.assertEqual(self.compare({"plain": 1000}, {"plain": 1000, "attention": 1})[0], 0)
         self.assertEqual(self.compare({"plain": 1000}, {"attention": 1000})[0], 1)
+
+
+class Launched(unittest.TestCase):
+    def test_a_row_names_what_kiln_launched_and_which_file_had_it(self):
+        text = "problem: attention_forward batch=1 dtype=bf16\nbucket: attention_forward batch=1\noverlay (memory): no record\nanswer: wgmma tile_m=128 pdl=1, from base, stale\nbecause: the record's config for batch=1"
+        self.assertEqual(launched.read("attention_forward", text), {"problem": "batch=1 dtype=bf16", "implementation": "wgmma", "config": "tile_m=128 pdl=1",
+                                                                    "origin": "base, stale", "because": "the record's config for batch=1"})
 
 
 if __name__ == "__main__":

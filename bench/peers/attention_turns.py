@@ -17,8 +17,9 @@ import time
 import torch
 
 from common import emit, in_turns, parse
+from launched import launched
 
-TOLERANCE = {"forward": 2e-2, "backward": 4e-2}  # of the root mean square: P and dS are rounded to bf16, and so is the result
+TOLERANCE = {"forward": 3e-2, "backward": 4e-2}  # of the root mean square: P and dS are rounded to bf16, and so is the result, to which few keys add most
 SAMPLED, ROWS, AT_ONCE = 3, 8, 2048  # pairs of a sequence and a head, queries and keys of each, queries at a time
 SEED = 20261127
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -168,18 +169,6 @@ class Reference:
         return right, round(worst, 6)
 
 
-def launched(case):
-    """What Kiln launches for a problem: the problem in full, its implementation and config, and why."""
-    import kiln
-
-    text = kiln.explain(kiln.op(case.op), **case.sizes, dtype="bf16", layout="packed" if case.packed else "dense", mask=case.mask)
-    said = dict(line.split(None, 1) for line in text.splitlines() if len(line.split(None, 1)) == 2)
-    implementation, _, config = said["answer"].partition(" ")
-    found = [name for name in text.splitlines() if name.startswith(("overlay", "base")) and " record " in name and "no record" not in name]
-    return {"problem": said["problem"].split(" ", 1)[1], "implementation": implementation, "config": config,
-            "from": found[0].split(None, 1)[0] if found else said.get("from", ""), "because": said.get("because", "")}
-
-
 def run(case, ways, check):
     import kiln
 
@@ -199,7 +188,7 @@ def run(case, ways, check):
             row |= {name: kiln.stats()[name] - before[name] for name in ("tunes", "compiles")}
     if "kiln" in launches:
         try:
-            row |= launched(case)
+            row |= launched(case.op, **case.sizes, layout="packed" if case.packed else "dense", mask=case.mask)
         except Exception as error:
             row["because"] = f"{type(error).__name__}: {error}"
     if not check and launches:

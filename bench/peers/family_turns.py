@@ -16,6 +16,7 @@ import torch._functorch.config
 import family_cases
 import family_libraries
 from common import emit, in_turns, parse
+from launched import launched
 
 
 def judged(case, launch):
@@ -58,15 +59,6 @@ def launcher(way, case):
     return case.launcher(torch.compile(case.forward, dynamic=False, **({"mode": "max-autotune-no-cudagraphs"} if way == "max-autotune" else {})))
 
 
-def launched(op, values):
-    import kiln
-
-    text = kiln.explain(kiln.op(op), **{"dtype": "bf16"} | values)
-    said = dict(line.split(None, 1) for line in text.splitlines() if len(line.split(None, 1)) == 2)
-    implementation, _, config = said["answer"].partition(" ")
-    return {"problem": said["problem"].split(" ", 1)[1], "implementation": implementation, "config": config, "because": said.get("because", "")}
-
-
 def run(case, ways, check):
     row, launches = {"ways": {}}, {}
     for way in ways:
@@ -80,7 +72,7 @@ def run(case, ways, check):
             row["ways"][way] = {"reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
         row["ways"][way]["ready_s"] = round(time.perf_counter() - begun, 2)
     if "kiln" in launches:
-        row |= launched(case.op, case.values)
+        row |= launched(case.op, **case.values)
     if not check and launches:
         for way, ns in in_turns(launches).items():
             row["ways"][way]["ns"] = ns
