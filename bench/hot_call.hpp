@@ -215,10 +215,22 @@ class HotCall {
       std::copy(each.default_strides.begin(), each.default_strides.end(), view.strides.begin());
       operands_.push_back({each.id, view});
     }
-    binding_ = {problem, arguments, ~0U, ~0U, 0};
+    make_binding();
     make_c_tensors();
     kiln::c::read(c_problem_) = problem;
     kiln::c::read(c_arguments_) = arguments;
+  }
+
+  /// As Op::binding makes it for a caller who says the choices and values alone.
+  void make_binding() {
+    binding_ = op.binding();
+    for (std::size_t i = 0; i < described.selections.size(); ++i) {
+      if (described.selections[i].is_type()) continue;
+      binding_.problem.selections[i] = problem.selections[i];
+      binding_.selections_given |= 1U << i;
+    }
+    binding_.arguments.runtime = arguments.runtime;
+    binding_.arguments.runtime_set = binding_.values_given = arguments.runtime_set;
   }
 
   void make_c_tensors() {
@@ -232,10 +244,11 @@ class HotCall {
       std::copy(view.sizes.begin(), view.sizes.end(), made.sizes);
       std::copy(view.strides.begin(), view.strides.end(), made.strides);
     }
-    kiln::c::read(c_binding_.problem) = problem;
-    kiln::c::read(c_binding_.arguments) = arguments;
+    kiln::c::read(c_binding_.problem) = binding_.problem;
+    kiln::c::read(c_binding_.arguments) = binding_.arguments;
     c_binding_.axes_given = binding_.axes_given;
     c_binding_.selections_given = binding_.selections_given;
+    c_binding_.values_given = binding_.values_given;
   }
 
   /// The plan's executable once more, for its parts.

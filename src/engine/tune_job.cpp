@@ -53,6 +53,14 @@ std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState&
   return order;
 }
 
+/// Whether the buckets differ in bucketed sizes alone: their tunes try mostly the same kernels.
+bool is_of_one_form(const OpBucket& one, const OpBucket& other) {
+  if (one.op != other.op || one.bucket.selections != other.bucket.selections) return false;
+  for (std::size_t axis = 0; axis < one.op->axes.size(); ++axis)
+    if (one.bucket.axes[axis] != other.bucket.axes[axis] && manifest::is_exact(*one.op, axis, one.bucket)) return false;
+  return true;
+}
+
 /// Lets an engine that has the bucket ready serve it by its new record.
 void adopt_if_ready(EngineState& engine, std::string_view op, const answer::Resolution& resolution) {
   plan::OpState& own = engine.op_state(engine.ops.index_of(op));
@@ -90,6 +98,7 @@ class Job {
         choice_(choice),
         order_(order_of(buckets, tuner, choice.in_order)),
         next_(tuner.classes(), 0),
+        far_ahead_(tuner.classes(), 0),
         tuned_(tuner.classes() * buckets.size()) {}
 
   TuneReport run() {
@@ -185,20 +194,38 @@ class Job {
     });
   }
 
-  /// While one bucket is timed, idle processors compile what the next one's tune begins with. Not with several devices:
-  /// which of them takes the next bucket is not known.
+  /// While one bucket is timed, idle processors compile what the next one's tune begins with, and what that of the next
+  /// kernels of another form does: these compiles take longer than a tune. Not with several devices: which of them
+  /// takes the next bucket is not known.
   std::jthread compile_next_ahead(TunerDevice& device) {
     const std::lock_guard lock(mutex_);
-    const std::size_t next = next_[device.device_class];
-    if (tuner_.devices.size() > 1 || next == order_.size()) return {};
+    if (tuner_.devices.size() > 1) return {};
+    std::vector<const OpBucket*> ahead = to_compile_ahead(device.device_class);
+    if (ahead.empty()) return {};
     try {
       const manifest::NoSignals no_signals;
-      return std::jthread([this, &device, &bucket = buckets_[order_[next]]] {
-        compile_ahead(*device.engine, *bucket.op, bucket.bucket, {.retune = choice_.retune, .cubins = &device.cubins});
+      return std::jthread([this, &device, ahead = std::move(ahead)] {
+        for (const OpBucket* each : ahead)
+          compile_ahead(*device.engine, *each->op, each->bucket, {.retune = choice_.retune, .cubins = &device.cubins});
       });
     } catch (const std::system_error&) {  // no thread is to be had, and none is needed
       return {};
     }
+  }
+
+  /// The next bucket, and the first one after it of another form unless it was asked for before. Precondition: the mutex
+  /// is held.
+  std::vector<const OpBucket*> to_compile_ahead(std::size_t device_class) {
+    const std::size_t next = next_[device_class];
+    if (next == order_.size()) return {};
+    std::vector<const OpBucket*> ahead{&buckets_[order_[next]]};
+    std::size_t far = next + 1;
+    while (far < order_.size() && is_of_one_form(*ahead[0], buckets_[order_[far]])) ++far;
+    if (far < order_.size() && far > far_ahead_[device_class]) {
+      far_ahead_[device_class] = far;
+      ahead.push_back(&buckets_[order_[far]]);
+    }
+    return ahead;
   }
 
   TunedBucket tune_one(TunerDevice& device, const OpBucket& bucket, std::int64_t number) {
@@ -259,8 +286,8 @@ class Job {
   const TuneChoice& choice_;
   std::vector<std::size_t> order_;
   std::mutex telling_;
-  std::mutex mutex_;  // guards the members below
-  std::vector<std::size_t> next_;
+  std::mutex mutex_;                           // guards the members below
+  std::vector<std::size_t> next_, far_ahead_;  // by device class: places in `order_`
   std::int64_t number_ = 0;
   std::vector<std::optional<TunedBucket>> tuned_;  // class by class, in the order of `buckets_`
   bool interrupted_ = false;

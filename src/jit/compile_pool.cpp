@@ -4,10 +4,13 @@
 #include <condition_variable>
 #include <deque>
 #include <iterator>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <stop_token>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,6 +29,66 @@ struct Task {
   std::promise<Cubin> promise;
   Urgency urgency = Urgency::now;
 };
+
+/// The compiles that a later call shares: those under way, and of those that have ended the ones that were asked for
+/// last, up to a number of bytes. Not thread-safe.
+class Known {
+ public:
+  explicit Known(std::int64_t most_bytes) : most_bytes_(most_bytes) {}
+
+  /// Returns the future of a key, or null.
+  const std::shared_future<Cubin>* find(const manifest::Digest& key) {
+    const auto at = of_.find(key);
+    if (at == of_.end()) return nullptr;
+    if (at->second.bytes > 0) ended_.splice(ended_.end(), ended_, at->second.place);
+    return &at->second.future;
+  }
+
+  /// Precondition: the key is not known.
+  void add(const manifest::Digest& key, const std::shared_future<Cubin>& future) {
+    const auto at = of_.emplace(key, Compile{future, {}}).first;
+    at->second.place = under_way_.insert(under_way_.end(), key);
+  }
+
+  /// Precondition: the compile is under way; bytes > 0.
+  void end(const manifest::Digest& key, std::int64_t bytes) noexcept {
+    const auto at = of_.find(key);
+    if (at == of_.end()) return;
+    at->second.bytes = bytes;
+    bytes_ += bytes;
+    ended_.splice(ended_.end(), under_way_, at->second.place);
+    while (bytes_ > most_bytes_) erase(ended_.front());
+  }
+
+  void erase(manifest::Digest key) noexcept {
+    const auto at = of_.find(key);
+    if (at == of_.end()) return;
+    bytes_ -= at->second.bytes;
+    (at->second.bytes > 0 ? ended_ : under_way_).erase(at->second.place);
+    of_.erase(at);
+  }
+
+ private:
+  struct Compile {
+    std::shared_future<Cubin> future;
+    std::list<manifest::Digest>::iterator place;  // in one of the lists
+    std::int64_t bytes = 0;                       // 0: under way
+  };
+
+  const std::int64_t most_bytes_;
+  std::int64_t bytes_ = 0;
+  std::map<manifest::Digest, Compile> of_;
+  std::list<manifest::Digest> under_way_, ended_;  // in `ended_` the one that was asked for last is at the end
+};
+
+/// What is kept of a compile beside its texts: the entry, the future's state and the blocks that hold them.
+constexpr std::int64_t entry_bytes = 512;
+
+std::int64_t bytes_of(const Cubin& cubin) {
+  std::size_t bytes = cubin.image.size() + cubin.log.size();
+  for (const std::string& name : cubin.lowered_names) bytes += name.size();
+  return entry_bytes + static_cast<std::int64_t>(bytes);
+}
 
 }  // namespace
 
@@ -53,7 +116,7 @@ struct CompilePool::State {
   std::condition_variable_any work;
   std::deque<Task> waiting, ahead, spare;                         // by urgency
   std::size_t running = 0, running_ahead = 0, running_spare = 0;  // `running`: those of the first two
-  std::map<manifest::Digest, std::shared_future<Cubin>> asked;
+  Known known;
   std::int64_t compiled = 0, compiled_spare = 0;
   std::size_t idle = 0;               // threads that wait for work
   std::vector<std::jthread> threads;  // last member: threads use the others until they are joined
@@ -63,7 +126,8 @@ struct CompilePool::State {
         most_spare(jit::spare_at_once(settings)),
         may_compile(!settings.never),
         idle_limit(settings.idle),
-        on_end(settings.on_end) {
+        on_end(settings.on_end),
+        known(settings.kept_bytes) {
     if (settings.program.empty()) return;
     processes.emplace(settings);
     spare_processes.emplace(low_priority(settings));
@@ -135,18 +199,18 @@ struct CompilePool::State {
   std::shared_future<Cubin> ask(const manifest::Digest& key, Specialisation&& specialisation, Urgency urgency,
                                 std::optional<Task>& left) {
     try {
-      if (const auto known = asked.find(key); known != asked.end()) {
-        std::shared_future<Cubin> future = known->second;
+      if (const auto* same = known.find(key); same != nullptr) {
+        std::shared_future<Cubin> future = *same;
         if (urgency == Urgency::now) left = hasten(key);
         return future;
       }
       Task task{key, std::move(specialisation), {}, urgency};
       std::shared_future<Cubin> future = task.promise.get_future().share();
-      asked.emplace(key, future);
+      known.add(key, future);
       left = add(std::move(task));
       return future;
     } catch (...) {
-      asked.erase(key);  // nobody will make its future ready
+      known.erase(key);  // nobody will make its future ready
       throw;
     }
   }
@@ -208,10 +272,14 @@ struct CompilePool::State {
     try {
       Cubin cubin = make(task);
       count(nullptr);
+      keep(task.key, bytes_of(cubin));
       task.promise.set_value(std::move(cubin));
     } catch (const Error& error) {
       count(error.what());
-      if (error.kind() != ErrorKind::compile_failed) forget(task.key);
+      if (error.kind() == ErrorKind::compile_failed)
+        keep(task.key, entry_bytes + static_cast<std::int64_t>(std::string_view(error.what()).size()));
+      else
+        forget(task.key);
       task.promise.set_exception(std::current_exception());
     } catch (...) {
       count("an exception of no known kind");
@@ -220,10 +288,16 @@ struct CompilePool::State {
     }
   }
 
+  /// Keeps what a compile gave for later calls, as far as kept_bytes allows.
+  void keep(const manifest::Digest& key, std::int64_t bytes) {
+    const std::lock_guard lock(mutex);
+    known.end(key, bytes);
+  }
+
   /// Lets a later call compile again: the failure, such as lack of memory, need not repeat.
   void forget(const manifest::Digest& key) {
     const std::lock_guard lock(mutex);
-    asked.erase(key);
+    known.erase(key);
   }
 
   /// Removes and returns the compiles that have not begun.
@@ -233,7 +307,7 @@ struct CompilePool::State {
       std::ranges::move(*from, std::back_inserter(waiting));
       from->clear();
     }
-    for (const Task& task : waiting) asked.erase(task.key);
+    for (const Task& task : waiting) known.erase(task.key);
     return std::exchange(waiting, {});
   }
 };

@@ -24,6 +24,7 @@ struct CompileSettings {
   int workers = 0;                  // parallel compiles; 0: one for each core that this process may use
   int spare = -1;                   // those of Urgency::spare; -1: half of `workers`, and at least one
   std::filesystem::path program{};  // kiln-worker: compiles run in processes; empty: in threads
+  std::int64_t kept_bytes = std::int64_t{64} << 20;  // of compiles that have ended, for those who ask for them again
   // Of worker processes:
   std::chrono::milliseconds limit{120'000};           // for one compile
   std::int64_t memory_bytes = std::int64_t{4} << 30;  // for one process, beyond its memory at start; 0: no limit
@@ -54,6 +55,7 @@ class CompilePool {
   /// Drops compiles that have not begun, stops those in processes, and waits for those in threads.
   ~CompilePool();
   /// `key`: the cubin key; calls with equal keys share one compile, of the highest urgency that was asked for. One that
+  /// has ended is shared while CompileSettings::kept_bytes holds it: those asked for longest ago leave first. One that
   /// is asked for ahead alone may never begin, as in a pool of one worker: who waits for it asks for it again. The
   /// future throws what compile() throws. In a worker process it also throws Error(compile_failed) after a crash, a
   /// timeout or lack of memory, and Error(io) when no process can be started.

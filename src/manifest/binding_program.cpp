@@ -181,8 +181,8 @@ class ProgramWriter {
 
 BindingProgram::BindingProgram(const Op& op, std::span<const std::int64_t> statics, const BindingForm& form)
     : axes(static_cast<std::uint8_t>(op.axes.size())),
+      tensors(static_cast<std::uint8_t>(op.tensors.size())),
       all_axes((1U << op.axes.size()) - 1),
-      all_tensors((1U << op.tensors.size()) - 1),
       required(form.required) {
   ProgramWriter(op, statics, form, *this).write();
   Problem problem;

@@ -67,15 +67,15 @@ struct BindingProgram {
   /// `statics` are the frame from Op::first_static() on, behind any numbers. `form` must outlive this object.
   BindingProgram(const Op& op, std::span<const std::int64_t> statics, const BindingForm& form);
 
-  bool is_usable = false;                                    // not where there are too many slots
-  bool has_rest = false;                                     // more than `steps` say
-  std::uint8_t axes = 0;                                     // of the op
-  std::uint8_t zero = 0, one = 0;                            // slots of these constants, the first ones
-  std::uint8_t unused = 0;                                   // a slot that nothing reads
-  std::uint32_t all_axes = 0, shown_axes = 0;                // bit i: axis i; shown by required tensors, as it is
-  std::uint32_t all_tensors = 0, present = 0, required = 0;  // bit i: tensor i
-  std::uint32_t shown_values = 0;                            // bit i: run-time value i is the stride of a tensor
-  std::uint32_t unusual_selections = 0;                      // neither shown by a required tensor nor a default
+  bool is_usable = false;                      // not where there are too many slots
+  bool has_rest = false;                       // more than `steps` say
+  std::uint8_t axes = 0, tensors = 0;          // how many the op has
+  std::uint8_t zero = 0, one = 0;              // slots of these constants, the first ones
+  std::uint8_t unused = 0;                     // a slot that nothing reads
+  std::uint32_t all_axes = 0, shown_axes = 0;  // bit i: axis i; shown by required tensors, as it is
+  std::uint32_t present = 0, required = 0;     // bit i: tensor i
+  std::uint32_t shown_values = 0;              // bit i: run-time value i is the stride of a tensor
+  std::uint32_t unusual_selections = 0;        // neither shown by a required tensor nor a default
   std::vector<std::int64_t> constants;
   // In the order in which they run.
   std::vector<TensorStep> steps;  // of required tensors first; from the innermost dimension on

@@ -192,10 +192,10 @@ bool share_memory(const Call& call, const Program& program) noexcept {
   const Extent* const end = call.extents.data() + program.steps.size();
   for (const std::uint8_t output : program.outputs) {
     const Extent of = call.extents[output];
+    if (!of.meets(of)) continue;  // it is not given
     unsigned met = 0;
     for (const Extent* each = call.extents.data(); each != end; ++each) met += of.meets(*each) ? 1U : 0U;
-    const bool meets_itself = of.meets(of);  // not where it is not given
-    if (met != (meets_itself ? 1U : 0U) && share_memory(call, program, output)) return true;
+    if (met != 1 && share_memory(call, program, output)) return true;
   }
   return false;
 }
@@ -277,7 +277,8 @@ bool agree(const Call& call, const Program& program) noexcept {
   Arguments& arguments = call.binding.arguments;
   for (std::size_t i = 0; i < program.axes; ++i) problem.axes[i] = call.frame[i];
   std::memcpy(problem.selections.data(), combination.form.selections.data(), sizeof problem.selections);
-  for_each(program.all_tensors & ~call.given, [&](std::size_t tensor) { arguments.tensors[tensor] = nullptr; });
+  static_assert(max_tensors % 4 == 0);
+  for (std::size_t i = 0; i < program.tensors; i += 4) std::memset(&arguments.tensors[i], 0, 4 * sizeof(void*));
   for_each(call.given, [&](std::size_t tensor) { arguments.tensors[tensor] = call.views[tensor]->address; });
   for_each(call.shown, [&](std::size_t value) { arguments.runtime[value] = call.frame[program.axes + value]; });
   arguments.runtime_set = call.set | call.shown;

@@ -1,7 +1,9 @@
 // kiln::Tuner from a program: buckets ahead of time, stopped in the middle, on two devices, and the file to deploy.
 #include <algorithm>
 #include <array>
+#include <condition_variable>
 #include <fstream>
+#include <mutex>
 #include <set>
 
 #include "e2e/command.hpp"
@@ -66,6 +68,31 @@ TEST_CASE("a Tuner tunes each bucket of a list and of a range once, tells its pr
   const Engine engine(options(folder / "overlay.kiln"));
   CHECK(ScaleCall(engine, 100, 128).launch(machine.stream()) == Origin::overlay);
   CHECK(engine.stats().tunes == 0);
+}
+
+TEST_CASE("a Tuner compiles kernels of another form while it tunes several buckets before them") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  std::mutex mutex;
+  std::condition_variable told;
+  int references = 0;  // one for each type, compiled
+  kiln::Options chosen = options(folder / "overlay.kiln");
+  chosen.compile_workers = 2;
+  chosen.on_log = [&](const kiln::LogEvent& event) {
+    const std::lock_guard lock(mutex);
+    references += event.kind == kiln::LogEvent::Kind::compile && event.text.starts_with("scale/reference") ? 1 : 0;
+    told.notify_all();
+  };
+  const Tuner tuner(chosen);
+  std::vector<Demand> demands = rows_between(tuner, 20, 200);  // four
+  demands.push_back({"scale", tuner.op("scale").problem({{"rows", 32}, {"cols", 128}, {"dtype", "bf16"}})});
+  bool was_ahead = false;
+  tuner.tune(demands, {.on_step = [&](const TuneStep& step) {
+               if (step.number != 2 || step.event.kind != kiln::TuneEvent::Kind::begun) return;
+               std::unique_lock lock(mutex);
+               was_ahead = told.wait_for(lock, std::chrono::seconds(60), [&] { return references == 2; });
+             }});
+  CHECK(was_ahead);
 }
 
 TEST_CASE("what cannot be asked of a Tuner is refused before anything is tuned") {

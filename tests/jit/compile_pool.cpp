@@ -103,3 +103,37 @@ TEST_CASE("a pool of one worker compiles nothing ahead of time until it is asked
   CHECK(holds(thrown_by([&] { now.get(); }).what(), "/etc/1"));
   CHECK(thrown_by([&] { ahead.get(); }).kind() == ErrorKind::compile_failed);
 }
+
+TEST_CASE("compiles that have ended are kept up to a number of bytes, those that were asked for last") {
+  const auto long_failure = [](int number) {
+    return specialise({{"k.cuh", "#include \"/etc/" + std::string(8'192, static_cast<char>('a' + number)) + "\"\n"}});
+  };
+  const auto compiles_of = [&](CompilePool& pool, std::initializer_list<int> numbers) {
+    const std::int64_t before = pool.compiled();
+    for (const int number : numbers) {
+      const auto future = pool.submit(number_key(number), long_failure(number));
+      CHECK(thrown_by([&] { future.get(); }).kind() == ErrorKind::compile_failed);
+    }
+    return pool.compiled() - before;
+  };
+  const auto bytes = static_cast<std::int64_t>(std::string(thrown_by([&] { compile(long_failure(1)); }).what()).size());
+  CompilePool none(CompileSettings{.workers = 1, .kept_bytes = 0});
+  CHECK(compiles_of(none, {1, 1, 2, 1}) == 4);
+  CompilePool all(1);
+  CHECK(compiles_of(all, {1, 2, 3, 1, 2, 3}) == 3);
+  CompilePool two(CompileSettings{.workers = 1, .kept_bytes = bytes * 5 / 2});
+  CHECK(compiles_of(two, {1, 2, 1, 2}) == 2);
+  CHECK(compiles_of(two, {1, 3}) == 1);  // 2 leaves, since it was asked for longest ago
+  CHECK(compiles_of(two, {3, 1, 2}) == 1);
+}
+
+TEST_CASE("machine code counts among the bytes that a pool keeps" * doctest::skip(!has_nvrtc())) {
+  const Specialisation specialisation = scale_kernel();
+  const auto bytes = static_cast<std::int64_t>(compile(specialisation).image.size());
+  for (const bool fits : {false, true}) {
+    CompilePool pool(CompileSettings{.workers = 1, .kept_bytes = fits ? bytes + 4'096 : bytes});
+    for (int ask = 0; ask < 2; ++ask)
+      CHECK(pool.submit(key_by_some_compiler(specialisation), specialisation).get().image.size() > 0);
+    CHECK(pool.compiled() == (fits ? 1 : 2));
+  }
+}
