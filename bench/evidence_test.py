@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from evidence import attention, checks, claim, digests, marks, programs, table, team
+from evidence import attention, checks, claim, digests, marks, programs, table, team, turns
 
 LOADER = importlib.machinery.SourceFileLoader("present", str(pathlib.Path(__file__).with_name("present")))
 script = importlib.util.module_from_spec(importlib.util.spec_from_loader("present", LOADER))
@@ -397,7 +397,7 @@ class Tables(unittest.TestCase):
     @staticmethod
     def table(name, **files):
         """The cells below the head of the table, whose files are named without folder and ending."""
-        show = (team.TABLES | attention.TABLES)[name]
+        show = (team.TABLES | attention.TABLES | turns.TABLES)[name]
         text = show(lambda path: files.get(pathlib.PurePath(path).stem, []))
         return [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
 
@@ -414,7 +414,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_tables_of_absent_files_are_empty(self):
-        for name in ("team_ops", "team_ops4", "team_skew", "team_parts", "packed", "packed_backward"):
+        for name in ("team_ops", "team_ops4", "team_skew", "team_parts", "packed", "packed_backward", "turns_log"):
             self.assertEqual(self.table(name), [], name)
 
     def test_ops_of_four_ranks_are_not_those_of_two(self):
@@ -448,6 +448,15 @@ class Tables(unittest.TestCase):
                           packed_backward_peers=[self.peer("chat", "varlen", 680_000), self.peer("documents", "varlen", 1)])
         self.assertEqual(rows[0], ["chat", "40", "16371", "3003", "causal", "340.0", "463", "2.00"])
         self.assertEqual((len(rows), rows[1][0], rows[1][-1]), (2, "geometric mean", "2.00"))
+
+    def test_the_fastest_right_peer_is_the_peer(self):
+        asked = "batch=2 queries=100 keys=100 heads=8 key_heads=2 head_dim=64 value_dim=64 mask=window window_left=9 window_right=0"
+        ways = {"kiln": {"right": True, "ns": 2000}, "flash3": {"right": True, "ns": 3000}, "flash4": {"right": False}, "cudnn": {"right": True, "ns": 1800}}
+        rows = self.table("turns_log", attention_turns_log=[{"asked": asked, "remark": "A model, log", "ways": ways},
+                                                            {"asked": asked, "remark": "Another, log", "ways": {**ways, "kiln": {"reason": "no answer"}}}])
+        model = ["2", "100", "8 of 2", "64", "window of 10"]
+        self.assertEqual(rows[:2], [["A model", *model, "2.0", "1.50", "-", "0.90", "0.90"], ["Another", *model, "no answer", "-", "-", "-", "-"]])
+        self.assertEqual((len(rows), rows[2][-1]), (3, "0.90"))
 
 
 if __name__ == "__main__":

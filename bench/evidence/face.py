@@ -1,6 +1,7 @@
 """README's tables: what a reader asks first, one number and its worst a line. A figure whose code has changed since is left out of them; the other documents have
 it, with its mark."""
-from evidence.attention import MODELS_PEERS, ratios_of
+from evidence import turns
+from evidence.attention import ratios_of
 from evidence.claim import listed
 from evidence.digests import ROOT
 from evidence.family import in_class, ratios, rows_and_peers
@@ -29,17 +30,15 @@ def products(read):
 
 
 def forward(read):
-    return as_fast(ratios_of(read, "attention", "cudnn"))
+    return as_fast(turns.ratios_of(read, turns.DENSE))
+
+
+def packed(read):
+    return as_fast(turns.ratios_of(read, turns.PACKED))
 
 
 def gradients(read):
-    """Beside the faster of the peers at each problem."""
-    best = {}
-    for peer in MODELS_PEERS:
-        for row in read("attention-h100/attention_models_peers.json"):
-            if row["peer"] == peer and row.get("right") and "ns" in row:
-                best[row["asked"]] = min(row["ns"], best.get(row["asked"], row["ns"]))
-    return as_fast([best[row["asked"]] / row["ns"] for row in read("attention-h100/attention_models.json") if row["asked"] in best])
+    return as_fast(turns.ratios_of(read, turns.BACKWARD))
 
 
 def memory_bound(read):
@@ -54,8 +53,9 @@ def of_two_gpus(read):
 
 # What is computed, how many problems, the peer, and the figure of a reader.
 FACE = [("100 matrix products (`gemm`) of models at random lengths, by Kiln's kernels or cuBLASLt's, as its tune chose, bf16", "cuBLASLt's best algorithm for that length", products),
-        ("attention forward, 28 dense problems, bf16", "cuDNN", forward),
-        ("gradients of attention, 17 problems with models' heads, bf16", "the faster of FlashAttention-4 and cuDNN at each", gradients),
+        ("attention forward of 20 models, 39 dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward),
+        ("attention forward of 6 models, packed batches", "the fastest of FlashAttention-3, FlashAttention-4 and `varlen_attn` at each", packed),
+        ("gradients of attention of 8 models, dense", "the faster of FlashAttention-4 and cuDNN at each", gradients),
         ("norms, softmax, SwiGLU, rotary and their gradients at about 1 GB, bf16", "`torch.compile`", memory_bound),
         ("collectives, and products fused with them, on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each", of_two_gpus)]
 
@@ -73,13 +73,15 @@ def training(read):
     return slower_by([row["best_over_kiln"] for row in read("training-h100/training.json") if "best_over_kiln" in row])
 
 
-def gradients_beside_flash4(read):
-    return slower_by(ratios_of(read, "attention_models", "flash4"))
+def attention_beside(peer, lists):
+    return lambda read: slower_by(turns.ratios_of(read, lists, peer))
 
 
 LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),
           ("matrix products of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
-          ("gradients of attention with models' heads, most at heads of 64", "FlashAttention-4", gradients_beside_flash4),
+          ("attention forward of 20 models, dense, most at heads of 128", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
+          ("the same", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
+          ("gradients of attention of 8 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
           ("products fused with collectives, two H200", "torch's fused ops", lambda read: team(read, "team", "fused")),
           ("products fused with collectives, four H200", "torch's fused ops", lambda read: team(read, "team4", "fused")),

@@ -2,6 +2,7 @@
 import re
 from statistics import median
 
+from evidence import turns
 from evidence.attention import MODELS_PEERS, PEERS, ratios_of
 from evidence.blocks import BLOCKS, of, over_kiln, rows_of
 from evidence.claim import runs_of
@@ -63,6 +64,12 @@ def attention():
     yield "`attention_decode`, from 64 MB on", "H100", "a plain read of the cache", lambda read: as_fast(shares_of_read(read))
 
 
+def in_turns():
+    for lists, title in ((turns.LOG, "attention forward of 20 models, lengths log-uniform"), (turns.SERVED, "attention forward of 20 models, lengths as served"),
+                         (turns.PACKED, "attention forward of models, packed batches"), (turns.BACKWARD, "gradients of attention of models")):
+        yield title, "H100", "the fastest of its peers at each", lambda read, lists=lists: as_fast(turns.ratios_of(read, lists))
+
+
 def packed(read, name):
     peers = {row["asked"]: row["ns"] for row in read(f"packed-h100/{name}_peers.json") if row["peer"] == "varlen" and row.get("right")}
     return [peers[row["asked"]] / row["ns"] for row in read(f"packed-h100/{name}.json") if row["asked"] in peers]
@@ -110,7 +117,7 @@ def whole_blocks():
 
 
 def results(read):
-    return listed(read, ["what", "on", "beside", "Kiln is", "at its worst", "problems"], [*products(), *attention(), *memory_bound(), *on_two_gpus(), *whole_blocks()])
+    return listed(read, ["what", "on", "beside", "Kiln is", "at its worst", "problems"], [*products(), *in_turns(), *attention(), *memory_bound(), *on_two_gpus(), *whole_blocks()])
 
 
 def cores(read, device):
@@ -205,6 +212,11 @@ def of_heads(read, dim):
     return slower_by(ratios_of(read, "attention_models", "flash4", lambda row: words(row["asked"])["head_dim"] == str(dim)))
 
 
+def losing_by(found):
+    """Nothing where Kiln loses at none."""
+    return slower_by(found) if any(ratio < 1 for ratio in found) else ""
+
+
 def losing():
     for device in DEVICES:
         for dtype in TYPES:
@@ -214,6 +226,9 @@ def losing():
             yield f"`gemm` above {MANY_ROWS} rows by Kiln's own kernels, {dtype}", device, "cuBLASLt's best algorithm", own
     yield "products of a training step, by the records that ship", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(
         [row["best_over_kiln"] for row in read("training-h100/training.json") if "best_over_kiln" in row])
+    for lists, title, peers in ((turns.DENSE, "attention forward of 20 models", turns.OF_FORWARD), (turns.BACKWARD, "gradients of attention of models", turns.OF_BACKWARD)):
+        for peer in peers:
+            yield title, "H100", turns.ATTENTION[peer], lambda read, lists=lists, peer=peer: losing_by(turns.ratios_of(read, lists, peer))
     for dim in (64, 128):
         yield f"gradients of attention, models' heads of {dim}", "H100", "FlashAttention-4", lambda read, dim=dim: of_heads(read, dim)
     yield "products fused with collectives", "two H200", "torch's fused ops", lambda read: team(read, "team", "fused")

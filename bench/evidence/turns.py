@@ -5,7 +5,6 @@ from evidence.table import markdown, mean, number, words
 
 FOLDER = "peers-h100"
 ATTENTION = {"flash3": "FlashAttention-3", "flash4": "FlashAttention-4", "cudnn": "cuDNN", "varlen": "torch `varlen_attn`"}
-FAMILY = {"compile": "`torch.compile`", "max-autotune": "its mode max-autotune", "quack": "QuACK"}
 
 
 def of_peers(row):
@@ -42,52 +41,24 @@ def of_model(row):
     return [re.sub(r", (log|served)$", "", row["remark"]), size["batch"], lengths, heads, dims, mask]
 
 
-def attention(read, name, peers):
+def attention(read, lists, peers):
     body, columns = [], {each: [] for each in (*peers, None)}
-    for row in read(f"{FOLDER}/{name}.json"):
+    for row in (row for name in lists for row in read(f"{FOLDER}/{name}.json")):
         if "ns" not in row["ways"].get("kiln", {}):
-            body.append([*of_model(row), "no answer", "-", *["-"] * (len(peers) + 1)])
+            body.append([*of_model(row), "no answer", *["-"] * (len(peers) + 1)])
             continue
         found = {each: over_kiln(row, each) for each in of_peers(row) if each in peers} | ({None: over_kiln(row)} if is_timed(row) else {})
         for each, ratio in found.items():
             columns[each].append(ratio)
-        body.append([*of_model(row), kiln_us(row), "shipped" if row.get("origin") == "base" else "tuned", *(number(found.get(each)) for each in columns)])
-    body.append(["geometric mean", *[""] * 7, *(number(mean(each)) for each in columns.values())])
-    return markdown(["model", "batch", "queries and keys", "heads", "dimension", "mask", "us", "record", *(f"{ATTENTION[each]} / Kiln" for each in peers), "the fastest / Kiln"], body)
+        body.append([*of_model(row), kiln_us(row), *(number(found.get(each)) for each in columns)])
+    if not body:
+        return ""
+    body.append(["geometric mean", *[""] * 6, *(number(mean(each)) for each in columns.values())])
+    return markdown(["model", "batch", "queries and keys", "heads", "dimension", "mask", "us", *(f"{ATTENTION[each]} / Kiln" for each in peers), "the fastest / Kiln"], body)
 
 
-def family(read):
-    body, columns = [], {each: [] for each in (*FAMILY, None)}
-    for row in read(f"{FOLDER}/family_turns.json"):
-        if not is_timed(row):
-            continue
-        found = {each: over_kiln(row, each) for each in of_peers(row)} | {None: over_kiln(row)}
-        for each, ratio in found.items():
-            columns[each].append(ratio)
-        size = words(row["asked"])
-        body.append([f"`{row['op']}`", size["rows"], size["cols"], size.get("residual", "-"), kiln_us(row), *(number(found.get(each)) for each in columns)])
-    body.append(["geometric mean", *[""] * 4, *(number(mean(each)) for each in columns.values())])
-    return markdown(["op", "rows", "columns", "residual", "us", *(f"{each} / Kiln" for each in FAMILY.values()), "the fastest / Kiln"], body)
-
-
-def products(read):
-    body, columns = [], ([], [])
-    for lengths in ("log", "served"):
-        rows = [row for row in read(f"{FOLDER}/products_models_{lengths}.json") if "best_over_kiln" in row]
-        for row in rows:
-            size = words(row["problem"])
-            own = row.get("best_over_own") if row["implementation"] == "cublaslt" else row["best_over_kiln"]
-            columns[0].append(row["best_over_kiln"])
-            columns[1].extend([own] if own else [])
-            body.append([row["name"].rsplit(", ", 1)[0], {"log": "log-uniform", "served": "as served"}[lengths], *(size[axis] for axis in "mnk"),
-                         f"{row['kiln_ns'] / 1000:.1f}" + (f" {row.mark}" if row.mark else ""), f"{row['kiln_tflop_s']:.0f}", "cuBLASLt" if row["implementation"] == "cublaslt" else "own",
-                         number(row["best_over_kiln"], ".3f"), number(own, ".3f")])
-    body.append(["geometric mean", *[""] * 7, *(number(mean(each), ".3f") for each in columns)])
-    return markdown(["product", "rows drawn", "m", "n", "k", "us", "TFLOP/s", "kernel", "cuBLASLt's best / Kiln", "cuBLASLt's best / Kiln's own kernels"], body)
-
-
-FORWARD, BACKWARD = ("flash3", "flash4", "cudnn"), ("flash4", "cudnn")
-TABLES = {"turns_log": lambda read: attention(read, "attention_turns_log", FORWARD), "turns_served": lambda read: attention(read, "attention_turns_served", FORWARD),
-          "turns_backward": lambda read: attention(read, "attention_turns_backward", BACKWARD),
-          "turns_packed": lambda read: attention(read, "attention_turns_packed", ("flash3", "flash4", "varlen")),
-          "turns_packed_backward": lambda read: attention(read, "attention_turns_packed_backward", ("flash4", "varlen")), "turns_family": family, "turns_products": products}
+LOG, SERVED, PACKED, BACKWARD = ("attention_turns_log",), ("attention_turns_served",), ("attention_turns_packed",), ("attention_turns_backward",)
+DENSE = (*LOG, *SERVED)
+OF_FORWARD, OF_BACKWARD = ("flash3", "flash4", "cudnn"), ("flash4", "cudnn")
+TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),
+          "turns_packed": lambda read: attention(read, PACKED, ("flash3", "flash4", "varlen")), "turns_backward": lambda read: attention(read, BACKWARD, OF_BACKWARD)}
