@@ -96,7 +96,7 @@ enum class Isolation : std::uint8_t {
 
 /// When the machine code of records is loaded into the context.
 enum class Loading : std::uint8_t {
-  lazy,  // at the bucket's first launch or plan
+  lazy,  // at the bucket's first launch or plan, or at the first launch of sizes that have another config
   // At the first Engine::op of the op: every record for this device and regime with machine code in a file. Compiles
   // nothing
   eager,

@@ -84,6 +84,13 @@ std::optional<KeyedCubin> Cubins::find_serving(const jit::Specialisation& specia
   return std::nullopt;
 }
 
+bool Cubins::holds(const jit::Specialisation& specialisation, std::string_view recorded) {
+  const auto look_up = [&](const manifest::Digest& key) { return layers_.has_cubin(key); };
+  for (const std::string_view compiler : {std::string_view(own_compiler()), recorded})
+    if (!compiler.empty() && jit::find_by_key(specialisation, compiler, look_up)) return true;
+  return false;
+}
+
 std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const jit::Specialisation& specialisation,
                                              store::Counters* met) {
   auto found = jit::find_by_key(specialisation, compiler,

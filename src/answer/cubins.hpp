@@ -37,6 +37,8 @@ class Cubins {
   /// record's, or empty), else by any compiler that a layer names. Counts failures in `met`.
   [[nodiscard]] std::optional<KeyedCubin> find_serving(const jit::Specialisation& specialisation,
                                                        std::string_view recorded, store::Counters* met = nullptr);
+  /// Whether find_serving() has a cubin to read by this machine's compiler or by `recorded`. Reads none.
+  [[nodiscard]] bool holds(const jit::Specialisation& specialisation, std::string_view recorded);
   [[nodiscard]] std::size_t compiles_at_once() const noexcept { return pool_.at_once(); }
   /// Begins a compile unless find() would find the cubin. Does not throw for a template that fails to compile: get()
   /// does.

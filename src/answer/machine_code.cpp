@@ -41,6 +41,10 @@ std::optional<KeyedCubin> CodeLookup::find_serving(Cubins& cubins, store::Counte
   return find([&](const jit::Specialisation& code) { return cubins.find_serving(code, compiler_, met); });
 }
 
+bool CodeLookup::is_held(Cubins& cubins) {
+  return find([&](const jit::Specialisation& code) { return cubins.holds(code, compiler_); });
+}
+
 void leave_servable(Resolution& resolution, const std::string& arch, Cubins& cubins) {
   const auto needs_code = [](const Answer& each) {
     return each.origin == Origin::nearest || each.origin == Origin::model;

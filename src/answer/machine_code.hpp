@@ -37,6 +37,8 @@ class CodeLookup {
   [[nodiscard]] const jit::Specialisation& of(const KeyedCubin& cubin) const;
   /// What a launch loads: Cubins::find_serving() by the answer's compiler.
   [[nodiscard]] std::optional<KeyedCubin> find_serving(Cubins& cubins, store::Counters* met = nullptr);
+  /// Cubins::holds() by the answer's compiler.
+  [[nodiscard]] bool is_held(Cubins& cubins);
 
  private:
   jit::Specialisation timed_;

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "jit/launch_form.hpp"
-#include "manifest/kernel_name.hpp"
 
 namespace kiln::check {
 namespace {
@@ -23,9 +22,9 @@ constexpr std::int64_t most_block_z = 64;
 /// The expressions of one pass. `key` and `index` tell apart findings of one line.
 class PassPlaces {
  public:
-  PassPlaces(const manifest::Symbols& symbols, const Pass& pass, const TomlValue* table, std::vector<Place>& places)
+  PassPlaces(const Pass& pass, const TomlValue* table, std::vector<Place>& places)
       : pass_(pass), table_(table), places_(places) {
-    add_name(symbols);
+    add_name();
     for (std::size_t i = 0; i < dimensions.size(); ++i) add_sizes(i);
     add("shared", "'shared'", line("shared"), pass.shared, {0, any_number}, "0 or more bytes");
     add("programmatic", "'programmatic'", line("programmatic"), pass.programmatic);
@@ -50,8 +49,8 @@ class PassPlaces {
                        is_condition ? std::optional<Expression>() : pass_.when, limits, std::move(remedy), true});
   }
 
-  void add_name(const manifest::Symbols& symbols) {
-    for (const Expression& each : manifest::parse_kernel_name(pass_.kernel, symbols).placeholders)
+  void add_name() {
+    for (const Expression& each : pass_.name.placeholders)
       add("kernel", fmt::format("the placeholder '{}'", each.text()), line("kernel"), each);
   }
 
@@ -118,11 +117,10 @@ class PassPlaces {
   std::vector<Place>& places_;
 };
 
-void add_passes(const manifest::Symbols& symbols, std::span<const Pass> passes, const TomlValue* list,
-                std::vector<Place>& places) {
+void add_passes(std::span<const Pass> passes, const TomlValue* list, std::vector<Place>& places) {
   for (std::size_t i = 0; i < passes.size(); ++i) {
     const bool is_there = list != nullptr && i < list->items.size();
-    PassPlaces(symbols, passes[i], is_there ? &list->items[i] : nullptr, places);
+    PassPlaces(passes[i], is_there ? &list->items[i] : nullptr, places);
   }
 }
 
@@ -169,7 +167,7 @@ Places places_of(const manifest::Op& op, const manifest::Implementation& impleme
   const TomlValue& document = lines.of(implementation);
   Places result{implementation.file, {}};
   std::vector<Place>& places = result.places;
-  add_passes(implementation.symbols, implementation.passes, document.find("pass"), places);
+  add_passes(implementation.passes, document.find("pass"), places);
   for (const manifest::Workspace& each : implementation.workspaces)
     places.push_back({"workspace_" + each.name,
                       fmt::format("the bytes of workspace '{}'", each.name),
@@ -204,14 +202,13 @@ Places places_of(const manifest::Op& op, const Lines& lines) {
                              {},
                              {0, any_number},
                              "0 or more"});
-  add_passes(op.symbols, op.reference, value_at(document, {"reference", "pass"}), result.places);
+  add_passes(op.reference, value_at(document, {"reference", "pass"}), result.places);
   return result;
 }
 
 Places places_of_prepare(const manifest::Op& op, const Lines& lines) {
   Places result{manifest::shown_file(op, manifest::op_file), {}};
-  if (op.prepare)
-    add_passes(op.prepare->symbols, op.prepare->passes, value_at(lines.op(), {"prepare", "pass"}), result.places);
+  if (op.prepare) add_passes(op.prepare->passes, value_at(lines.op(), {"prepare", "pass"}), result.places);
   return result;
 }
 

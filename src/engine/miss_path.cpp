@@ -66,11 +66,25 @@ std::unique_ptr<plan::BucketPlans> tuned_plans(plan::OpState& op_state, const an
   return op_state.plans.load(std::move(fallback));
 }
 
+/// The plan of the problem's sizes, where files have the machine code of all sizes in its bucket. Else null.
+std::unique_ptr<plan::BucketPlans> stored_plan(plan::OpState& op_state, const answer::Resolution& resolution,
+                                               const Problem& problem) {
+  if (!op_state.plans.holds_code(resolution)) return nullptr;
+  try {
+    return op_state.plans.load_for(resolution, problem);
+  } catch (const Error&) {  // which loading all sizes meets again
+    return nullptr;
+  }
+}
+
 /// The plans of fallbacks, or of a record's answers. Where files lack machine code of them, either a stand-in or a
-/// wait.
+/// wait. Under a policy without fallbacks all sizes are loaded, so that a capture of any of them finds its plan.
 std::unique_ptr<plan::BucketPlans> load_or_stand_in(plan::OpState& op_state, answer::Resolution resolution,
-                                                    bool may_stand_in) {
-  if (may_stand_in && op_state.takes_fallbacks() && engine_of(op_state).ahead)
+                                                    const Problem& problem, bool may_stand_in) {
+  const bool is_launched = may_stand_in && op_state.takes_fallbacks();
+  if (is_launched)
+    if (auto plans = stored_plan(op_state, resolution, problem)) return plans;
+  if (is_launched && engine_of(op_state).ahead)
     if (auto plans = stored_or_stand_in(op_state, resolution)) {
       if (plans->is_stand_in && resolution.is_hit()) op_state.owner.counters.count(answer::Miss::no_cubin);
       return plans;
@@ -86,13 +100,13 @@ std::unique_ptr<plan::BucketPlans> build_alone(plan::OpState& op_state, const Pr
       shared != nullptr && !resolution.is_hit() && op_state.owner.options.on_miss != MissPolicy::tune &&
       !(op_state.takes_fallbacks() && may_stand_in) && shared->bring(resolution.bucket))
     resolution = op_state.resolve(problem, op_state.takes_fallbacks());
-  if (resolution.is_hit()) return load_or_stand_in(op_state, std::move(resolution), may_stand_in);
+  if (resolution.is_hit()) return load_or_stand_in(op_state, std::move(resolution), problem, may_stand_in);
   switch (op_state.owner.options.on_miss) {
     case MissPolicy::tune: return tuned_plans(op_state, resolution);
     case MissPolicy::background:
     case MissPolicy::nearest:
       answer::leave_servable(resolution, op_state.owner.arch(), op_state.owner.cubins);
-      return load_or_stand_in(op_state, std::move(resolution), may_stand_in);
+      return load_or_stand_in(op_state, std::move(resolution), problem, may_stand_in);
     case MissPolicy::error: break;
   }
   throw Error(
@@ -194,6 +208,7 @@ const plan::PlanState* make_ready(plan::OpState& op_state, const Problem& proble
     replace_stand_in(op_state, *plan);
     plan = op_state.plans.hot.find(plan->bucket);
   }
+  if (!is_captured(stream)) op_state.plans.make_all_sizes(plan->of);
   make_serving(op_state, plan->of, problem, stream);
   if (const plan::WorkspaceNeeds needs = plan->of.needs(); !needs.none() && !is_captured(stream))
     op_state.owner.workspaces->make(stream, needs);

@@ -41,7 +41,7 @@ std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket)
   op_state.plans.for_each([&](const plan::BucketPlans& each) {
     const Problem& other = each.resolution.bucket.edge;
     if (each.is_stand_in || !plan::fixed_alike(op, other, bucket)) return;
-    const plan::PlanState& plan = each.edge->at(nearest_end(op, other, bucket));
+    const plan::PlanState& plan = each.edge->made_at(nearest_end(op, other, bucket));
     const double distance = answer::axis_distance(op, other, bucket);
     if (distance <= farthest_stand_in && !plan.executable.is_library()) near.push_back({&plan, distance});
   });

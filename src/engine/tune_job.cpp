@@ -213,8 +213,8 @@ class Job {
     }
   }
 
-  /// The next bucket, and the first one after it of another form unless it was asked for before. Precondition: the mutex
-  /// is held.
+  /// The next bucket, and the first one after it of another form unless it was asked for before. Precondition: the
+  /// mutex is held.
   std::vector<const OpBucket*> to_compile_ahead(std::size_t device_class) {
     const std::size_t next = next_[device_class];
     if (next == order_.size()) return {};

@@ -82,8 +82,7 @@ std::vector<std::string> name_expressions(const Op& op, std::span<const Pass> pa
       continue;
     }
     try {
-      const KernelName name = parse_kernel_name(pass.kernel, symbols);
-      names.push_back(fill_kernel_name(name, symbols, frame));
+      names.push_back(fill_kernel_name(pass.name, symbols, frame));
     } catch (const Error& error) {
       throw Error(ErrorKind::bad_manifest,
                   fmt::format("op '{}', pass at line {}: {}", op.name, pass.line.number, error.what()));

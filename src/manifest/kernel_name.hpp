@@ -11,12 +11,6 @@
 
 namespace kiln::manifest {
 
-/// Literal text and placeholders alternate; `literals` has one element more than `placeholders`.
-struct KernelName {
-  std::vector<std::string> literals;
-  std::vector<Expression> placeholders;
-};
-
 /// Throws Error(bad_expression) for an unmatched brace, a placeholder that does not parse, or literal text that is not
 /// part of a C++ template name. Placeholders expand to integers and declared words only, so a name cannot hold other
 /// source code.

@@ -238,8 +238,16 @@ struct PassModel {
   std::optional<Expression> busy_blocks;  // blocks that get work, where a persistent grid has more; the model leaves it
 };
 
+/// A name expression with {name} or {expression} placeholders. Literal text and placeholders alternate; `literals` has
+/// one element more than `placeholders`.
+struct KernelName {
+  std::vector<std::string> literals;
+  std::vector<Expression> placeholders;
+};
+
 struct Pass {
-  std::string kernel;                 // a name expression with {name} or {expression} placeholders
+  std::string kernel;                 // as the manifest has it
+  KernelName name;                    // `kernel`, parsed
   std::optional<Expression> when;     // static: 0 where the pass is left out
   std::array<Expression, 3> grid;     // blocks, x y z
   std::array<Expression, 3> block;    // threads; static

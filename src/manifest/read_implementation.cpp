@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "manifest/kernel_name.hpp"
 #include "manifest/manifest_parts.hpp"
 #include "manifest/text.hpp"
 
@@ -217,7 +216,7 @@ void check_lengths(const ManifestReader& reader, const Op& op, const Implementat
 }
 
 /// True when the parameter in `slot` changes the kernel, its geometry, its arguments or its model.
-bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
+bool shapes(const Pass& pass, int slot) {
   const auto uses = [&](const auto& expressions) {
     return std::ranges::any_of(expressions, [&](const Expression& each) { return each.uses(slot); });
   };
@@ -233,15 +232,15 @@ bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
            names(model.busy_blocks);
   };
   if (pass.kernel.empty()) return true;  // it could not be read, which has been told
-  return uses(parse_kernel_name(pass.kernel, symbols).placeholders) || names(pass.when) || uses(pass.grid) ||
-         uses(pass.block) || uses(pass.cluster) || pass.shared.uses(slot) ||
-         std::ranges::any_of(pass.arguments, is_shaped) || (pass.model && estimated(*pass.model));
+  return uses(pass.name.placeholders) || names(pass.when) || uses(pass.grid) || uses(pass.block) ||
+         uses(pass.cluster) || pass.shared.uses(slot) || std::ranges::any_of(pass.arguments, is_shaped) ||
+         (pass.model && estimated(*pass.model));
 }
 
 bool is_launch_only(const Implementation& implementation, int slot) {
   const auto& passes = implementation.passes;
   return std::ranges::any_of(passes, [&](const Pass& pass) { return pass.programmatic.uses(slot); }) &&
-         std::ranges::none_of(passes, [&](const Pass& pass) { return shapes(pass, slot, implementation.symbols); }) &&
+         std::ranges::none_of(passes, [&](const Pass& pass) { return shapes(pass, slot); }) &&
          std::ranges::none_of(implementation.workspaces,
                               [&](const Workspace& each) { return each.bytes.uses(slot); }) &&
          std::ranges::none_of(implementation.alignment, [&](const auto& each) { return each.second.uses(slot); });

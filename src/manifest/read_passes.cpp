@@ -74,17 +74,19 @@ std::array<Expression, 3> read_triple(const Scope& scope, const TomlValue* value
   return triple;
 }
 
-std::string read_kernel(const Scope& scope, const TomlValue& value) {
+void read_kernel(const Scope& scope, const TomlValue& value, Pass& pass) {
   const std::string& text = scope.reader.text(value, "a kernel name");
   try {
-    for (const Expression& placeholder : parse_kernel_name(text, scope.symbols).placeholders) {
+    KernelName name = parse_kernel_name(text, scope.symbols);
+    for (const Expression& placeholder : name.placeholders) {
       scope.reader.check_known(placeholder, "the placeholder", scope.symbols, scope.op, Known::plan, value.line);
     }
+    pass.kernel = text;
+    pass.name = std::move(name);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::bad_expression) throw;
     throw Error(ErrorKind::bad_manifest, fmt::format("{}: {}", scope.reader.place_of(value.line), error.what()));
   }
-  return text;
 }
 
 Argument read_named_argument(const Scope& scope, const TomlValue& value) {
@@ -432,7 +434,7 @@ Pass read_pass(const Scope& scope, const TomlValue& value) {
   const auto optional = [&](std::string_view key, const auto& read) {
     if (const TomlValue* found = value.find(key)) reader.attempt([&] { read(*found); });
   };
-  reader.attempt([&] { pass.kernel = read_kernel(scope, reader.required(value, where, "kernel")); });
+  reader.attempt([&] { read_kernel(scope, reader.required(value, where, "kernel"), pass); });
   reader.attempt(
       [&] { pass.grid = read_triple(scope, &reader.required(value, where, "grid"), "the grid", Known::launch); });
   reader.attempt(

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "manifest/kernel_name.hpp"
 #include "manifest/manifest_parts.hpp"
 #include "manifest/text.hpp"
 
@@ -47,8 +46,8 @@ std::vector<std::size_t> read_timed(const ManifestReader& reader, const TomlValu
 void check_seed(const ManifestReader& reader, const Prepare& prepare, int seed) {
   for (const Pass& pass : prepare.passes) {
     if (pass.kernel.empty()) continue;  // it could not be read, which has been told
-    const auto names = parse_kernel_name(pass.kernel, prepare.symbols).placeholders;
-    const bool is_named = std::ranges::any_of(names, [seed](const Expression& each) { return each.uses(seed); });
+    const bool is_named =
+        std::ranges::any_of(pass.name.placeholders, [seed](const Expression& each) { return each.uses(seed); });
     if (is_named || (pass.when && pass.when->uses(seed)))
       reader.fail(pass.line, "'seed' in the kernel name or 'when' of a pass", "'seed' in 'args' alone");
   }

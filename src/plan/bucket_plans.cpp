@@ -32,6 +32,14 @@ std::vector<PlanSlot*> BucketPlans::slots_for(const Problem& problem, const Plan
   return found;
 }
 
+bool BucketPlans::is_settled_for(const Problem& problem) {
+  for (const PlanSlot* slot : slots_for(problem)) {
+    if (!slot->settled.load(std::memory_order_acquire)) return false;
+    if (slot->plan != nullptr) return true;
+  }
+  return true;
+}
+
 answer::Resolution::First BucketPlans::first(const Problem& problem, bool own_only, std::size_t from) const {
   return resolution.first(problem, [&](std::size_t index) {
     const PlanSlot& its = slot(index);

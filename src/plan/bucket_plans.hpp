@@ -67,6 +67,8 @@ struct BucketPlans {
   /// The slots of the answers whose regions hold the problem, in order, each once. If that of `refused` is among them,
   /// only those after it.
   [[nodiscard]] std::vector<PlanSlot*> slots_for(const Problem& problem, const PlanState* refused = nullptr);
+  /// Whether the plan that serves the problem is made, or found to be impossible with all others of its sizes.
+  [[nodiscard]] bool is_settled_for(const Problem& problem);
   /// Resolution::first() among the answers from `from` on whose plans were not found to be impossible; `own_only`:
   /// among those that need no library.
   [[nodiscard]] answer::Resolution::First first(const Problem& problem, bool own_only = false,
@@ -79,7 +81,7 @@ struct BucketPlans {
   answer::Resolution resolution;
   std::deque<PlanSlot> slots;
   std::vector<PlanSlot*> slots_of_answers;
-  std::optional<SizeTable> sizes;       // set by PlanStore::load
+  std::optional<SizeTable> sizes;       // set by PlanStore::load and load_for
   const PlanState* edge = nullptr;      // the plan of the bucket's edge, which the hot table and kiln::Plan hold
   std::atomic<bool> is_stale{false};    // a stale plan was made, and the bucket counted
   std::atomic<bool> lacks_code{false};  // a compile was needed, and all have begun

@@ -56,7 +56,7 @@ std::vector<const PlanState*> loaded_fallbacks(OpState& op_state, const Problem&
   };
   op_state.plans.for_each([&](const BucketPlans& each) {
     if (!fixed_alike(op_state.op, each.resolution.bucket.edge, bucket)) return;
-    const PlanState& by_size = each.edge->at(problem);
+    const PlanState& by_size = each.edge->made_at(problem);
     add(by_size);
     for (const PlanState* plan : each.made())
       if (plan != &by_size) add(*plan);

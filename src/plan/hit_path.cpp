@@ -223,13 +223,16 @@ std::optional<Origin> try_launch(OpState& op_state, const Problem& problem, cons
   if (!op_state.bucketing.find(problem, bucket)) return launch_nothing(op_state, problem);
   const Call call{problem, arguments, stream};
   const PlanState* const edge = op_state.plans.hot.find(bucket);
-  if (edge != nullptr && arguments.lengths_set == 0 && needs_nothing_made(op_state, edge->at(problem))) [[likely]] {
-    const Attempt made = attempt(op_state, edge->at(problem), problem, arguments, stream);
+  const PlanState* const plan = edge == nullptr ? nullptr : edge->at(problem);
+  if (plan != nullptr && arguments.lengths_set == 0 && needs_nothing_made(op_state, *plan)) [[likely]] {
+    const Attempt made = attempt(op_state, *plan, problem, arguments, stream);
     if (made.run == Run::launched) [[likely]]
       return made.origin;
   }
   const cuda::Context::Scope scope(op_state.owner.context);  // by which streams are told apart
-  if (edge != nullptr) return launch_loaded(op_state, edge->at(problem), call);
+  if (plan != nullptr) return launch_loaded(op_state, *plan, call);
+  if (edge != nullptr && !captures(op_state, stream)) return std::nullopt;
+  if (edge != nullptr) return launch_unmade(op_state, *edge, call);
   manifest::check_own(op_state.op, problem);
   manifest::check_own(op_state.op, arguments);
   manifest::check_allowed(op_state.op, problem);
@@ -240,7 +243,9 @@ std::optional<Origin> try_launch(OpState& op_state, const Problem& problem, cons
 /// Flattened, so that a hit's code is contiguous: the driver evicts it from the nearest caches at each launch.
 [[gnu::hot, gnu::flatten]] Origin launch_plan(OpState& op_state, const PlanState& edge, const Problem& problem,
                                               const Arguments& arguments, CUstream stream) {
-  const PlanState* by_size = &edge.at(problem);
+  const PlanState* by_size = edge.at(problem);
+  if (by_size == nullptr) [[unlikely]]
+    return launch_unmade(op_state, edge, {problem, arguments, stream});
   if (arguments.lengths_set != 0) [[unlikely]]
     by_size = &plan_with_lengths(op_state, *by_size, {problem, arguments, stream});
   const PlanState& plan = *by_size;

@@ -28,10 +28,15 @@ struct PlanState {
         answer(made_ready),
         config(manifest::to_string(*answer.implementation, answer.config)) {}
 
-  /// Called on the plan that the hot table holds. Returns the plan that serves the problem's sizes. No lock, no
-  /// allocation.
-  [[nodiscard]] const PlanState& at(const Problem& problem) const noexcept {
-    return sizes == nullptr ? *this : SizeTable::pick(sizes, problem);
+  /// Called on the plan that the hot table holds. Returns the plan that serves the problem's sizes, null where it is
+  /// not made yet. No lock, no allocation.
+  [[nodiscard]] const PlanState* at(const Problem& problem) const noexcept {
+    return sizes == nullptr ? this : SizeTable::pick(sizes, problem);
+  }
+  /// The same, and this plan where that is not made yet.
+  [[nodiscard]] const PlanState& made_at(const Problem& problem) const noexcept {
+    const PlanState* const plan = at(problem);
+    return plan == nullptr ? *this : *plan;
   }
 
   /// The origin that the next launch counts as: overlay or base for a hit's first launch, hot for later ones.

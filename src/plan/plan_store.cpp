@@ -30,6 +30,12 @@ team::TeamBinding binding_of(const team::Member& team, const answer::Resolution&
   return team.binding(std::uint32_t{static_cast<std::uint8_t>(digest[0])} << 8 | static_cast<std::uint8_t>(digest[1]));
 }
 
+std::vector<manifest::Region> regions_of(const BucketPlans& plans) {
+  std::vector<manifest::Region> regions;
+  for (const answer::Answer& each : plans.answers()) regions.push_back(each.region);
+  return regions;
+}
+
 bool is_interrupt(const std::exception& failure) {
   const auto* error = dynamic_cast<const Error*>(&failure);
   return error != nullptr && error->kind() == ErrorKind::interrupted;
@@ -171,6 +177,13 @@ void PlanStore::make_without_library(BucketPlans& plans, Code code) {
     if (answers[i].role == store::Role::without_library && !answers[i].is_beyond) make(plans.slot(i), plans, code);
 }
 
+bool PlanStore::holds_code(const answer::Resolution& resolution) {
+  return std::ranges::all_of(resolution.picked_by_size(), [&](const answer::Answer* answer) {
+    answer::CodeLookup code(resolution.bucket, *answer, [this] { return owner_.arch(); });
+    return !code.is_needed() || code.is_held(owner_.cubins);
+  });
+}
+
 void PlanStore::begin_compiles(const answer::Resolution& resolution) {
   if (!owner_.cubins.can_compile()) return;
   for (const answer::Answer* answer : resolution.picked_by_size()) {
@@ -188,10 +201,8 @@ void PlanStore::begin_all_compiles(BucketPlans& of) {
 /// Each size is served by its first answer whose plan can be made. An answer that failed is not tried again for other
 /// cells.
 SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
-  std::vector<manifest::Region> regions;
-  for (const answer::Answer& each : plans.answers()) regions.push_back(each.region);
   std::vector<const PlanSlot*> failed;
-  return {op_, plans.resolution.bucket.edge, regions, [&](const Problem& problem) {
+  return {op_, plans.resolution.bucket.edge, regions_of(plans), [&](const Problem& problem) {
             for (PlanSlot* slot : plans.slots_for(problem)) {
               if (std::ranges::find(failed, slot) != failed.end()) continue;
               if (const PlanState* plan = make(*slot, plans, code)) return plan;
@@ -201,17 +212,54 @@ SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
           }};
 }
 
+PlanState& PlanStore::make_edge(BucketPlans& plans, Code code) {
+  const auto at_edge = plans.slots_for(plans.resolution.bucket.edge);
+  PlanSlot& first = at_edge.empty() ? plans.slots.front() : *at_edge.front();
+  first.plan = load_plan(*first.answer, plans, code);
+  first.settled.store(true, std::memory_order_release);
+  plans.edge = first.plan.get();
+  return *first.plan;
+}
+
 std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code, bool is_stand_in) {
   if (resolution.answers.empty()) throw Error(ErrorKind::not_tuned, resolution.why_none);
   auto plans = std::make_unique<BucketPlans>(std::move(resolution), is_stand_in);
-  const auto at_edge = plans->slots_for(plans->resolution.bucket.edge);
-  PlanSlot& first = at_edge.empty() ? plans->slots.front() : *at_edge.front();
-  first.plan = load_plan(*first.answer, *plans, code);
-  first.settled.store(true, std::memory_order_release);
-  plans->edge = first.plan.get();
+  PlanState& edge = make_edge(*plans, code);
   plans->sizes.emplace(size_table(*plans, code));
-  if (!plans->sizes->is_uniform()) first.plan->sizes = plans->sizes->words();
+  if (!plans->sizes->is_uniform()) edge.sizes = plans->sizes->words();
   return plans;
+}
+
+std::unique_ptr<BucketPlans> PlanStore::load_for(answer::Resolution resolution, const Problem& problem) {
+  if (resolution.answers.empty()) throw Error(ErrorKind::not_tuned, resolution.why_none);
+  auto plans = std::make_unique<BucketPlans>(std::move(resolution));
+  PlanState& edge = make_edge(*plans, Code::stored);
+  const PlanState& asked = make_first(*plans, problem, Code::stored);
+  plans->sizes.emplace(op_, plans->resolution.bucket.edge, regions_of(*plans), [&](const Problem& at) {
+    for (const PlanSlot* slot : plans->slots_for(at)) {
+      if (!slot->settled.load(std::memory_order_relaxed)) return SizeTable::unmade(*slot);
+      if (slot->plan != nullptr) return static_cast<const PlanState*>(slot->plan.get());
+    }
+    return plans->edge;
+  });
+  if (plans->sizes->is_uniform()) return plans;
+  plans->sizes->set(problem, &asked);
+  edge.sizes = plans->sizes->words();
+  return plans;
+}
+
+const PlanState& PlanStore::make_first(BucketPlans& plans, const Problem& problem, Code code) {
+  for (PlanSlot* slot : plans.slots_for(problem))
+    if (const PlanState* plan = make(*slot, plans, code)) return *plan;
+  return *plans.edge;
+}
+
+void PlanStore::make_at(BucketPlans& plans, const Problem& problem) {
+  plans.sizes->set(problem, &make_first(plans, problem, Code::any));
+}
+
+void PlanStore::make_all_sizes(BucketPlans& plans) {
+  plans.sizes->make_all([&](PlanSlot& slot) { return make(slot, plans, Code::any); });
 }
 
 }  // namespace kiln::plan

@@ -36,6 +36,16 @@ class PlanStore {
   /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but
   /// the failure of the upper edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
   std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any, bool is_stand_in = false);
+  /// Loads the plans of the upper edge and of the problem's sizes from files, and leaves those of other sizes to
+  /// make_at(). Throws Error(not_tuned) where a file lacks one of the two.
+  std::unique_ptr<BucketPlans> load_for(answer::Resolution resolution, const Problem& problem);
+  /// Whether the files have the machine code of all that the bucket's sizes pick. Reads none.
+  [[nodiscard]] bool holds_code(const answer::Resolution& resolution);
+  /// Makes the plan of the problem's sizes where load_for() did not. On failure the next answer serves them, at last
+  /// the upper edge's.
+  void make_at(BucketPlans& plans, const Problem& problem);
+  /// Makes the plans of all sizes where load_for() did not.
+  void make_all_sizes(BucketPlans& plans);
   enum class Try : std::uint8_t {
     now,
     if_due,  // for launches: not before the slot's Retry is due, and an interrupted compile is no error
@@ -61,7 +71,9 @@ class PlanStore {
   std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, BucketPlans& of, Code code);
   void begin_all_compiles(BucketPlans& of);
   std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code);
+  PlanState& make_edge(BucketPlans& plans, Code code);
   SizeTable size_table(BucketPlans& plans, Code code);
+  const PlanState& make_first(BucketPlans& plans, const Problem& problem, Code code);
 
   Owner& owner_;
   const manifest::Op& op_;

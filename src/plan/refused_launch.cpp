@@ -80,6 +80,14 @@ const PlanState& plan_with_lengths(OpState& op_state, const PlanState& plan, con
   return plan;  // the library refuses the launch
 }
 
+[[gnu::cold, gnu::noinline]] Origin launch_unmade(OpState& op_state, const PlanState& edge, const Call& call) {
+  const auto& [problem, arguments, stream] = call;
+  if (!edge.of.is_settled_for(problem) && captures(op_state, stream))
+    return launch_in_capture(op_state, call, "the plan of its sizes is not loaded");
+  op_state.plans.make_at(edge.of, problem);
+  return launch_plan(op_state, edge, problem, arguments, stream);
+}
+
 Origin launch_next(OpState& op_state, const PlanState& refused, const Call& call) {
   const auto& [problem, arguments, stream] = call;
   require_tensors(op_state, problem, arguments);

@@ -1,5 +1,5 @@
-// Launches that a ready plan refuses, for its sizes, its addresses or a length in device memory. The call goes to the
-// bucket's next answers, in the resolver's order.
+// Launches in a bucket with plans that a hit cannot serve: the plan of the sizes is not made yet, or refuses them, the
+// addresses or a length in device memory. Such a call goes to the bucket's next answers, in the resolver's order.
 #pragma once
 
 #include <optional>
@@ -9,6 +9,9 @@
 
 namespace kiln::plan {
 
+/// Makes the plan of the problem's sizes, and launches it. On a capturing stream uses launch_in_capture() instead.
+/// `edge` is what the hot table holds.
+Origin launch_unmade(OpState& op_state, const PlanState& edge, const Call& call);
 /// Launches what `refused` declined, by the bucket's later answers. On a capturing stream where one is not ready, uses
 /// launch_in_capture(). Throws Error(bad_input) with each answer's reason where none serves.
 Origin launch_next(OpState& op_state, const PlanState& refused, const Call& call);

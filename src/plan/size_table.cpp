@@ -75,15 +75,26 @@ SizeTable::SizeTable(const manifest::Op& op, const Problem& bucket, const std::v
   each_cell(cuts, bucket, [&](const Problem& at) { words_.push_back(reinterpret_cast<std::uintptr_t>(plan_of(at))); });
 }
 
-std::vector<const PlanState*> SizeTable::cells() const {
-  std::size_t at = 1, cells = 1;
-  for (std::uint64_t axis = 0; axis < words_.front(); ++axis) {
-    const std::size_t bounds = words_[at] >> 8 & 0xFF;
-    cells *= bounds + 1;
-    at += 1 + bounds;
+std::size_t SizeTable::first_cell() const noexcept {
+  std::size_t at = 1;
+  for (std::uint64_t axis = 0; axis < words_.front(); ++axis) at += 1 + (words_[at] >> 8 & 0xFF);
+  return at;
+}
+
+void SizeTable::make_all(const std::function<const PlanState*(PlanSlot&)>& make) {
+  for (std::size_t at = first_cell(); at < words_.size(); ++at) {
+    const std::atomic_ref cell(words_[at]);
+    const std::uint64_t found = cell.load(std::memory_order_acquire);
+    if ((found & unmade_bit) == 0) continue;
+    if (const PlanState* plan = make(*reinterpret_cast<PlanSlot*>(found & ~unmade_bit)))
+      cell.store(reinterpret_cast<std::uintptr_t>(plan), std::memory_order_release);
   }
+}
+
+std::vector<const PlanState*> SizeTable::cells() const {
   std::vector<const PlanState*> plans;
-  for (std::size_t i = 0; i < cells; ++i) plans.push_back(reinterpret_cast<const PlanState*>(words_[at + i]));
+  for (std::size_t at = first_cell(); at < words_.size(); ++at)
+    plans.push_back(reinterpret_cast<const PlanState*>(words_[at]));
   return plans;
 }
 

@@ -130,6 +130,8 @@ std::optional<CubinRow> find_cubin(Connection& connection, const manifest::Diges
   return cubin;
 }
 
+bool has_cubin(Connection& connection, const manifest::Digest& key) { return id_of(connection, key).has_value(); }
+
 std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<const std::byte> after, std::int64_t limit,
                                            Flaws& flaws, const DigestSet* accepted) {
   std::vector<PackedCubin> cubins;

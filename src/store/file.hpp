@@ -42,6 +42,9 @@ class File {
   [[nodiscard]] virtual std::optional<Record> find_record(std::string_view key, bool with_candidates = false,
                                                           Counters* met = nullptr) = 0;
   [[nodiscard]] virtual std::optional<CubinRow> find_cubin(const manifest::Digest& key, Counters* met = nullptr) = 0;
+  /// Whether there is a row of the key. Reads no machine code, so the row is not checked. False where the file cannot
+  /// be read.
+  [[nodiscard]] virtual bool has_cubin(const manifest::Digest& key) = 0;
   /// Returns the records of `op` (empty: all), the last tuned first. Rows whose digest fails are skipped and counted.
   [[nodiscard]] virtual std::vector<Record> records(std::string_view op = {}, bool with_candidates = false) = 0;
   /// Both return up to `limit` rows with greater keys, in the order of their keys; fewer than `limit` means the end.

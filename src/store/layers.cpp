@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <set>
 
 #include "kiln/error.hpp"
@@ -179,6 +180,12 @@ std::optional<Found<CubinRow>> Layers::find_cubin(const manifest::Digest& key, C
     if (layers_[at].file && layers_[at].trusted_for_code)
       if (auto cubin = layers_[at].file->find_cubin(key, met)) return Found<CubinRow>{std::move(*cubin), at};
   return std::nullopt;
+}
+
+bool Layers::has_cubin(const manifest::Digest& key) {
+  if (File* file = memory(); file != nullptr && file->has_cubin(key)) return true;
+  return std::ranges::any_of(
+      layers_, [&](const Layer& each) { return each.file && each.trusted_for_code && each.file->has_cubin(key); });
 }
 
 std::vector<std::string> Layers::compilers() {

@@ -65,6 +65,8 @@ class Layers {
                                                          Counters* met = nullptr);
   /// Searches the trusted layers only.
   [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const manifest::Digest& key, Counters* met = nullptr);
+  /// Whether a trusted layer has a row of the key, which find_cubin() may still refuse as damaged.
+  [[nodiscard]] bool has_cubin(const manifest::Digest& key);
   /// Returns the distinct compilers of the cubins in the trusted layers.
   [[nodiscard]] std::vector<std::string> compilers();
   /// Returns all records of an op, layer by layer; for `nearest`.

@@ -65,6 +65,9 @@ class SqliteFile final : public File {
         },
         met);
   }
+  bool has_cubin(const manifest::Digest& key) override {
+    return read<bool>([&](Session& session, Flaws&) { return store::has_cubin(session.connection, key); });
+  }
   std::vector<Record> records(std::string_view op, bool with_candidates) override {
     return read<std::vector<Record>>(
         [&](Session& s, Flaws& flaws) { return list_records(s.connection, op, with_candidates, flaws); });

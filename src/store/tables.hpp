@@ -38,6 +38,8 @@ std::optional<CubinRow> find_cubin(Connection& connection, const manifest::Diges
                                    const DigestSet* accepted = nullptr);
 std::optional<PackedCubin> find_packed(Connection& connection, const manifest::Digest& key, Flaws& flaws,
                                        const DigestSet* accepted = nullptr);
+/// Whether there is a row of the key. Its digest is not checked.
+bool has_cubin(Connection& connection, const manifest::Digest& key);
 /// Returns up to `limit` cubins with keys greater than `after`, in the order of their keys; an empty `after` precedes
 /// all keys.
 std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<const std::byte> after, std::int64_t limit,

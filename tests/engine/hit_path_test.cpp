@@ -39,6 +39,50 @@ TEST_CASE("a launch runs the config of the interval that holds its size" * docte
   CHECK(engine.runs("scale_tiled<float, 256, 4") == large + 1);
 }
 
+TEST_CASE("under a policy with fallbacks a size whose config is not loaded loads it at its first launch" *
+          doctest::skip(no_plans())) {
+  ScaleEngine engine(MissPolicy::nearest);
+  engine.put(hot_bucket, {tiled("threads=64 vector=4", "rows=33..48 cols=65..128"),
+                          tiled("threads=256 vector=4", "rows=49..64 cols=65..128")});
+  const PlanState* const all = make_ready(engine.op, hot_bucket, engine.machine.stream);  // compiles
+  CHECK(all->of.made().size() == 2);
+  OpState later(engine.engine, engine.op.index);
+  const auto launch_at = [&](std::int64_t rows) {
+    return plan::launch(later, sized(rows, 128), engine.arguments(), engine.machine.stream);
+  };
+  CHECK(launch_at(64) == Origin::overlay);
+  const PlanState* const edge = later.plans.hot.find(hot_bucket);
+  REQUIRE(edge != nullptr);
+  CHECK(edge->of.made().size() == 1);
+  {
+    const Capture capture(engine.machine.stream);  // in which the loaded one stands in
+    CHECK(launch_at(48) == Origin::overlay);
+  }
+  CHECK(edge->of.made().size() == 1);
+  CHECK(plan::try_launch(later, sized(48, 128), engine.arguments(), engine.machine.stream) == std::nullopt);
+  const std::int64_t small = engine.runs("scale_tiled<float, 64, 4");
+  CHECK(launch_at(48) == Origin::overlay);
+  CHECK(engine.runs("scale_tiled<float, 64, 4") == small + 1);
+  CHECK(launch_at(40) == Origin::hot);
+  CHECK(plan::try_launch(later, sized(40, 128), engine.arguments(), engine.machine.stream) == Origin::hot);
+  CHECK(engine.engine.cubins.compiled() == 2);
+}
+
+TEST_CASE("what is made ready is loaded for all sizes of its bucket, also after a launch of one" *
+          doctest::skip(no_plans())) {
+  ScaleEngine engine(MissPolicy::nearest);
+  engine.put(hot_bucket, {tiled("threads=64 vector=4", "rows=33..48 cols=65..128"),
+                          tiled("threads=256 vector=4", "rows=49..64 cols=65..128")});
+  make_ready(engine.op, hot_bucket, engine.machine.stream);  // compiles
+  OpState later(engine.engine, engine.op.index);
+  plan::launch(later, hot_bucket, engine.arguments(), engine.machine.stream);
+  make_ready(later, hot_bucket, engine.machine.stream);
+  const std::int64_t small = engine.runs("scale_tiled<float, 64, 4");
+  const Capture capture(engine.machine.stream);
+  CHECK(plan::launch(later, sized(48, 128), engine.arguments(), engine.machine.stream) == Origin::overlay);
+  CHECK(engine.runs("scale_tiled<float, 64, 4") == small);  // a capture runs nothing
+}
+
 TEST_CASE("an attempt that the plan refuses launches and counts nothing" * doctest::skip(no_plans())) {
   ScaleEngine engine;
   engine.put(hot_bucket, {tiled("threads=64 vector=4")});

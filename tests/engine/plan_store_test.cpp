@@ -40,8 +40,8 @@ TEST_CASE("a bucket is loaded with a plan for each config that its sizes pick" *
   const auto plans = engine.load();
   CHECK(plans->made().size() == 2);
   CHECK(plans->edge->config == Stored::large);
-  CHECK(&plans->edge->at(stored_bucket) == plans->edge);
-  CHECK(plans->edge->at(lower_sizes).config == Stored::small);
+  CHECK(plans->edge->at(stored_bucket) == plans->edge);
+  CHECK(plans->edge->made_at(lower_sizes).config == Stored::small);
   CHECK(engine.op.plans.hot.find(stored_bucket) == nullptr);  // until it is published
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a config that the driver refuses leaves its sizes to the next answer,
   Stored engine;
   control("module CUDA_ERROR_INVALID_IMAGE scale_tiled<float, 128");
   const auto plans = engine.load();
-  CHECK(&plans->edge->at(lower_sizes) == plans->edge);
+  CHECK(plans->edge->at(lower_sizes) == plans->edge);
   CHECK(engine.op.plans.make(plans->slot(0), *plans, Code::any) == nullptr);
   const auto warnings = engine.engine.warnings();
   REQUIRE(warnings.size() == 1);
@@ -154,4 +154,36 @@ TEST_CASE("a bucket of several stale configs is counted once" * doctest::skip(no
   CHECK(engine.launch(stored_bucket) == Origin::overlay);
   CHECK(engine.launch(lower_sizes) == Origin::overlay);
   CHECK(engine.stats().stale == 1);
+}
+
+TEST_CASE("where files hold the machine code of all sizes, a launch loads that of its own and of the upper edge" *
+          doctest::skip(no_plans())) {
+  Stored engine;
+  const cuda::Context::Scope scope(engine.engine.context);
+  const Resolution found = engine.op.resolve(stored_bucket, false);
+  CHECK_FALSE(engine.op.plans.holds_code(found));
+  engine.load();
+  CHECK(engine.op.plans.holds_code(found));
+  const auto of_edge = engine.op.plans.load_for(found, stored_bucket);
+  CHECK(of_edge->made().size() == 1);
+  CHECK(of_edge->edge->at(stored_bucket) == of_edge->edge);
+  CHECK(of_edge->edge->at(lower_sizes) == nullptr);
+  CHECK(&of_edge->edge->made_at(lower_sizes) == of_edge->edge);
+  const auto of_lower = engine.op.plans.load_for(found, lower_sizes);
+  REQUIRE(of_lower->edge->at(lower_sizes) != nullptr);
+  CHECK(of_lower->edge->at(lower_sizes)->config == Stored::small);
+  engine.op.plans.make_all_sizes(*of_edge);
+  REQUIRE(of_edge->edge->at(lower_sizes) != nullptr);
+  CHECK(of_edge->edge->at(lower_sizes)->config == Stored::small);
+}
+
+TEST_CASE("sizes whose own config cannot be loaded any more are served by the upper edge's" *
+          doctest::skip(no_plans())) {
+  Stored engine;
+  engine.load().reset();  // which unloads it
+  const cuda::Context::Scope scope(engine.engine.context);
+  const auto plans = engine.op.plans.load_for(engine.op.resolve(stored_bucket, false), stored_bucket);
+  control("module CUDA_ERROR_INVALID_IMAGE scale_tiled<float, 128");
+  engine.op.plans.make_at(*plans, lower_sizes);
+  CHECK(plans->edge->at(lower_sizes) == plans->edge);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "answer/near_fixture.hpp"
+#include "plan/bucket_plans.hpp"
 
 using namespace kiln;
 using namespace kiln::plan;
@@ -44,7 +45,7 @@ struct Grid {
         const Problem problem = sized(rows, cols);
         CAPTURE(rows);
         CAPTURE(cols);
-        REQUIRE(&SizeTable::pick(made.words(), problem) == first_with(problem));
+        REQUIRE(SizeTable::pick(made.words(), problem) == first_with(problem));
       }
   }
 };
@@ -65,7 +66,7 @@ TEST_CASE("each size of an axis finds the plan of its interval, also outside the
   grid.regions = {region(sized(513, 1025), sized(600, 2048)), region(sized(601, 1025), sized(700, 2048)),
                   region(sized(701, 1025), sized(1024, 2048))};
   const SizeTable table = grid.table();
-  const auto at = [&](std::int64_t rows) { return &SizeTable::pick(table.words(), sized(rows, 1500)); };
+  const auto at = [&](std::int64_t rows) { return SizeTable::pick(table.words(), sized(rows, 1500)); };
   CHECK(at(513) == numbered(1));
   CHECK(at(600) == numbered(1));
   CHECK(at(601) == numbered(2));
@@ -100,4 +101,31 @@ TEST_CASE("bounds that part nothing are left out") {
   // The rows' bound parts nothing when both halves have one plan.
   const SizeTable same(grid.op, grid.bucket, grid.regions, [](const Problem&) { return numbered(1); });
   CHECK(same.is_uniform());
+}
+
+TEST_CASE("sizes whose plan is not made yet find none, until it is put there") {
+  Grid grid;
+  answer::Answer answer;
+  PlanSlot lower(answer), upper(answer);
+  grid.regions = {region(sized(513, 1025), sized(600, 2048)), region(sized(601, 1025), sized(700, 2048)),
+                  region(sized(701, 1025), sized(1024, 2048))};
+  SizeTable table(grid.op, grid.bucket, grid.regions, [&](const Problem& problem) {
+    if (problem.axes[0] > 700) return SizeTable::unmade(upper);
+    return problem.axes[0] > 600 ? numbered(2) : SizeTable::unmade(lower);
+  });
+  const auto at = [&](std::int64_t rows) { return SizeTable::pick(table.words(), sized(rows, 1500)); };
+  CHECK(at(600) == nullptr);
+  CHECK(at(601) == numbered(2));
+  CHECK(at(1024) == nullptr);
+  table.set(sized(550, 2048), numbered(1));
+  CHECK(at(513) == numbered(1));
+  CHECK(at(601) == numbered(2));
+  CHECK(at(1024) == nullptr);
+  std::vector<const PlanSlot*> asked;
+  table.make_all([&](PlanSlot& slot) {
+    asked.push_back(&slot);
+    return numbered(3);
+  });
+  CHECK(asked == std::vector<const PlanSlot*>{&upper});
+  CHECK(at(1024) == numbered(3));
 }
