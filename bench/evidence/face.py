@@ -69,6 +69,10 @@ def own_products(read):
     return slower_by([row["best_over_own"] for row in of_many_rows(measured(read, "H100", "bf16")) if "best_over_own" in row])
 
 
+def own_training(read):
+    return slower_by([row["best_over_own"] for row in read("training-h100/training.json") if "best_over_own" in row])
+
+
 def training(read):
     return slower_by([row["best_over_kiln"] for row in read("training-h100/training.json") if "best_over_kiln" in row])
 
@@ -79,6 +83,7 @@ def attention_beside(peer, lists):
 
 LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),
           ("matrix products of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
+          ("the same, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_training),
           ("attention forward of 20 models, dense, most at heads of 128", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
           ("the same", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("gradients of attention of 8 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
