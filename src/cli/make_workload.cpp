@@ -9,6 +9,7 @@
 #include "cli/model_workload.hpp"
 #include "cli/output.hpp"
 #include "cli/output_choice.hpp"
+#include "cli/torch_workload.hpp"
 #include "cli/units.hpp"
 #include "cli/workload.hpp"
 #include "kiln/error.hpp"
@@ -25,8 +26,9 @@ struct WorkloadSettings {
   std::string config;
   bool from_histogram = false;
   std::string histogram;  // a file with counts; empty: the overlay
-  std::string tokens = "1..16384", batch = "1..32", projections = "both";
+  std::string tokens = "1..16384", batch = "1..32", projections = "both", runner = "server";
   int ranks = 1;
+  bool gradients = false;
   OutputChoice output;
 };
 
@@ -68,6 +70,16 @@ void declare(CLI::App& command, WorkloadSettings& settings) {
       ->capture_default_str()
       ->check(CLI::Validator(CLI::IsMember({"both", "separate", "joined"})).description(""))
       ->type_name("NAME");
+  command
+      .add_option(
+          "--for", settings.runner,
+          "What runs the model: server, which launches ops; torch: kiln.torch.patch(model), of Llama, Qwen 2 or Qwen 3")
+      ->needs(config)
+      ->capture_default_str()
+      ->check(CLI::Validator(CLI::IsMember({"server", "torch"})).description(""))
+      ->type_name("NAME");
+  command.add_flag("--gradients", settings.gradients, "With --for torch: also what a training step launches")
+      ->needs(config);
   declare_output(command, settings.output, "The file to write, instead of the standard output", "FILE.toml");
 }
 
@@ -86,20 +98,36 @@ manifest::SizeRange range_of(const std::string& text, const char* option) {
                                                 option, manifest::quote(text), most));
 }
 
+std::string by_torch(const ModelConfig& model, const WorkloadSettings& settings) {
+  const char* const refused = settings.ranks > 1               ? "--ranks: kiln.torch.patch divides no model"
+                              : settings.projections != "both" ? "--projections: kiln.torch.patch joins what it can"
+                                                               : nullptr;
+  if (refused != nullptr)
+    throw Error(ErrorKind::bad_input, fmt::format("--for torch takes no {}; leave one of them out", refused));
+  return torch_workload(
+      model, {range_of(settings.tokens, "--tokens"), range_of(settings.batch, "--batch"), settings.gradients});
+}
+
+std::string by_server(const ModelConfig& model, const WorkloadSettings& settings) {
+  if (settings.gradients) throw Error(ErrorKind::bad_input, "--gradients needs --for torch");
+  return model_workload(model,
+                        {range_of(settings.tokens, "--tokens"), range_of(settings.batch, "--batch"), settings.ranks,
+                         settings.projections == "separate" ? Projections::separate
+                         : settings.projections == "joined" ? Projections::joined
+                                                            : Projections::both});
+}
+
 std::string of_model(const WorkloadSettings& settings, const manifest::Catalogue& ops) {
   const ModelConfig model =
       parse_model_config(manifest::read_text_file(settings.config, most_config_bytes), settings.config);
-  const ModelRun run{range_of(settings.tokens, "--tokens"), range_of(settings.batch, "--batch"), settings.ranks,
-                     settings.projections == "separate" ? Projections::separate
-                     : settings.projections == "joined" ? Projections::joined
-                                                        : Projections::both};
-  std::string text =
-      fmt::format("# Written by kiln workload: {} of type {}, {}, {} tokens and {} sequences a batch{}.\n",
-                  std::filesystem::path(settings.config).filename().string(), model.type, model.dtype, settings.tokens,
-                  settings.batch,
-                  settings.ranks > 1 ? fmt::format(", tensor parallel on {} ranks", settings.ranks) : std::string());
+  const bool is_torch = settings.runner == "torch";
+  std::string text = fmt::format(
+      "# Written by kiln workload: {} of type {}, {}, {} tokens and {} sequences a batch{}{}{}.\n",
+      std::filesystem::path(settings.config).filename().string(), model.type, model.dtype, settings.tokens,
+      settings.batch, settings.ranks > 1 ? fmt::format(", tensor parallel on {} ranks", settings.ranks) : std::string(),
+      is_torch ? ", by kiln.torch.patch" : "", settings.gradients ? ", with gradients" : "");
   if (model.is_gated && !model.has_swiglu) text += "# Its gate is not the op swiglu: Kiln has no op for it.\n";
-  text += model_workload(model, run);
+  text += is_torch ? by_torch(model, settings) : by_server(model, settings);
   buckets_of_workload(parse_workload(text, settings.config), ops,
                       settings.ranks);  // each size is one that its op takes
   return text;
@@ -143,6 +171,7 @@ void add_workload(CLI::App& app, Chosen& chosen) {
   command->footer(
       "Examples:\n  kiln workload --config config.json --tokens 1..16384 -o model.toml\n"
       "  kiln workload --config config.json --tokens 1..8192 --ranks 2 --projections joined -o model_tp2.toml\n"
+      "  kiln workload --config config.json --for torch --gradients -o training.toml\n"
       "  kiln workload --from-histogram production.kiln -o production.toml");
 }
 

@@ -127,6 +127,7 @@ ModelConfig read_decoder(const ConfigReader& config, const std::string& type) {
 ModelConfig read_dense(const ConfigReader& config, const std::string& type) {
   ModelConfig model = read_decoder(config, type);
   model.intermediate = config.size({"intermediate_size"});
+  model.has_gate_bias = config.flag_or("mlp_bias", false);
   return model;
 }
 

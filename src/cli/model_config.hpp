@@ -25,6 +25,7 @@ struct ModelConfig {
   bool has_row_norms = false;                       // the same over all heads of a token
   bool is_gated = true;                             // gate and up, else one product
   bool has_swiglu = true;                           // gated by silu, as the op swiglu and the product's activation
+  bool has_gate_bias = false;                       // gate and up have biases
   std::string activation = "none";                  // of the product that is not gated
   bool has_sinks = false, has_soft_cap = false;     // of attention
   bool adds_before_norm = true;                     // a norm takes the residual in
