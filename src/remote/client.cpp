@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "remote/client_state.hpp"
+#include "remote/keep_loaded.hpp"
 
 namespace kiln::remote {
 namespace {
@@ -71,6 +72,7 @@ Client::~Client() {
   state_->changed.notify_all();
   if (!state_->thread.joinable()) return;
   if (state_->thread.get_id() == std::this_thread::get_id()) {
+    keep_library_loaded();
     state_->thread.detach();
     return;
   }
@@ -79,7 +81,12 @@ Client::~Client() {
   state_->changed.wait(lock, [this] { return state_->calls == 0; });
   const bool is_joined = state_->has_ended;
   lock.unlock();
-  is_joined ? state_->thread.join() : state_->thread.detach();
+  if (is_joined) {
+    state_->thread.join();
+  } else {
+    keep_library_loaded();
+    state_->thread.detach();
+  }
 }
 
 std::optional<Rows> Client::fetch(const RemotePlace& place) {

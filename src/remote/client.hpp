@@ -57,7 +57,7 @@ class Client {
  public:
   Client(std::unique_ptr<store::RemoteStore> store, ClientSettings settings);
   /// Waits for what is being published, 2 s at most. A call of the system that does not return is left behind with its
-  /// thread, which touches nothing of the caller's afterwards.
+  /// thread, which touches nothing of the caller's afterwards; the library then stays loaded.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

@@ -1,6 +1,11 @@
 // Kiln in modules that a program loads and unloads: two copies in one process, and nothing that stays behind.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <unistd.h>
 
 #include <array>
 #include <csignal>
@@ -8,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -27,6 +33,12 @@ class Module {
   void* begin(std::string& said) const {
     const char* text = "";
     void* use = function<void*(const char**)>("begin")(&text);
+    said = text;
+    return use;
+  }
+  void* begin_sharing(const std::string& folder, std::string& said) const {
+    const char* text = "";
+    void* use = function<void*(const char*, const char**)>("begin_sharing")(folder.c_str(), &text);
     said = text;
     return use;
   }
@@ -59,6 +71,49 @@ bool is_mapped(const std::string& file) {
   const std::string text{std::istreambuf_iterator<char>(maps), {}};
   return text.find(file) != std::string::npos;
 }
+
+void write_line(const char* path, const std::string& text) { std::ofstream(path) << text; }
+
+/// A folder on a file system that answers nothing until this object is gone, when it fails all that waits.
+class HangingFolder {
+ public:
+  HangingFolder() {
+    std::string name = (fs::temp_directory_path() / "kiln-hang-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+    if (!leave_mounts(std::to_string(geteuid()), std::to_string(getegid()))) return;
+    device_ = open("/dev/fuse", O_RDWR | O_CLOEXEC);  // of the namespace that it is mounted in
+    const std::string options = "fd=" + std::to_string(device_) + ",rootmode=40000,user_id=0,group_id=0";
+    is_mounted_ = mount("kiln", name.c_str(), "fuse", MS_NOSUID | MS_NODEV, options.c_str()) == 0;
+  }
+  ~HangingFolder() {
+    release();
+    if (is_mounted_) umount2(path_.c_str(), MNT_DETACH);
+    rmdir(path_.c_str());
+  }
+  HangingFolder(const HangingFolder&) = delete;
+  HangingFolder& operator=(const HangingFolder&) = delete;
+  [[nodiscard]] bool is_mounted() const { return is_mounted_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  void release() {
+    if (device_ >= 0) close(std::exchange(device_, -1));
+  }
+
+ private:
+  static bool leave_mounts(const std::string& user, const std::string& group) {
+    if (unshare(CLONE_NEWNS) != 0) {
+      if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+      write_line("/proc/self/setgroups", "deny");
+      write_line("/proc/self/uid_map", "0 " + user + " 1");
+      write_line("/proc/self/gid_map", "0 " + group + " 1");
+    }
+    return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  }
+
+  std::string path_;
+  int device_ = -1;
+  bool is_mounted_ = false;
+};
 
 }  // namespace
 
@@ -108,4 +163,28 @@ TEST_CASE("neither loading the library nor an engine begins a thread or takes a 
   module.end(use);
   CHECK(threads() == 1);
   CHECK(handlers() == before);
+}
+
+// Last: it takes a namespace of its own.
+TEST_CASE("a copy whose shared store hangs stays loaded, and its thread ends when the store does") {
+  HangingFolder folder;
+  if (!folder.is_mounted()) {
+    MESSAGE("skipped: this system lets no user mount a FUSE file system");
+    return;
+  }
+  std::string where, said;
+  {
+    const Module module(FIRST_MODULE);
+    where = fs::canonical(module.where());
+    void* use = module.begin_sharing(folder.path(), said);
+    REQUIRE_MESSAGE(use != nullptr, said);
+    CHECK(said == "not_tuned");
+    CHECK(threads() == 2);
+    module.end(use);
+  }
+  CHECK(threads() == 2);
+  CHECK(is_mapped(where));
+  folder.release();
+  for (int waits = 0; threads() > 1 && waits < 2000; ++waits) usleep(5000);
+  CHECK(threads() == 1);
 }

@@ -48,4 +48,26 @@ MODULE_API void* begin(const char** said) try {
   return nullptr;
 }
 
+/// Makes an engine that shares this folder, and has it ask there for a bucket.
+MODULE_API void* begin_sharing(const char* folder, const char** said) try {
+  kiln::Options options;
+  options.overlay = "";
+  options.remote = folder;
+  options.on_miss = kiln::MissPolicy::error;
+  auto* use = new Use{kiln::Engine(options), {}};
+  try {
+    const kiln::Op op = use->engine.op("rms_norm");
+    static_cast<void>(op.plan(op.problem({{"rows", 137}, {"cols", 4096}})));
+  } catch (const kiln::Error& error) {
+    use->said = to_string(error.kind());
+  }
+  *said = use->said.c_str();
+  return use;
+} catch (const kiln::Error& error) {
+  static std::string why;
+  why = error.what();
+  *said = why.c_str();
+  return nullptr;
+}
+
 MODULE_API void end(void* use) { delete static_cast<Use*>(use); }

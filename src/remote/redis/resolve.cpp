@@ -1,6 +1,5 @@
 #include "remote/redis/resolve.hpp"
 
-#include <dlfcn.h>
 #include <netdb.h>
 
 #include <condition_variable>
@@ -11,6 +10,7 @@
 #include <thread>
 
 #include "manifest/no_signals.hpp"
+#include "remote/keep_loaded.hpp"
 
 namespace kiln::remote::redis {
 namespace {
@@ -37,13 +37,6 @@ struct Lookup {
   bool has_ended = false;
   std::vector<SocketAddress> addresses;
 };
-
-/// The thread of a late look-up still runs this library's code.
-void keep_library_loaded() {
-  Dl_info here{};
-  if (dladdr(reinterpret_cast<const void*>(&keep_library_loaded), &here) != 0)
-    dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-}
 
 }  // namespace
 

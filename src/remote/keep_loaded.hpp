@@ -1,0 +1,9 @@
+// Threads that are left behind in a call of the system that does not return.
+#pragma once
+
+namespace kiln::remote {
+
+/// dlclose() unloads this library no more: a thread that was left behind returns into its code.
+void keep_library_loaded() noexcept;
+
+}  // namespace kiln::remote
