@@ -164,12 +164,13 @@ std::optional<Folder::Read> Folder::read_once(const Path& path, std::size_t most
   // No link is followed, and no pipe waited for: others may write the folder.
   const File file{calls_, calls_.open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0)};
   if (file.number < 0) {
-    if (errno == ENOENT || errno == ELOOP) return std::nullopt;
+    if (errno == ENOENT) return std::nullopt;
+    if (errno == ELOOP || errno == ENXIO) return Read();
     return failed("opening a file");
   }
   struct stat status {};
   if (calls_.fstat(file.number, &status) != 0) return failed("asking about a file");
-  if (!S_ISREG(status.st_mode)) return std::nullopt;
+  if (!S_ISREG(status.st_mode)) return Read();
   Read found{{}, status.st_mtim};
   std::array<char, 65536> part{};
   for (;;) {
@@ -264,6 +265,15 @@ void Folder::replace(const Path& path, std::string_view value, Deadline deadline
   fail("renaming a file", error);
 }
 
+/// The server says whether the name is taken, though this machine does not see it yet.
+bool Folder::add(const Path& path, std::string_view value, Deadline deadline) const {
+  const Written written = write_beside(path, value, deadline);
+  const Removed removed{calls_, written.path};
+  if (calls_.link(written.path.c_str(), path.c_str()) == 0) return true;
+  if (errno != EEXIST) fail("adding a file", errno);
+  return false;
+}
+
 std::optional<std::string> Folder::get(const store::RemotePlace& place, Deadline deadline) {
   return read_value(file_of(place, row_suffix), deadline);
 }
@@ -275,6 +285,7 @@ bool Folder::put(const store::RemotePlace& place, std::string_view value, const 
   if (!take(writing, token, put_term, deadline)) return false;
   const Removed removed{calls_, writing};
   if (read_value(path, deadline) != replaces) return false;
+  if (!replaces) return add(path, value, deadline);
   replace(path, value, deadline);
   return true;
 }

@@ -95,7 +95,7 @@ TEST_CASE("a broken file is a miss, is set aside, and gives way to the next valu
   }
 }
 
-TEST_CASE("what is no regular file in a value's place is a miss that waits for nothing") {
+TEST_CASE("what is no regular file in a value's place is a miss that waits for nothing, and gives way to a value") {
   const store::Folder at;
   Folder folder(at.path());
   const store::RemotePlace place = store::place_of(numbered_record(1));
@@ -107,6 +107,8 @@ TEST_CASE("what is no regular file in a value's place is a miss that waits for n
   SUBCASE("a link") { std::filesystem::create_symlink(elsewhere, file); }
   SUBCASE("a folder") { std::filesystem::create_directory(file); }
   CHECK(!folder.get(place, soon()));
+  CHECK(folder.put(place, value_of(numbered_record(1)), std::nullopt, soon()));
+  CHECK(folder.get(place, soon()) == value_of(numbered_record(1)));
 }
 
 TEST_CASE("a folder that is not there, or is a file, is told and never created") {
