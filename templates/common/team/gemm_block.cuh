@@ -42,17 +42,26 @@ struct GatherLayout {
 
 /// Registers: what waits for flags and what pushes need more than what only copies. They get what sums leave.
 template <typename Tiles>
+inline constexpr bool has_many_sums = sizeof(gemm::WgmmaSums<Tiles>) > 160 * sizeof(float);
+
+template <typename Tiles>
 __device__ __forceinline__ void take_registers(bool produces) {
   static_assert(Tiles::consumers <= 2);
-  constexpr bool is_large = sizeof(gemm::WgmmaSums<Tiles>) > 160 * 4;
   if constexpr (Tiles::consumers == 2) {
     if (produces) {
-      setmaxnreg_dec<is_large ? 56 : 88>();
+      setmaxnreg_dec<has_many_sums<Tiles> ? 56 : 88>();
     } else {
-      setmaxnreg_inc<is_large ? 224 : 208>();
+      setmaxnreg_inc<has_many_sums<Tiles> ? 224 : 208>();
     }
   }
 }
+
+/// Words that a lane of a warp that pushes has under way at once. Between two ranks each word goes to one peer alone, so
+/// that more words have to.
+template <typename Tiles, int World>
+inline constexpr int pushed_at_once = has_many_sums<Tiles> ? 2
+                                      : World <= 2         ? 8
+                                                           : 4;
 
 /// Copies the stages of all of the block's work. For one warp, of which one thread copies. `slice_tiles`: stages of a
 /// slice of peers' rows, which lies in the workspace as rows of its own.
@@ -119,8 +128,8 @@ __device__ __forceinline__ void push_and_keep(const Pusher<World, Slices>& pushe
 }
 
 /// What a warp that pushes does, one of so many of its block.
-template <int Warps, int World, int Slices>
-__device__ __forceinline__ void push_and_keep_by_warp(const WarpPusher<World, Slices>& pusher,
+template <int Warps, int World, int Slices, int batch>
+__device__ __forceinline__ void push_and_keep_by_warp(const WarpPusher<World, Slices, batch>& pusher,
                                                       const RowExchange& exchange, const Arrivals<World>& arrivals,
                                                       const ArrivingRows& rows, int warp) {
   if (warp == 0 && elect_one()) send_rows(pusher, rows.own);
@@ -185,7 +194,7 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
       named_barrier_sync(done_barrier, done_threads);
       if (elect_one()) epoch.end_by_one(*static_cast<volatile int*>(&arrived->failed) != 0);
     } else if (Warps != 0 && warp % 2 == 1) {
-      const WarpPusher<World, Slices> pusher{team, parts, epoch, arrived};
+      const WarpPusher<World, Slices, pushed_at_once<Tiles, World>> pusher{team, parts, epoch, arrived};
       push_and_keep_by_warp<Warps>(pusher, exchange, arrivals, {arrived, team.rank, rows, most}, warp / 2);
       __syncwarp();
       named_barrier_arrive(done_barrier, done_threads);

@@ -8,8 +8,8 @@
 namespace kiln::team {
 
 /// A warp that pushes this rank's rows, and copies what `gathered` is to hold of others'. All of its lanes call its
-/// functions.
-template <int World, int Slices>
+/// functions. `batch`: words of a lane under way at once.
+template <int World, int Slices, int batch>
 struct WarpPusher : PushedPieces<World, Slices> {
   /// Claimed pieces of the own part.
   __device__ __forceinline__ void push(const unsigned char* x, int rows, unsigned char* kept, int piece_bytes) const {
@@ -66,8 +66,6 @@ struct WarpPusher : PushedPieces<World, Slices> {
   }
 
  private:
-  static constexpr int batch = 4;  // words of a lane under way at once
-
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x % 32); }
 
   /// Words `first`, `first` + 32, ... of a piece of `count` words, that begins at `from`: of rows, or of the workspace.
