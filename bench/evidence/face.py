@@ -24,17 +24,13 @@ def as_fast(found):
 
 
 def products(read):
-    rows = measured(read, "H100", "bf16")
+    rows = turns.compared(read)
     worst = min(rows, key=lambda row: row["best_over_kiln"])
     return f"{as_fast([row['best_over_kiln'] for row in rows])} at {at(worst)}"
 
 
 def forward(read):
     return as_fast(turns.ratios_of(read, turns.DENSE))
-
-
-def packed(read):
-    return as_fast(turns.ratios_of(read, turns.PACKED))
 
 
 def gradients(read):
@@ -52,9 +48,8 @@ def of_two_gpus(read):
 
 
 # What is computed, how many problems, the peer, and the figure of a reader.
-FACE = [("100 matrix products (`gemm`) of models at random lengths, by Kiln's kernels or cuBLASLt's, as its tune chose, bf16", "cuBLASLt's best algorithm for that length", products),
+FACE = [("40 matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
         ("attention forward of 20 models, 39 dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward),
-        ("attention forward of 6 models, packed batches", "the fastest of FlashAttention-3, FlashAttention-4 and `varlen_attn` at each", packed),
         ("gradients of attention of 8 models, dense", "the faster of FlashAttention-4 and cuDNN at each", gradients),
         ("norms, softmax, SwiGLU, rotary and their gradients at about 1 GB, bf16", "`torch.compile`", memory_bound),
         ("collectives, and products fused with them, on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each", of_two_gpus)]
@@ -66,11 +61,7 @@ def face(read):
 
 
 def own_products(read):
-    return slower_by([row["best_over_own"] for row in of_many_rows(measured(read, "H100", "bf16")) if "best_over_own" in row])
-
-
-def own_training(read):
-    return slower_by([row["best_over_own"] for row in read("training-h100/training.json") if "best_over_own" in row])
+    return slower_by([row["best_over_own"] for row in of_many_rows(turns.compared(read))])
 
 
 def training(read):
@@ -83,7 +74,6 @@ def attention_beside(peer, lists):
 
 LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),
           ("matrix products of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
-          ("the same, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_training),
           ("attention forward of 20 models, dense, most at heads of 128", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
           ("the same", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("gradients of attention of 8 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),

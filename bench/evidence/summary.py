@@ -65,6 +65,9 @@ def attention():
 
 
 def in_turns():
+    for lengths, title in (("log", "log-uniform"), ("served", "as served")):
+        yield f"`gemm` of 20 models, rows {title}, bf16", "H100", "cuBLASLt's best algorithm at that length", lambda read, lengths=lengths: as_fast(
+            [row["best_over_kiln"] for row in turns.compared(read, (lengths,))])
     for lists, title in ((turns.LOG, "attention forward of 20 models, lengths log-uniform"), (turns.SERVED, "attention forward of 20 models, lengths as served"),
                          (turns.PACKED, "attention forward of models, packed batches"), (turns.BACKWARD, "gradients of attention of models")):
         yield title, "H100", "the fastest of its peers at each", lambda read, lists=lists: as_fast(turns.ratios_of(read, lists))
@@ -224,6 +227,8 @@ def losing():
                 found = [row["best_over_own"] for row in of_many_rows(measured(read, device, dtype)) if "best_over_own" in row]
                 return found and slower_by(found)
             yield f"`gemm` above {MANY_ROWS} rows by Kiln's own kernels, {dtype}", device, "cuBLASLt's best algorithm", own
+    yield f"`gemm` of 20 models above {MANY_ROWS} rows by Kiln's own kernels, bf16", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(
+        [row["best_over_own"] for row in of_many_rows(turns.compared(read))])
     yield "products of a training step, by the records that ship", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(
         [row["best_over_kiln"] for row in read("training-h100/training.json") if "best_over_kiln" in row])
     for lists, title, peers in ((turns.DENSE, "attention forward of 20 models", turns.OF_FORWARD), (turns.BACKWARD, "gradients of attention of models", turns.OF_BACKWARD)):

@@ -57,8 +57,30 @@ def attention(read, lists, peers):
     return markdown(["model", "batch", "queries and keys", "heads", "dimension", "mask", "us", *(f"{ATTENTION[each]} / Kiln" for each in peers), "the fastest / Kiln"], body)
 
 
+def compared(read, lists=("log", "served")):
+    """Rows of products that cuBLASLt has a time for."""
+    return [row for lengths in lists for row in read(f"{FOLDER}/products_models_{lengths}.json") if "best_over_kiln" in row]
+
+
+def products(read):
+    body, columns = [], ([], [])
+    for lengths in ("log", "served"):
+        for row in compared(read, (lengths,)):
+            size, own = words(row["problem"]), row["best_over_own"]
+            columns[0].append(row["best_over_kiln"])
+            columns[1].append(own)
+            body.append([row["name"].rsplit(", ", 1)[0], {"log": "log-uniform", "served": "as served"}[lengths], *(size[axis] for axis in "mnk"),
+                         f"{row['kiln_ns'] / 1000:.1f}" + (f" {row.mark}" if row.mark else ""), f"{row['kiln_tflop_s']:.0f}", "cuBLASLt" if row["implementation"] == "cublaslt" else "own",
+                         number(row["best_over_kiln"], ".3f"), number(own, ".3f")])
+    if not body:
+        return ""
+    body.append(["geometric mean", *[""] * 7, *(number(mean(each), ".3f") for each in columns)])
+    return markdown(["product", "rows drawn", "m", "n", "k", "us", "TFLOP/s", "kernel", "cuBLASLt's best / Kiln", "cuBLASLt's best / Kiln's own kernels"], body)
+
+
 LOG, SERVED, PACKED, BACKWARD = ("attention_turns_log",), ("attention_turns_served",), ("attention_turns_packed",), ("attention_turns_backward",)
 DENSE = (*LOG, *SERVED)
 OF_FORWARD, OF_BACKWARD = ("flash3", "flash4", "cudnn"), ("flash4", "cudnn")
 TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),
-          "turns_packed": lambda read: attention(read, PACKED, ("flash3", "flash4", "varlen")), "turns_backward": lambda read: attention(read, BACKWARD, OF_BACKWARD)}
+          "turns_packed": lambda read: attention(read, PACKED, ("flash3", "flash4", "varlen")), "turns_backward": lambda read: attention(read, BACKWARD, OF_BACKWARD),
+          "turns_products": products}
