@@ -239,6 +239,8 @@ def losing():
     yield "products fused with collectives", "two H200", "torch's fused ops", lambda read: team(read, "team", "fused")
     yield "products fused with collectives", "four H200", "torch's fused ops", lambda read: team(read, "team4", "fused")
     yield "collectives and products", "four H200", "torch with NCCL", lambda read: team(read, "team4", "nccl")
+    yield "sums of few bytes, alone and with a norm", "four H200", "the faster of NCCL and torch's two all-reduces at each", lambda read: losing_by(
+        [best_of_peers(peers) / row["ns"] for row, peers in compared(read, "team4_few") if peers])
     for block, title in BLOCKS.items():
         name, device = title.rsplit(", ", 1)
         yield f"a block of {name}, both passes", device, "`torch.compile`", lambda read, block=block: slower_by([ratio for key in ("infer_ns", "train_ns") for ratio in beside_compile(read, block, key)])

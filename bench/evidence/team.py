@@ -115,11 +115,11 @@ def ops(read, run="team", ranks="two"):
                      "replayed / launched"], body) if body else ""
 
 
-def few(read):
+def few(read, run="team_few", ranks="two"):
     """Sums of few bytes beside every way that torch has for them."""
     body = [[row["asked"], row["implementation"], us(row), *(number(peers[peer]["ns"] / row["ns"]) if peer in peers else "-" for peer in ("nccl", "one_shot", "two_shot")), f"{row['host_us']:.1f}"]
-            for row, peers in compared(read, "team_few")]
-    return markdown(["problem, of each of two ranks", "implementation", "Kiln, us", "torch with NCCL / Kiln", "torch's one-shot / Kiln", "torch's two-shot / Kiln", "host time of a launch, us"], body) if body else ""
+            for row, peers in compared(read, run)]
+    return markdown([f"problem, of each of {ranks} ranks", "implementation", "Kiln, us", "torch with NCCL / Kiln", "torch's one-shot / Kiln", "torch's two-shot / Kiln", "host time of a launch, us"], body) if body else ""
 
 
 def skew(read):
@@ -162,5 +162,5 @@ def team_faults(read):
     return markdown(["what", "how often", "outcome", "longest until the error"], body) if body else ""
 
 
-TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_ops4": lambda read: ops(read, "team4", "four"), "team_few": few, "team_skew": skew,
+TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_ops4": lambda read: ops(read, "team4", "four"), "team_few": few, "team_few4": lambda read: few(read, "team4_few", "four"), "team_skew": skew,
           "team_parts": parts, "team_tunes": tunes, "team_two_shot": two_shot, "team_layers": layers, "team_faults": team_faults}
