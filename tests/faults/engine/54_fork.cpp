@@ -156,6 +156,38 @@ TEST_CASE("fault 54: children of a parent whose other threads launch are refused
   tally(54, forks, "children of a parent that launches");
 }
 
+TEST_CASE("fault 54: children of a parent that asks a shared store are refused, and end") {
+  if (address_sanitizer) return skip(asan_allocator);
+  const Machine machine;
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "shared");
+  Options chosen = options("", MissPolicy::error);
+  chosen.remote = folder / "shared";
+  std::optional<Engine> engine(std::in_place, chosen);
+  std::optional<Op> op(engine->op("scale"));
+  const Problem problem = op->problem({{"rows", 64}, {"cols", 128}, {"dtype", "f32"}});
+  const auto ask = [&] { return op->plan(problem); };
+  std::atomic<bool> stop = false;
+  std::jthread asking([&] {
+    while (!stop) static_cast<void>(error_of(ask));
+  });
+  constexpr int forks = 30;
+  int came_through = 0;
+  for (int i = 0; i < forks; ++i)
+    came_through += status_of_child([&] {
+                      const bool good = is_refused(ask) && is_refused([&] { return Engine(chosen); });
+                      op.reset();
+                      engine.reset();
+                      return good;
+                    }) == 0;
+  stop = true;
+  asking.join();
+  CHECK(came_through == forks);
+  CHECK(engine->stats().shared_misses > 0);
+  CHECK(engine->stats().shared_errors == 0);
+  tally(54, forks, "children of a parent that asks a shared store");
+}
+
 TEST_CASE("fault 54: a child that a callback of a tune forks ends by an exception, and its parent keeps the lease") {
   if (address_sanitizer) return skip(asan_allocator);
   const Machine machine;
