@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -51,6 +52,33 @@ inline std::string server_program() {
     for (const std::string& folder : all)
       if (const std::string program = folder + "/" + name; access(program.c_str(), X_OK) == 0) return program;
   return {};
+}
+
+/// What the server says on its way to an end, given these words.
+inline std::string server_says(const std::string& words) {
+  const std::string program = server_program();
+  const std::string line =
+      "exec -a redis-server '" + (program.empty() ? "true" : program) + "' " + words + " 2>&1 </dev/null";
+  FILE* const pipe = popen(("bash -c \"" + line + "\"").c_str(), "r");
+  std::string said;
+  char bytes[4096];
+  for (std::size_t count = 0; pipe != nullptr && (count = fread(bytes, 1, sizeof bytes, pipe)) > 0;)
+    said.append(bytes, count);
+  if (pipe != nullptr) pclose(pipe);
+  return said;
+}
+
+/// "Redis server v=7.0.15 sha=...": 7. Valkey's first one, 7.2, has all that Redis 7 has.
+inline int server_version() {
+  const std::string said = server_says("--version");
+  const std::size_t at = said.find("v=");
+  return at == std::string::npos ? 0 : std::atoi(said.c_str() + at + 2);
+}
+
+/// Servers of Python packages are built without. They call the option a bad one, or say that they find no TLS.
+inline bool server_has_tls() {
+  const std::string said = server_says("--tls-port 1 --port 0");  // without a certificate none begins
+  return said.find("'tls-port") == std::string::npos && said.find("Failed finding TLS") == std::string::npos;
 }
 
 inline int free_port() {

@@ -38,9 +38,16 @@ Told told_by(const std::string& address, milliseconds patience = std::chrono::se
   return failure_of([&] { (void)store->get(place, within(patience)); });
 }
 
+bool lacks_tls() {
+  if (server_has_tls()) return false;
+  MESSAGE("skipped: this server was built without TLS");
+  return true;
+}
+
 TEST_SUITE_BEGIN("server");
 
 TEST_CASE("values go both ways over TLS") {
+  if (lacks_tls()) return;
   const Files files;
   const TlsServer server(files, "no");
   const std::string largest(store::most_remote_bytes, 'x');
@@ -55,6 +62,7 @@ TEST_CASE("values go both ways over TLS") {
 }
 
 TEST_CASE("a server whose certificate does not hold is refused") {
+  if (lacks_tls()) return;
   const Files files("DNS:cache.example");
   const TlsServer server(files, "no");
   for (const std::string& address :
@@ -71,6 +79,7 @@ TEST_CASE("a server whose certificate does not hold is refused") {
 }
 
 TEST_CASE("a server that asks for a client's certificate gets it, or is told of") {
+  if (lacks_tls()) return;
   const Files files;
   const TlsServer server(files, "yes");
   const std::string address = server.address() + "?ca=" + files.ca;
@@ -83,6 +92,7 @@ TEST_CASE("a server that asks for a client's certificate gets it, or is told of"
 }
 
 TEST_CASE("TLS at a port without, and none at a port with, is told") {
+  if (lacks_tls()) return;
   const Files files;
   const TlsServer server(files, "no");
   CHECK(told_by("redis://127.0.0.1:" + std::to_string(server.port)).kind == Kind::unreachable);
@@ -95,6 +105,7 @@ TEST_CASE("TLS at a port without, and none at a port with, is told") {
 }
 
 TEST_CASE("a stopped server ends the greeting by its deadline") {
+  if (lacks_tls()) return;
   const Files files;
   const TlsServer server(files, "no");
   server.server.signal(SIGSTOP);
