@@ -37,7 +37,7 @@ FAULTS = {
     76: "a GPU in exclusive-process mode", 77: "an NVRTC newer than the driver", 78: "an NVRTC without its builtins", 79: "launches that block",
     94: "coverage of very many missing buckets", 97: "a link-local address with its scope", 98: "memory that fails while a command reads its options",
     101: "overlay paths that are empty", 102: "two commands with one output",
-    103: "a machine that dies inside an operation on a shared folder", 104: "a shared folder whose calls fail, or that shows names late",
+    103: "a machine that dies inside an operation on a shared folder", 104: "a shared folder with calls that fail and names that come late",
     105: "launches while a shared folder stops", 106: "hostile values in a shared store",
     74: "an overlay locked at its opening",
     82: "a file overwritten in place while it is opened",
