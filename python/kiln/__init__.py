@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator as _operator
 import os as _os
 from collections.abc import Iterable as _Iterable
+from itertools import islice as _islice
 
 from . import _kiln
 
@@ -80,8 +81,28 @@ class Op(_kiln.Op):
         except Error as error:
             return f"The contract of {self.name} could not be read: {error}"
 
+    def __reduce__(self) -> tuple[type[Op], tuple[str, str]]:
+        return type(self), (self.name, self.folder)
+
     def __repr__(self) -> str:
         return f"kiln.op({self.name!r})" if not self.folder else f"kiln.op({self.name!r}, folder={self.folder!r})"
+
+
+def _whole(what: str, text: str) -> str:
+    """The text, where C takes it as it is."""
+    try:
+        if "\0" not in text and text.encode() is not None:
+            return text
+    except UnicodeEncodeError:
+        pass
+    raise Error(f"{what} is {text!r}, expected text in UTF-8 without null characters")
+
+
+def _path(what: str, path: Path) -> str:
+    try:
+        return _whole(what, _os.fsdecode(path))
+    except TypeError:
+        raise Error(f"{what} is a {type(path).__name__}, expected a path: a str or an os.PathLike") from None
 
 
 def op(name: str, *, folder: Path | None = None) -> Op:
@@ -89,7 +110,15 @@ def op(name: str, *, folder: Path | None = None) -> Op:
 
     Opens nothing: the op's manifest is read at its first use, where an unknown name is refused.
     """
-    return Op(name, "" if folder is None else _os.path.abspath(_os.fspath(folder)))
+    if not isinstance(name, str):
+        raise Error(f"an op's name is a {type(name).__name__}, expected a str")
+    if folder is None:
+        return Op(_whole("an op's name", name), "")
+    given = _path("the folder of ops", folder)
+    try:
+        return Op(_whole("an op's name", name), _os.path.abspath(given))
+    except OSError:
+        raise Error(f"the folder of ops is '{given}', in a working directory that was removed; name its full path") from None
 
 
 class Coverage:
@@ -106,30 +135,35 @@ class Coverage:
         return f"Coverage(total={self.total}, hits={self.hits}, capturable={self.capturable}, gaps={self.gaps!r})"
 
 
+_MOST_SIZES = 1_000_000
+
+
 def _ordinal(device: int | None) -> int:
     if device is None:
         return -1
-    if not isinstance(device, int) or not 0 <= device < 1024:
+    if not isinstance(device, int) or isinstance(device, bool) or not 0 <= device < 1024:
         raise Error(f"device is {device!r}, expected the ordinal of a CUDA device, from 0 on")
     return device
 
 
 def _split(op: Op, problem: dict[str, Any]) -> tuple[dict[str, int | str], dict[str, list[int]]]:
     """What each problem has, with the first size of each axis that has several; and all sizes of those axes."""
-    if not isinstance(op, Op):
+    if not isinstance(op, _kiln.Op):  # also where this module was loaded anew
         raise Error(f"an op is expected, as kiln.op() gives it, and a {type(op).__name__} is given")
     settings: dict[str, int | str] = {}
     sizes: dict[str, list[int]] = {}
     for name, value in problem.items():
-        if isinstance(value, str) or not isinstance(value, _Iterable):
+        if isinstance(value, (str, bytes)) or not isinstance(value, _Iterable):
             settings[name] = value
             continue
         try:
-            sizes[name] = list(map(_operator.index, value))
+            sizes[name] = list(map(_operator.index, _islice(value, _MOST_SIZES + 1)))
         except TypeError as error:
             raise Error(f"{op.name}: the sizes of '{name}' are no ints: {error}") from None
         if not sizes[name]:
             raise Error(f"{op.name}: '{name}' has no sizes, expected one at least")
+        if len(sizes[name]) > _MOST_SIZES:
+            raise Error(f"{op.name}: '{name}' has more sizes than Kiln lists, expected 1 to {_MOST_SIZES}; a bucket holds many, and one of them is enough")
         settings[name] = sizes[name][0]
     return settings, sizes
 
@@ -202,7 +236,7 @@ class Tuner:
         """Writes a file that serves these buckets without NVRTC, for configure(bases=...) or `python -m kiln.wheel`. `replace`: over any file."""
         import json
 
-        report: dict[str, Any] = json.loads(self._tuner.deploy(_os.fspath(path), replace))
+        report: dict[str, Any] = json.loads(self._tuner.deploy(_path("the file to deploy", path), bool(replace)))
         return report
 
 
@@ -258,6 +292,10 @@ def join_team(
         raise Error("kiln.join_team: rank and world are given together, or both are left to the launcher's variables")
     if rank is None and (exchange is not None or name is not None):
         raise Error("kiln.join_team: exchange and name need rank and world")
+    rank, world, bytes = _count("rank", rank), _count("world", world, 1), _count("bytes", bytes, most=(1 << 63) - 1)
+    for option, value in (("name", name), ("address", address)):
+        if value is not None and not isinstance(value, str):
+            raise Error(f"kiln.join_team: {option} is {value!r}, expected a str")
     if exchange is not None and name is not None:
         raise Error("kiln.join_team: exchange and name are both given, expected one")
     if rank is not None and name is None:
@@ -274,22 +312,41 @@ def join_team(
     return joined
 
 
+def _seconds(what: str, seconds: float) -> float:
+    try:
+        if not isinstance(seconds, (str, bytes)):
+            return float(seconds)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise Error(f"{what} is {seconds!r}, expected seconds")
+
+
 def _milliseconds(seconds: float | None) -> int:
     if seconds is None:
         return 0
-    if not 0 < seconds < 1e9:
+    if not 0 < _seconds("kiln.join_team: a timeout", seconds) < 1e9:
         raise Error(f"kiln.join_team: a timeout is {seconds}, expected seconds, more than 0")
     return max(1, round(seconds * 1000))
+
+
+def _replace(path: str, text: str) -> None:
+    """By a file beside it, so that a reader finds the file before or this one, whole."""
+    beside = f"{path}.{_os.getpid()}.{_os.urandom(4).hex()}"
+    try:
+        with open(beside, "x", encoding="utf-8") as file:
+            file.write(text)
+        _os.replace(beside, path)
+    except OSError as error:
+        if _os.path.exists(beside):
+            _os.unlink(beside)
+        raise OSError(error.errno, error.strerror, path) from None
 
 
 def record(path: Path | None = None) -> str:
     """What this process has launched, as the text of a workload file, which takes the place of `path` too. `kiln prewarm` and `kiln coverage` read it."""
     text = "\n".join(_kiln.workloads())
     if path is not None:
-        beside = f"{_os.fspath(path)}.{_os.getpid()}"  # so that a reader finds the file before or this one, whole
-        with open(beside, "x", encoding="utf-8") as file:
-            file.write("# Written by kiln.record: the buckets that a process launched.\n" + text)
-        _os.replace(beside, path)
+        _replace(_path("the file to record to", path), "# Written by kiln.record: the buckets that a process launched.\n" + text)
     return text
 
 
@@ -305,7 +362,7 @@ def warnings() -> list[str]:
 
 def wait_for_tunes(seconds: float) -> bool:
     """Waits for what is compiled ahead, and for tunes in the background; False where the time passed before."""
-    return _kiln.wait_for_tunes(seconds)
+    return _kiln.wait_for_tunes(_seconds("wait_for_tunes: the time", seconds))
 
 
 def check(stream: object = None, device: int | None = None) -> str | None:
@@ -324,6 +381,24 @@ def _one_of(name: str, value: str | None, names: tuple[str, ...]) -> int | None:
     if value is not None and value not in names:
         raise Error(f"{name} is {value!r}, expected one of: {', '.join(names)}")
     return None if value is None else names.index(value)
+
+
+def _count(name: str, value: int | None, least: int = 0, most: int = (1 << 31) - 1) -> int | None:
+    if value is None:
+        return None
+    try:
+        number = -2 if isinstance(value, bool) else _operator.index(value)
+    except TypeError:
+        number = -2
+    if least <= number <= most:
+        return number
+    raise Error(f"{name} is {value!r}, expected an int from {least} to {most}")
+
+
+def _flag(name: str, value: bool | None) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    raise Error(f"{name} is {value!r}, expected True or False")
 
 
 def configure(
@@ -357,28 +432,35 @@ def configure(
     remote, signing_key: a store that machines share, and what signs what goes there (docs/sharing.md); left out, $KILN_REMOTE and $KILN_SIGNING_KEY.
     search_trials, search_seconds: limits of one tune. The rest are those of kiln/options.hpp by the same name.
     """
-    if isinstance(bases, (str, _os.PathLike)) or isinstance(trusted_keys, (str, _os.PathLike)):
+    if isinstance(bases, (str, bytes, _os.PathLike)) or isinstance(trusted_keys, (str, bytes, _os.PathLike)):
         raise Error("kiln.configure: bases and trusted_keys are lists of files or folders, and one name is given; put it into a list")
+    for option, files in (("bases", bases), ("trusted_keys", trusted_keys)):
+        if not isinstance(files, _Iterable):
+            raise Error(f"{option} is {files!r}, expected a list of paths")
+    if remote is not None and not isinstance(remote, str):
+        raise Error(f"remote is {remote!r}, expected a str")
+    if search_seconds is not None and not 0 <= _seconds("search_seconds", search_seconds) < 1e9:
+        raise Error(f"search_seconds is {search_seconds}, expected seconds, 0 or more")
     settings = _kiln.Settings()
-    settings.bases = [_os.fspath(each) for each in bases]
-    settings.trusted_keys = [_os.fspath(each) for each in trusted_keys]
-    settings.overlay = None if overlay is None else _os.fspath(overlay)
-    settings.worker = None if worker is None else _os.fspath(worker)
+    settings.bases = [_path("a base", each) for each in bases]
+    settings.trusted_keys = [_path("a folder of trusted keys", each) for each in trusted_keys]
+    settings.overlay = None if overlay is None else _path("overlay", overlay)
+    settings.worker = None if worker is None else _path("worker", worker)
     settings.on_miss = _one_of("on_miss", on_miss, _ON_MISS)
-    settings.nvrtc = None if nvrtc is None else _os.fspath(nvrtc)
-    settings.remote = remote
-    settings.signing_key = None if signing_key is None else _os.fspath(signing_key)
+    settings.nvrtc = None if nvrtc is None else _path("nvrtc", nvrtc)
+    settings.remote = None if remote is None else _whole("remote", remote)
+    settings.signing_key = None if signing_key is None else _path("signing_key", signing_key)
     settings.compile = _one_of("compile", compile, _COMPILE)
     settings.trust = _one_of("trust", trust, _TRUST)
     settings.isolation = _one_of("isolation", isolation, _ISOLATION)
-    settings.require_bases = require_bases
-    settings.compile_workers = compile_workers
-    settings.compile_ahead = compile_ahead
-    settings.search_trials = search_trials
+    settings.require_bases = _flag("require_bases", require_bases)
+    settings.compile_workers = _count("compile_workers", compile_workers)
+    settings.compile_ahead = _count("compile_ahead", compile_ahead, least=-1)
+    settings.search_trials = _count("search_trials", search_trials)
     settings.search_time_limit_ms = None if search_seconds is None else round(search_seconds * 1000)
-    settings.workspace_limit_bytes = workspace_limit_bytes
-    settings.overlay_limit_bytes = overlay_limit_bytes
-    settings.histogram = histogram
+    settings.workspace_limit_bytes = _count("workspace_limit_bytes", workspace_limit_bytes, most=(1 << 63) - 1)
+    settings.overlay_limit_bytes = _count("overlay_limit_bytes", overlay_limit_bytes, most=(1 << 63) - 1)
+    settings.histogram = _flag("histogram", histogram)
     _kiln.configure(settings)
 
 

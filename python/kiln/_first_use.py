@@ -21,8 +21,10 @@ def begin(end: Callable[[], None]) -> list[str]:
 
 
 def _files_of(given: object) -> list[str]:
+    from . import _path
+
     if callable(given):
         given = given()
-    if isinstance(given, (str, os.PathLike)):
+    if isinstance(given, (str, bytes, os.PathLike)):
         given = [given]
-    return [os.fspath(each) for each in given]  # type: ignore[attr-defined]
+    return [_path("a tuned file", each) for each in given]  # type: ignore[attr-defined]

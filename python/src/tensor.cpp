@@ -90,8 +90,14 @@ kiln_stream handle_of(nb::handle object) {
 Stream stream_of(nb::handle object) {
   if (!object.is_valid() || object.is_none()) return {};
   if (PyLong_Check(object.ptr()) != 0 && PyBool_Check(object.ptr()) == 0) return {true, handle_of(object)};
-  if (const nb::object protocol = find(object, "__cuda_stream__"); protocol.is_valid())
-    return {true, handle_of(nb::object(protocol())[1])};
+  if (const nb::object protocol = find(object, "__cuda_stream__"); protocol.is_valid()) {
+    const nb::object told = protocol();
+    nb::tuple pair;
+    if (!nb::try_cast(told, pair) || pair.size() != 2 || PyLong_Check(nb::object(pair[1]).ptr()) == 0)
+      bad_input(
+          "stream has a __cuda_stream__ that gives no pair of a version and a handle; report that to its library");
+    return {true, handle_of(pair[1])};
+  }
   for (const char* name : {"cuda_stream", "ptr"})
     if (const nb::object number = find(object, name); number.is_valid() && PyLong_Check(number.ptr()) != 0)
       return {true, handle_of(number)};
@@ -145,8 +151,9 @@ kiln_tensor TensorReader::view(nb::handle name, const DLTensor& tensor) const {
   const auto type = dtype_of(tensor.dtype);
   if (!type) [[unlikely]]
     refuse(name, "has elements of DLPack's type " + std::to_string(tensor.dtype.code) + " with " +
-                     std::to_string(tensor.dtype.bits) +
-                     " bits, expected bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32 or i64");
+                     std::to_string(tensor.dtype.bits) + " bits" +
+                     (tensor.dtype.lanes == 1 ? "" : " in lanes of " + std::to_string(tensor.dtype.lanes)) +
+                     ", expected bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32 or i64");
   if (tensor.ndim < 0 || tensor.ndim > KILN_MAX_RANK) [[unlikely]]
     refuse(name,
            "has " + std::to_string(tensor.ndim) + " dimensions, expected at most " + std::to_string(KILN_MAX_RANK));
@@ -248,8 +255,12 @@ kiln_tensor TensorReader::read_dlpack(nb::handle name, nb::handle object, bool& 
     is_read_only = (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
     return view(name, managed->dl_tensor);
   }
+  if (PyCapsule_IsValid(made, "dltensor") == 0)
+    refuse(name, "has a __dlpack__ that gives " +
+                     (PyCapsule_CheckExact(made) != 0 ? "a capsule that was taken before, or of another kind"
+                                                      : "a " + name_of_type(capsule)) +
+                     ", expected a new capsule; report that to its library");
   auto* const managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(made, "dltensor"));
-  if (managed == nullptr) throw nb::python_error();
   PyCapsule_SetName(made, "used_dltensor");
   keep(nullptr, managed);
   return view(name, managed->dl_tensor);

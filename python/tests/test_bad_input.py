@@ -1,4 +1,5 @@
 """Each wrong input is refused in a sentence with its remedy; nothing crashes or is copied."""
+import copy
 import ctypes
 import pickle
 
@@ -184,3 +185,102 @@ def test_a_driver_that_fails_is_told_by_kind(norm):
 def test_an_error_keeps_its_kind_when_it_is_pickled():
     error = pickle.loads(pickle.dumps(kiln.Error("it is not so", "not_tuned")))
     assert (str(error), error.kind) == ("it is not so", "not_tuned")
+
+
+class Pair:
+    def __init__(self, told):
+        self.told = told
+
+    def __cuda_stream__(self):
+        return self.told
+
+
+@pytest.mark.parametrize("told", ["x", (0,), (0, "1"), (0, 1, 2), None])
+def test_a_stream_that_gives_no_handle_is_refused(norm, told):
+    assert "stream has a __cuda_stream__ that gives no pair of a version and a handle" in refused(norm, stream=Pair(told))
+
+
+def test_a_tensor_whose_export_is_no_new_capsule_is_refused(norm):
+    class Nothing(Dlpack):
+        def __dlpack__(self, **asked):
+            return None
+
+    class Again(Dlpack):
+        def __dlpack__(self, **asked):
+            self.made = getattr(self, "made", None) or super().__dlpack__(**asked)
+            return self.made
+
+    assert "'x' has a __dlpack__ that gives a NoneType, expected a new capsule" in refused(norm, x=Nothing([3, 64]), stream=stream())
+    again = Again([3, 64], values=[1.0] * 192)
+    norm(x=again, weight=Exchanged([64], values=[1.0] * 64), y=Exchanged([3, 64]), stream=stream())
+    assert "gives a capsule that was taken before, or of another kind, expected a new capsule" in refused(norm, x=again, stream=stream())
+
+
+def test_an_op_is_copied_and_pickled_by_its_name(norm):
+    for again in (copy.copy(norm), copy.deepcopy({"norm": norm})["norm"], pickle.loads(pickle.dumps(norm))):
+        assert (type(again), again.name, again.folder) == (kiln.Op, norm.name, norm.folder)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"bases": 5}, "bases is 5, expected a list of paths"),
+        ({"bases": [5]}, "a base is a int, expected a path: a str or an os.PathLike"),
+        ({"bases": ["a\0b.kiln"]}, "expected text in UTF-8 without null characters"),
+        ({"bases": ["\ud800.kiln"]}, "expected text in UTF-8 without null characters"),
+        ({"bases": b"a.kiln"}, "put it into a list"),
+        ({"overlay": 3}, "overlay is a int, expected a path"),
+        ({"remote": 5}, "remote is 5, expected a str"),
+        ({"compile_workers": "4"}, "compile_workers is '4', expected an int from 0 to 2147483647"),
+        ({"compile_workers": True}, "compile_workers is True, expected an int"),
+        ({"compile_workers": -3}, "compile_workers is -3, expected an int from 0"),
+        ({"compile_ahead": 1 << 40}, "compile_ahead is 1099511627776, expected an int from -1 to 2147483647"),
+        ({"search_trials": 2.5}, "search_trials is 2.5, expected an int"),
+        ({"search_seconds": float("nan")}, "search_seconds is nan, expected seconds, 0 or more"),
+        ({"search_seconds": float("inf")}, "search_seconds is inf, expected seconds"),
+        ({"search_seconds": "3"}, "search_seconds is '3', expected seconds"),
+        ({"histogram": "yes"}, "histogram is 'yes', expected True or False"),
+        ({"on_miss": ["tune"]}, "on_miss is \\['tune'\\], expected one of"),
+    ],
+)
+def test_options_of_another_type_are_refused_by_name(given, sentence):
+    with pytest.raises(kiln.Error, match=sentence):
+        kiln.configure(**given)
+
+
+def test_what_is_no_name_no_size_and_no_time_is_refused(norm, tmp_path):
+    tuner = kiln.Tuner()
+    for refused_call, sentence in [
+        (lambda: kiln.op(5), "an op's name is a int, expected a str"),
+        (lambda: kiln.op(b"rms_norm"), "an op's name is a bytes, expected a str"),
+        (lambda: kiln.op("rms\0norm"), "expected text in UTF-8 without null characters"),
+        (lambda: kiln.op("mine", folder=7), "the folder of ops is a int, expected a path"),
+        (lambda: tuner.add(norm, rows=range(1, 10**12), cols=64), "'rows' has more sizes than Kiln lists, expected 1 to 1000000; a bucket holds many"),
+        (lambda: tuner.add(norm, rows=iter(int, 1), cols=64), "'rows' has more sizes than Kiln lists"),
+        (lambda: tuner.add(norm, rows=b"abc", cols=64), "axis 'rows' is a bytes, expected an int"),
+        (lambda: kiln.Tuner(device=True), "device is True, expected the ordinal"),
+        (lambda: tuner.deploy(5), "the file to deploy is a int, expected a path"),
+        (lambda: kiln.wait_for_tunes("soon"), "wait_for_tunes: the time is 'soon', expected seconds"),
+        (lambda: kiln.wait_for_tunes(None), "wait_for_tunes: the time is None, expected seconds"),
+        (lambda: kiln.record(5), "the file to record to is a int, expected a path"),
+        (lambda: kiln.join_team("0", 2, name="a"), "rank is '0', expected an int"),
+        (lambda: kiln.join_team(0, 2, name=5), "name is 5, expected a str"),
+        (lambda: kiln.join_team(0, 1, timeout="long"), "a timeout is 'long', expected seconds"),
+    ]:
+        with pytest.raises(kiln.Error, match=sentence):
+            refused_call()
+    with pytest.raises(FileNotFoundError, match="No such file or directory: .*/nowhere/x.toml'$"):
+        kiln.record(tmp_path / "nowhere" / "x.toml")
+    with pytest.raises(IsADirectoryError):
+        kiln.record(tmp_path)
+    assert list(tmp_path.parent.glob(f"{tmp_path.name}.*")) == []
+
+
+def test_elements_in_lanes_are_refused(norm):
+    class InLanes(Dlpack):
+        def __dlpack__(self, **asked):
+            capsule = super().__dlpack__(**asked)
+            self.managed.dl_tensor.lanes = 4
+            return capsule
+
+    assert "elements of DLPack's type 2 with 32 bits in lanes of 4, expected bf16" in refused(norm, x=InLanes([3, 64]), stream=stream())

@@ -389,3 +389,14 @@ print(given["y"].values[0] > 0.9)
         KILN_CACHE=str(tmp_path / "other.kiln"),
     )
     assert said == "True\n", said
+
+
+def test_a_relative_folder_needs_a_working_directory(run_program, tmp_path):
+    said = run_program(f"""
+    os.mkdir({str(tmp_path / "gone")!r}), os.chdir({str(tmp_path / "gone")!r}), os.rmdir({str(tmp_path / "gone")!r})
+    try:
+        kiln.op("mine", folder="ops")
+    except kiln.Error as error:
+        print(error)
+    """)
+    assert said == "the folder of ops is 'ops', in a working directory that was removed; name its full path\n"
