@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "e2e/command.hpp"
+#include "rows.hpp"
 
 namespace e2e {
 
@@ -70,7 +71,7 @@ void meet(Met& met, const TemporaryFolder& folder, const std::string& address, i
 
 /// Machines meet the same buckets at once; then a new one meets them, which tunes and compiles nothing. `second_tunes`:
 /// how many of them a store's claims may let pass.
-inline void check_machines(const std::string& address, int second_tunes) {
+inline void check_machines(const char* back_end, const std::string& address, int second_tunes) {
   using Clock = std::chrono::steady_clock;
   const TemporaryFolder folder;
   const int machines = chosen_count("KILN_TEST_MACHINES", 4), buckets = chosen_count("KILN_TEST_BUCKETS", 8);
@@ -94,6 +95,15 @@ inline void check_machines(const std::string& address, int second_tunes) {
     CHECK(engine.stats().compiles == 0);
     CHECK(engine.warnings().empty());
   }
+  kiln::testing::KeptRow("machines")
+      .with("back_end", back_end)
+      .with("machines", machines)
+      .with("buckets", buckets)
+      .with("tunes", met.tunes.load())
+      .with("errors", met.errors.load())
+      .with("late_tunes", engine.stats().tunes)
+      .with("late_compiles", engine.stats().compiles)
+      .with("late_seconds", served.count());
   MESSAGE(machines, " machines tuned ", buckets, " buckets ", met.tunes.load(), " times in ", tuned.count(), " s with ",
           met.errors.load(), " errors; a new one served all in ", served.count(), " s");
 }
@@ -101,7 +111,7 @@ inline void check_machines(const std::string& address, int second_tunes) {
 /// A machine dies while it tunes a bucket of this store; another one waits for its claim, of which `shorten` leaves
 /// little for the test's sake, and then tunes.
 template <class Shorten>
-void check_takeover(const std::string& address, Shorten&& shorten) {
+void check_takeover(const char* back_end, const std::string& address, Shorten&& shorten) {
   const bool is_whole = chosen_count("KILN_TEST_WHOLE_TERM", 0) != 0;
   const TemporaryFolder folder;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -114,6 +124,7 @@ void check_takeover(const std::string& address, Shorten&& shorten) {
   CHECK(engine.stats().tunes == 1);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   CHECK(took > std::chrono::seconds(1));
+  if (is_whole) kiln::testing::KeptRow("takeover").with("back_end", back_end).with("seconds", took.count());
   MESSAGE("a machine that died was replaced after ", took.count(), " s", is_whole ? "" : " of a shortened claim");
 }
 

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 TEST_CASE("machines that meet the same buckets at once at a server tune each once, and a new one serves all") {
   const Machine machine;
   const Server server;
-  check_machines(server.address(), 0);
+  check_machines("server", server.address(), 0);
 }
 
 TEST_CASE("a server that begins again empty while machines work costs tunes and no launch") {
@@ -33,6 +33,7 @@ TEST_CASE("a server that begins again empty while machines work costs tunes and 
   });
   CHECK(met.tunes >= buckets);
   CHECK(met.tunes <= std::int64_t{machines} * buckets);
+  kiln::testing::KeptRow("restart").with("machines", machines).with("buckets", buckets).with("tunes", met.tunes.load());
   MESSAGE(machines, " machines tuned ", buckets, " buckets ", met.tunes.load(), " times");
   const Engine engine(machine_at(server.address(), folder, "late.kiln"));
   const kiln::Op op = engine.op("scale");
@@ -61,13 +62,17 @@ TEST_CASE("a server that stops while a launch asks it fails no launch and makes 
     server.signal(SIGCONT);
   }
   CHECK(longest < limit + slack);
+  kiln::testing::KeptRow("launches")
+      .with("back_end", "server")
+      .with("stops", stops)
+      .with("longest_seconds", std::chrono::duration<double>(longest).count());
   MESSAGE(stops, " stops, the longest launch took ", std::chrono::duration<double>(longest).count(), " s");
 }
 
 TEST_CASE("the claim of a machine that died keeps a bucket from others until its term ends, at a server") {
   const Machine machine;
   const Server server;
-  check_takeover(server.address(), [&] {
+  check_takeover("server", server.address(), [&] {
     const std::string answer = server.tell("KEYS kiln:claim:*");
     const std::size_t begin = answer.find("kiln:claim:");
     REQUIRE(begin != std::string::npos);

@@ -144,7 +144,7 @@ TEST_CASE("a bucket that is prepared, and an op that is loaded whole, wait for t
 TEST_CASE("machines that meet the same buckets at once in a folder tune each about once, and a new one serves all") {
   const Machine machine;
   const Cluster cluster;
-  check_machines(cluster.shared(), (chosen_count("KILN_TEST_BUCKETS", 8) + 9) / 10);
+  check_machines("folder", cluster.shared(), (chosen_count("KILN_TEST_BUCKETS", 8) + 9) / 10);
   CHECK(cluster.values().size() == static_cast<std::size_t>(chosen_count("KILN_TEST_BUCKETS", 8)));
 }
 
@@ -165,7 +165,7 @@ TEST_CASE("a machine that dies while it tunes" * doctest::skip()) {
 TEST_CASE("the claim of a machine that died keeps a bucket from others until its term ends, in a folder") {
   const Machine machine;
   const Cluster cluster;
-  check_takeover(cluster.shared(), [&] {
+  check_takeover("folder", cluster.shared(), [&] {
     for (const auto& each : fs::recursive_directory_iterator(cluster.shared()))
       if (each.path().extension() == ".claim")
         fs::last_write_time(each.path(), fs::last_write_time(each.path()) - std::chrono::seconds(28));

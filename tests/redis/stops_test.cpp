@@ -3,6 +3,7 @@
 #include <random>
 
 #include "redis/support.hpp"
+#include "rows.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -96,13 +97,22 @@ TEST_CASE("stops inside operations end them by their deadline, and lose and mix 
       server.signal(SIGCONT);
     }
   }
+  int operations = 0;
+  Clock::duration longest{};
   for (const auto& worker : workers) {
+    operations += worker->operations;
+    longest = std::max(longest, worker->longest);
     worker->check_kept();
     CHECK(worker->failures > 0);
     CHECK(worker->longest < short_limit + slack);
     MESSAGE(worker->operations, " operations, ", worker->failures, " failed, the longest took ",
             std::chrono::duration<double, std::milli>(worker->longest).count(), " ms");
   }
+  KeptRow("operations")
+      .with("back_end", "server")
+      .with("stops", stops())
+      .with("operations", operations)
+      .with("longest_seconds", std::chrono::duration<double>(longest).count());
 }
 
 TEST_SUITE_END();

@@ -109,6 +109,7 @@ TEST_CASE("fault 103: a folder that many processes fill and are killed in holds 
   }
   CHECK(best > 0);
   for (const auto& each : fs::recursive_directory_iterator(bucket.path())) CHECK(each.path().extension() != ".broken");
+  kiln::testing::KeptRow("kills").with("back_end", "folder").with("writers", 2 * rounds).with("values", best);
   if (std::getenv("KILN_TEST_STOPS") == nullptr) tally(103, 2 * rounds, "writers killed beside others");
 }
 

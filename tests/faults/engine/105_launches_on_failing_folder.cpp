@@ -133,6 +133,12 @@ TEST_CASE("fault 105: no launch fails, waits past its limits or is wrong, whatev
   remote::Folder sound(bucket.path());
   bucket.age(std::chrono::hours(1));
   if (const auto left = sound.get(place, in_time())) CHECK(remote::open_row(place, *left, {}).row);
+  kiln::testing::KeptRow("launches")
+      .with("back_end", "folder")
+      .with("stops", stops)
+      .with("served", served)
+      .with("errors", errors)
+      .with("longest_seconds", std::chrono::duration<double>(longest).count());
   MESSAGE(stops, " stops, ", served, " launches served by the folder, ", errors, " errors, the longest launch took ",
           std::chrono::duration<double>(longest).count(), " s");
   if (std::getenv("KILN_TEST_STOPS") == nullptr)

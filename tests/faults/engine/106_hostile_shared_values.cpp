@@ -102,6 +102,10 @@ TEST_CASE("fault 106: no value that was spoilt or made up serves, each is a miss
   CHECK(engine.warnings().size() < 12);  // one a kind
   write(file, bucket.first());
   CHECK(op.plan(problem).origin() == Origin::overlay);
+  kiln::testing::KeptRow("hostile")
+      .with("values", values)
+      .with("made_up", records.size())
+      .with("served", values - missed);
   MESSAGE(values, " spoilt values and ", records.size(), " made up, none served");
   if (std::getenv("KILN_TEST_VALUES") == nullptr) tally(106, values, "spoilt values of a shared folder");
   tally(106, static_cast<std::int64_t>(records.size()), "values of a shared folder that were made up");
