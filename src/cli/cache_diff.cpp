@@ -179,7 +179,7 @@ int run(const Globals& globals, const CacheDiffSettings& settings) {
 void add_cache_diff(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheDiffSettings>(
       cache, chosen, "diff", "List the records that B gained, lost or changed against A, the worst cost ratio first",
-      declare, run, takes_none);
+      declare, run, takes_templates);
   command->footer(
       "A record is changed when other configs serve its sizes or its 95 % intervals do not overlap. Times are of the bucket's upper\n"
       "edge. Machine code is not compared. With --json: an object for each record, then one of \"event\": \"summary\".\n"

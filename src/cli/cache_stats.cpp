@@ -165,7 +165,7 @@ int run(const Globals& globals, const CacheStatsSettings& settings) {
 void add_cache_stats(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheStatsSettings>(
       cache, chosen, "stats", "Print how much the files hold, by op, and how often they were used", declare, run,
-      takes_layers);
+      takes_layers | takes_templates);
   command->footer(
       "A process counts once for each row that served it. Launches are counted by origin, misses by reason. Only an overlay has\n"
       "counts. The histogram counts one launch in 16 and multiplies by 16. A record's bytes are approximate: records share pages.");

@@ -9,7 +9,8 @@
 
 namespace kiln::cli {
 
-/// The global options that a command takes beside --json and --quiet, which every command takes. Its help names them.
+/// The global options that a command takes beside --json and --quiet, which every command takes. Its help names them,
+/// and others are refused.
 enum Takes : unsigned {
   takes_none = 0,
   takes_device = 1,

@@ -176,19 +176,40 @@ std::vector<char*> with_help_last(int argc, char** argv) {
   return words;
 }
 
+constexpr std::pair<unsigned, const char*> global_options[] = {
+    {takes_device, "--device"}, {takes_overlay, "--overlay"},   {takes_bases, "--base"},
+    {takes_trust, "--trust"},   {takes_keys, "--trusted-keys"}, {takes_templates, "--templates"},
+    {takes_remote, "--remote"}};
+
+std::string names_of_taken(unsigned takes) {
+  std::string names = "--json, --quiet";
+  for (const auto& [option, name] : global_options)
+    if ((takes & option) != 0) names.append(", ").append(name);
+  return names;
+}
+
 /// Adds to each command's help the global options that it takes.
 void name_globals(const Chosen& chosen) {
-  constexpr std::pair<unsigned, std::string_view> options[] = {
-      {takes_device, ", --device"}, {takes_overlay, ", --overlay"},   {takes_bases, ", --base"},
-      {takes_trust, ", --trust"},   {takes_keys, ", --trusted-keys"}, {takes_templates, ", --templates"},
-      {takes_remote, ", --remote"}};
   for (const auto& [command, takes] : chosen.takes) {
-    std::string line = "Global options that apply: --json, --quiet";
-    for (const auto& [option, name] : options)
-      if ((takes & option) != 0) line += name;
     const std::string footer = command->get_footer();
-    command->footer(line + "; see kiln --help" + (footer.empty() ? "" : "\n\n" + footer));
+    command->footer("Global options that apply: " + names_of_taken(takes) + "; see kiln --help" +
+                    (footer.empty() ? "" : "\n\n" + footer));
   }
+}
+
+/// Returns the message for global options that the command does not take, or an empty string.
+std::string not_taken(const CLI::App& app, const Chosen& chosen) {
+  for (const auto& [command, takes] : chosen.takes) {
+    if (!command->parsed()) continue;
+    std::vector<std::string> given;
+    for (const auto& [option, name] : global_options)
+      if ((takes & option) == 0 && app.get_option(name)->count() > 0) given.emplace_back(name);
+    if (given.empty()) continue;
+    const std::string names = names_of_chosen(app);
+    return fmt::format("kiln {}does not take {}; of the global options it takes {}; see kiln {}--help", names,
+                       fmt::join(given, ", "), names_of_taken(takes), names);
+  }
+  return {};
 }
 
 int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
@@ -212,6 +233,10 @@ int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
     return show_asked(app, asked);
   } catch (const CLI::ParseError& error) {
     return bad_usage(app, error, argc, argv);
+  }
+  if (const std::string why = not_taken(app, chosen); !why.empty()) {
+    say_error(chosen.globals.json, "bad_input", why);
+    return exit_usage;
   }
   return run_chosen(chosen);
 }

@@ -15,13 +15,58 @@ TEST_CASE("help and version go to the standard output and succeed") {
   CHECK(command.run("tune --help").output.find("Examples:") != std::string::npos);
 }
 
+namespace {
+
+/// Every command, and arguments that it would begin with.
+constexpr std::array<std::pair<const char*, const char*>, 29> commands = {{
+    {"doctor", ""},
+    {"devices", ""},
+    {"ops", ""},
+    {"check", "no_op"},
+    {"new", "1x"},
+    {"tune", "no_op rows=1"},
+    {"prewarm", "none.toml -o out.kiln"},
+    {"coverage", "none.toml"},
+    {"run", "no_op rows=1"},
+    {"explain", "no_op rows=1"},
+    {"replay", "none.trace"},
+    {"trace", "no_op rows=1 -o out.trace"},
+    {"workload", "--config none.json"},
+    {"report", "--workload none.toml -o out.html"},
+    {"cache ls", "none.kiln"},
+    {"cache show", "no_op"},
+    {"cache stats", ""},
+    {"cache diff", "none.kiln none.kiln"},
+    {"cache export", "-o out.kiln --op no_op"},
+    {"cache import", "none.kiln"},
+    {"cache merge", "none.kiln -o out.kiln"},
+    {"cache prune", "none.kiln --stale"},
+    {"cache compact", "none.kiln"},
+    {"cache verify", "none.kiln"},
+    {"cache sign", "none.kiln --key none.pem"},
+    {"cache push", ""},
+    {"cache pull", ""},
+    {"bench records", "--op no_op"},
+    {"bench regret", "no_op rows=1"},
+}};
+
+constexpr const char* applies = "Global options that apply: ";
+
+/// The global options that a command's help names, with a comma at the end.
+std::string named_by_help(const Command& command, const std::string& name) {
+  const std::string help = command.run(name + " --help").output;
+  const auto at = help.find(applies);
+  REQUIRE(at != std::string::npos);
+  std::string line = help.substr(at, help.find(';', at) - at);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line + ",";
+}
+
+}  // namespace
+
 TEST_CASE("each command's help names the global options that it takes, and has no other command's examples") {
   const Command command;
-  for (const char* name :
-       {"doctor",      "devices",       "ops",          "check",      "new",           "tune",         "prewarm",
-        "coverage",    "run",           "explain",      "replay",     "trace",         "workload",     "report",
-        "cache ls",    "cache show",    "cache stats",  "cache diff", "cache export",  "cache import", "cache merge",
-        "cache prune", "cache compact", "cache verify", "cache sign", "bench records", "bench regret"}) {
+  for (const auto& [name, words] : commands) {
     CAPTURE(std::string(name));
     const std::string help = command.run(name + std::string(" --help")).output;
     CHECK(help.find("\nGlobal options that apply: --json, --quiet") != std::string::npos);
@@ -29,6 +74,36 @@ TEST_CASE("each command's help names the global options that it takes, and has n
   }
   CHECK(command.run("cache verify --help").output.find("--json, --quiet, --trusted-keys; see") != std::string::npos);
   CHECK(command.run("new --help").output.find("--json, --quiet; see kiln --help") != std::string::npos);
+}
+
+TEST_CASE("each command refuses the global options that it does not take, and names those that it takes") {
+  const Command command;
+  const std::string key_folder = command.path("keys"), ops = command.path("ops");
+  std::filesystem::create_directories(key_folder);
+  std::filesystem::create_directories(ops);
+  const std::array<std::string, 7> options{
+      "--device 0",         "--overlay ''", "--base none.kiln", "--trust signed", "--trusted-keys " + key_folder,
+      "--templates " + ops, "--remote ''"};
+  for (const auto& [name, words] : commands) {
+    CAPTURE(std::string(name));
+    const std::string named = named_by_help(command, name);
+    std::string taken, others, names_of_others;
+    for (const std::string& each : options) {
+      const std::string option = each.substr(0, each.find(' '));
+      const bool is_taken = named.find(option + ",") != std::string::npos;
+      (is_taken ? taken : others) += " " + each;
+      if (!is_taken) names_of_others += (names_of_others.empty() ? "" : ", ") + option;
+    }
+    const std::string before = std::string(name) + " " + words;
+    CHECK(command.run(before + taken).errors.find("does not take") == std::string::npos);
+    if (others.empty()) continue;
+    const std::string takes = named.substr(std::string_view(applies).size());
+    check_refused(command.run(before + others), 2,
+                  "kiln " + std::string(name) + " does not take " + names_of_others +
+                      "; of the global options it takes " + takes.substr(0, takes.size() - 1) + "; see kiln " + name +
+                      " --help\n");
+  }
+  check_refused(command.run("--templates . devices"), 2, "kiln devices does not take --templates");
 }
 
 TEST_CASE("no command, an unknown command and an unknown option are bad usage") {

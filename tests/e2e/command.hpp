@@ -36,11 +36,20 @@ inline std::string expect(int status, const std::string& line) {
   return outcome.output;
 }
 
-/// Global options that give the command a private overlay and the tests' ops.
-inline std::string globals(const TemporaryFolder& folder, const char* overlay = "overlay.kiln") {
-  std::string words = " --overlay " + (folder / overlay).string();
+/// The global option that gives the command a private overlay.
+inline std::string own_overlay(const TemporaryFolder& folder, const char* overlay = "overlay.kiln") {
+  return " --overlay " + (folder / overlay).string() + " ";
+}
+
+/// Those that give it the tests' ops.
+inline std::string own_ops() {
+  std::string words;
   for (const auto& path : test_ops()) words += " --templates " + path.string();
   return words + " ";
+}
+
+inline std::string globals(const TemporaryFolder& folder, const char* overlay = "overlay.kiln") {
+  return own_overlay(folder, overlay) + own_ops();
 }
 
 /// Runs a test case that is skipped otherwise in a new process, with these words of the shell before it, such as variables;

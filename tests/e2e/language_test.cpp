@@ -74,13 +74,12 @@ TEST_CASE("a problem that breaks a rule of its op is refused wherever it is give
   REQUIRE(coverage.gaps.size() == 1);
   CHECK_MESSAGE(contains(coverage.gaps[0].why, sentence), coverage.gaps[0].why);
 
-  const std::string shown = expect(0, "kiln ops head_scale heads=8 groups=2 dim=16" + globals(folder));
+  const std::string shown = expect(0, "kiln ops head_scale heads=8 groups=2 dim=16" + own_ops());
   CHECK_MESSAGE(contains(shown, R"(order == "tokens" || dtype == "f32")"), shown);
   CHECK(contains(shown, "other orders exist in f32 alone"));
   const std::string sizes = " tokens=8 heads=2 groups=1 dim=16 order=heads";
-  for (const char* command : {"ops", "tune"}) {
-    const Outcome outcome =
-        shell(std::string("kiln ") + command + " head_scale" + sizes + " dtype=bf16" + globals(folder));
+  for (const std::string& command : {"kiln ops" + own_ops(), "kiln tune" + globals(folder)}) {
+    const Outcome outcome = shell(command + "head_scale" + sizes + " dtype=bf16");
     CHECK(outcome.status != 0);
     CHECK_MESSAGE(contains(outcome.output, sentence), outcome.output);
   }

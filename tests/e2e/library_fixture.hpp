@@ -99,7 +99,7 @@ inline void edit_records(const TemporaryFolder& folder, const std::function<void
   }
   std::ofstream(text) << edited;
   std::filesystem::remove(folder / "overlay.kiln");
-  expect(0, "kiln cache import " + text + globals(folder));
+  expect(0, "kiln cache import " + text + own_overlay(folder));
 }
 
 /// The one bucket that tune_in tunes.

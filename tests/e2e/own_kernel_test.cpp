@@ -232,12 +232,12 @@ TEST_CASE("the choice without a library is shipped with its machine code, in eac
   }
   SUBCASE("as text, with candidates") {
     expect(0, "kiln cache export --text -o " + text + globals(folder));
-    expect(0, "kiln cache merge " + text + " -o " + base + globals(folder));
+    expect(0, "kiln cache merge " + text + " -o " + base + own_overlay(folder));
     serve("E2E_NO_CODE=1");
   }
   SUBCASE("as text, without candidates") {
     expect(0, "kiln cache export --text --no-candidates -o " + text + globals(folder));
-    expect(0, "kiln cache merge " + text + " -o " + base + globals(folder));
+    expect(0, "kiln cache merge " + text + " -o " + base + own_overlay(folder));
     serve("E2E_NO_CODE=1");
   }
   SUBCASE("for a workload, made with the library or without it") {

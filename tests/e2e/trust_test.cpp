@@ -121,8 +121,8 @@ TEST_CASE("a signed file that was changed is refused, and a revoked key's file g
   fs::copy(deployment.open(), deployment.keys() + "/revoked/release.pem");
   CHECK(deployment.replay(trusting).status != 0);
   CHECK(contains(deployment.explain(trusting), "is revoked ("));
-  const std::string imported =
-      expect(0, "kiln cache import " + deployment.base() + " " + trusting + globals(deployment.folder(), "to.kiln"));
+  const std::string imported = expect(
+      0, "kiln cache import " + deployment.base() + " " + trusting + own_overlay(deployment.folder(), "to.kiln"));
   CHECK(contains(imported, "1 record added"));
   CHECK(contains(imported, "were left behind"));
   const std::string exporting = "kiln cache export " + deployment.base() + " --replace -o " +
@@ -130,9 +130,9 @@ TEST_CASE("a signed file that was changed is refused, and a revoked key's file g
   CHECK(contains(expect(0, exporting), "cubins of " + deployment.base() + " were left behind"));
   fs::remove_all(deployment.keys() + "/revoked");
   CHECK(!contains(expect(0, exporting), "left behind"));
-  CHECK(!contains(
-      expect(0, "kiln cache import " + deployment.base() + " " + trusting + globals(deployment.folder(), "too.kiln")),
-      "were left behind"));
+  CHECK(!contains(expect(0, "kiln cache import " + deployment.base() + " " + trusting +
+                                own_overlay(deployment.folder(), "too.kiln")),
+                  "were left behind"));
   flip_signature(deployment);
   CHECK(contains(deployment.explain(trusting), "is not one over its manifest"));
   CHECK(contains(expect(4, "kiln cache ls " + deployment.base()), "is damaged"));

@@ -288,21 +288,20 @@ TEST_CASE("fault 30: an op's folder that links to other files is refused, and th
     const TemporaryFolder folder;
     const CopiedOp op(folder);
     fs::create_symlink("/etc/passwd", op.root() / "scale" / name);
-    const std::string said = expect(2, "kiln ops scale" + op.globals(folder / "overlay.kiln"));
+    const std::string said = expect(2, "kiln ops scale" + op.templates());
     CHECK_MESSAGE(contains(said, name), said);
     CHECK(contains(said, "a link that leaves the op's folder"));
     CHECK_FALSE(contains(said, "root:"));
     fs::remove(op.root() / "scale" / name);
     fs::create_symlink("scale.cuh", op.root() / "scale" / name);  // within the folder
-    if (std::string_view(name) == "leak.cuh") expect(0, "kiln ops scale" + op.globals(folder / "overlay.kiln"));
+    if (std::string_view(name) == "leak.cuh") expect(0, "kiln ops scale" + op.templates());
     ++cases;
   }
   const TemporaryFolder folder;
   const CopiedOp op(folder);
   const fs::path pipe = op.root() / "scale" / "pipe.cuh";
   expect(0, "mkfifo '" + pipe.string() + "'");
-  CHECK(
-      contains(expect(2, "timeout 10 '" KILN_COMMAND "' ops scale" + op.globals(folder / "overlay.kiln")), "pipe.cuh"));
+  CHECK(contains(expect(2, "timeout 10 '" KILN_COMMAND "' ops scale" + op.templates()), "pipe.cuh"));
   tally(30, cases + 1, "op folders with a link or a pipe");
 }
 

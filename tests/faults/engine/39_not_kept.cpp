@@ -15,12 +15,6 @@ namespace {
 
 constexpr const char* tune_words = "tune scale rows=32 cols=128 dtype=f32";
 
-std::string ops_words() {
-  std::string words;
-  for (const auto& path : test_ops()) words += " --templates " + path.string();
-  return words + " ";
-}
-
 /// A way in which an overlay keeps nothing: words of the shell before the command, its options, and what it must say.
 struct Cause {
   std::string name, before, options, said;
@@ -63,7 +57,8 @@ class Spoilt {
 };
 
 Outcome under(const Cause& cause, const std::string& words) {
-  return shell(cause.before + "'" KILN_COMMAND "' " + words + " " + cause.options + ops_words());
+  const bool takes_ops = !words.starts_with("cache") || words.starts_with("cache prune");
+  return shell(cause.before + "'" KILN_COMMAND "' " + words + " " + cause.options + (takes_ops ? own_ops() : ""));
 }
 
 /// Exit status 4, one line that says what was not kept and why, and none of `claims`.

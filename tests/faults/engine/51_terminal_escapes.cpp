@@ -86,8 +86,8 @@ TEST_CASE("fault 51: so are a manifest's texts, names of files, and words of the
   const std::string with = op.globals(folder / "overlay.kiln");
   const std::string name = "'" + (folder / escaping.c_str()).string() + "'";
   for (const char* form : {"", " --json"}) {
-    check_harmless("kiln ops" + with + form, true);
-    check_harmless("kiln ops scale" + with + form, true);
+    check_harmless("kiln ops" + op.templates() + form, true);
+    check_harmless("kiln ops scale" + op.templates() + form, true);
     check_harmless("kiln cache ls " + name + ".kiln" + form, true);
     check_harmless("kiln ops '" + escaping + "'" + form, true);
     check_harmless("kiln '" + escaping + "'" + form, true);
@@ -96,7 +96,7 @@ TEST_CASE("fault 51: so are a manifest's texts, names of files, and words of the
     check_harmless("kiln tune scale 'rows=" + escaping + "' cols=128" + with + form, true);
   }
   op.edit("tiled.toml", "threads = [64, 128, 256]", "threads = [\"\\u001b[2J\"]");
-  check_harmless("kiln ops scale" + with, true);
+  check_harmless("kiln ops scale" + op.templates(), true);
   tally(51, 17, "commands over escaping manifests and words");
 }
 

@@ -25,10 +25,16 @@ class OddFiles {
   /// Under a bound on memory that no file that is read whole would keep, and on time.
   [[nodiscard]] Outcome command(const std::string& words) const {
     const std::string bounds = address_sanitizer ? "" : "ulimit -v 1500000; ";
-    return shell(bounds + "timeout 60 '" KILN_COMMAND "' " + words + globals(folder_));
+    return shell(bounds + "timeout 60 '" KILN_COMMAND "' " + words + globals_of(words));
   }
 
  private:
+  [[nodiscard]] std::string globals_of(const std::string& words) const {
+    if (words.starts_with("cache diff") || words.starts_with("ops")) return own_ops();
+    const bool is_overlay_alone = words.starts_with("cache import") || words.starts_with("cache merge");
+    return is_overlay_alone ? own_overlay(folder_) : globals(folder_);
+  }
+
   TemporaryFolder folder_;
 };
 

@@ -8,9 +8,8 @@ TEST_CASE("fault 65: a median at an end of its range is drawn, however small sig
   const TemporaryFolder folder;
   const CopiedOp op(folder);
   for (const std::string low : {"5", "7", "25", "1000"}) {
-    const std::string drawn =
-        expect(0, "timeout 10 '" KILN_COMMAND "'" + op.globals(folder / "o.kiln") + "trace scale rows=" + low +
-                      "..4096 cols=1 --count 1 --sigma 1e-300 --median " + low);
+    const std::string drawn = expect(0, "timeout 10 '" KILN_COMMAND "'" + op.templates() + "trace scale rows=" + low +
+                                            "..4096 cols=1 --count 1 --sigma 1e-300 --median " + low);
     CHECK(contains(drawn, "scale rows=" + low + " cols=1 dtype=f32"));
   }
   tally(65, 4, "draws at the end of a range");
@@ -19,10 +18,9 @@ TEST_CASE("fault 65: a median at an end of its range is drawn, however small sig
 TEST_CASE("fault 65: what is no number is refused by its option") {
   const TemporaryFolder folder;
   const CopiedOp op(folder);
-  const std::string kiln = "kiln" + op.globals(folder / "o.kiln");
-  CHECK(contains(expect(2, kiln + "trace scale rows=1..64 cols=1 --median nan"),
+  CHECK(contains(expect(2, "kiln trace scale rows=1..64 cols=1 --median nan" + op.templates()),
                  "the median nan lies outside rows=1..64"));
-  CHECK(contains(expect(2, kiln + "tune scale rows=1 cols=1 --seconds nan"),
+  CHECK(contains(expect(2, "kiln tune scale rows=1 cols=1 --seconds nan" + op.globals(folder / "o.kiln")),
                  "nan is not a number from 0.001 to 1000000"));
   tally(65, 2, "numbers that are none");
 }

@@ -64,7 +64,7 @@ TEST_CASE(
         "[[workload]]\nop = \"scale\"\naxes = { rows = 64, cols = 128 }\ntypes = { dtype = [\"f32\"] }\n");
   const std::string prewarm = "kiln prewarm " + (folder / "w.toml").string() + " --arch sm_90a" + own + "-o ";
   const std::string report = "kiln report" + own + "-o ", text = "kiln cache export --text" + own + "-o ",
-                    trace = "kiln trace scale rows=1..9 cols=128 dtype=f32 --count 3" + own + "-o ",
+                    trace = "kiln trace scale rows=1..9 cols=128 dtype=f32 --count 3" + own_ops() + "-o ",
                     whole = "kiln cache export" + own + "-o ", merge = "kiln cache merge " + overlay.string() + " -o ";
   write(folder / "mine.txt", "mine");
   write(folder / "mine.kiln", "mine");
@@ -96,7 +96,7 @@ TEST_CASE("fault 71: the same kind of file is replaced where no record is lost, 
         "[[workload]]\nop = \"scale\"\naxes = { rows = 64, cols = 128 }\ntypes = { dtype = [\"f32\"] }\n");
   const std::string prewarm = "kiln prewarm " + (folder / "w.toml").string() + " --arch sm_90a" + own + "-o ";
   const std::string text = "kiln cache export --text" + own + "-o ", report = "kiln report" + own + "-o ",
-                    trace = "kiln trace scale rows=1..9 cols=128 dtype=f32 --count 3" + own + "-o ",
+                    trace = "kiln trace scale rows=1..9 cols=128 dtype=f32 --count 3" + own_ops() + "-o ",
                     merge = "kiln cache merge " + overlay.string() + " -o ", whole = "kiln cache export" + own + "-o ";
   const std::pair<std::string, const char*> writers[] = {{prewarm, "a.kiln"}, {whole, "b.kiln"},  {merge, "c.kiln"},
                                                          {text, "d.jsonl"},   {report, "e.html"}, {trace, "f.trace"}};

@@ -9,7 +9,7 @@ TEST_CASE("fault 99: an op that all users may change draws a warning, from the c
   const CopiedOp op(folder);
   const auto overlay = tuned_overlay(folder);
   const auto warned = [&] {
-    const std::string said = expect(0, "kiln" + op.globals(overlay) + "ops");
+    const std::string said = expect(0, "kiln" + op.templates() + "ops");
     const Machine machine;
     const Engine engine(op.options(overlay));
     const auto warnings = engine.warnings();
@@ -17,7 +17,7 @@ TEST_CASE("fault 99: an op that all users may change draws a warning, from the c
       return contains(each, "the op 'scale' runs code that another user may have written");
     });
     CHECK(contains(said, "the op 'scale' runs code that another user may have written") == (count == 1));
-    CHECK(contains(expect(0, "kiln --quiet" + op.globals(overlay) + "ops"), "another user") == false);
+    CHECK(contains(expect(0, "kiln --quiet" + op.templates() + "ops"), "another user") == false);
     return count == 1;
   };
   CHECK(!warned());

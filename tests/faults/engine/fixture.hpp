@@ -63,8 +63,9 @@ class CopiedOp {
   }
   /// Global options of the command.
   [[nodiscard]] std::string globals(const fs::path& overlay) const {
-    return " --overlay " + overlay.string() + " --templates " + root_.string() + " ";
+    return " --overlay " + overlay.string() + templates();
   }
+  [[nodiscard]] std::string templates() const { return " --templates " + root_.string() + " "; }
 
  private:
   fs::path root_;

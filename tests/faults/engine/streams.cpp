@@ -124,7 +124,11 @@ Ended CommandScene::run(const std::string& words, const Streams& streams) const 
   const fs::path at = folder_ / "at";
   fs::remove_all(at);
   fs::copy(folder_ / "fresh", at, fs::copy_options::recursive);
-  std::string line = "'" KILN_COMMAND "' " + words + " --overlay @/overlay.kiln --templates @/ops";
+  std::string line = "env KILN_CACHE=@/overlay.kiln '" KILN_COMMAND "' " + words;
+  const auto begins = [&](const char* command) { return words.starts_with(command); };
+  constexpr const char* without_ops[] = {"devices",      "new",           "cache import", "cache merge",
+                                         "cache verify", "cache compact", "cache sign"};
+  if (std::none_of(std::begin(without_ops), std::end(without_ops), begins)) line += " --templates @/ops";
   for (std::size_t found = 0; (found = line.find('@')) != std::string::npos;) line.replace(found, 1, at.string());
   Ended ended;
   ended.status = run_shell(line, streams, folder_ / "output", folder_ / "errors");
