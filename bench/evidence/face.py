@@ -1,6 +1,6 @@
 """README's tables: what a reader asks first, one number and its worst a line. A figure whose code has changed since is left out of them; the other documents have
 it, with its mark."""
-from evidence import turns
+from evidence import torch_ops, turns
 from evidence.attention import ratios_of
 from evidence.claim import listed
 from evidence.digests import ROOT
@@ -110,10 +110,18 @@ def hot(read):
     return read.figure(told)
 
 
+def llama(read):
+    def told(r):
+        rows = torch_ops.ended(r)
+        kiln, compiled = rows["Kiln, prewarmed"], rows["compile, flash attention"]
+        return f"{kiln['seconds']:.1f} s, {compiled['seconds']:.1f} s by `torch.compile`"
+    return read.figure(told)
+
+
 def shares():
     """Figures of README without a mark, with one, and those that it leaves out."""
     read = Reader()
-    face(read), losses(read), stream(read), start(read), hot(read)
+    face(read), losses(read), stream(read), start(read), hot(read), llama(read)
     shown = [mark for mark in read.figures if mark is not None and CHANGED not in mark]
     return sum(mark == "" for mark in shown), sum(bool(mark) for mark in shown), len(read.figures) - len(shown)
 
@@ -130,4 +138,4 @@ def records(_):
 
 
 TABLES = {"face": face, "losses": losses}
-FIGURES = {"newer": newer, "stream": stream, "start": start, "hot": hot, "records": records}
+FIGURES = {"newer": newer, "stream": stream, "start": start, "hot": hot, "llama": llama, "records": records}

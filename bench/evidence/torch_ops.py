@@ -1,11 +1,12 @@
-"""Kiln's ops in PyTorch on a GPU: what passed, and the host's cost of a call. The logs are those of python/torch/tests/gpu.py and
-bench/python/llama.py."""
+"""Kiln's ops in PyTorch on a GPU: what passed, the host's cost of a call, and a model from its first batch on. The logs are those of
+python/torch/tests/gpu.py and bench/python/show."""
 import collections
 
 from evidence.table import markdown
 
 CHECKS, MODELS, HOST = "torch-h100/checks.jsonl", "torch-h100/models.jsonl", "torch-h100/host.jsonl"
 LLAMA = "python/llama_kiln.jsonl", "python/llama_peers.jsonl"
+ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES = 1, 10, 100, 1000
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
          "autocast": "autocast", "inputs": "empty, strided and refused inputs", "graph": "CUDA graphs beside eager", "300 lengths": "300 lengths through torch.compile",
@@ -31,8 +32,17 @@ def torch_lengths(read):
 
 
 def torch_host(read):
-    body = [[row["case"], row["us"]] for row in read(HOST) if row["check"] == "host cost" and "met" not in row]
-    return markdown(["host's cost of a call", "us"], body)
+    return markdown(["route", "us a call, median of the rounds", "least"], [[row["route"], row["us"], row["least_us"]] for row in read(ROUTES)])
+
+
+def torch_length(read):
+    body = [[f"{row['rows']:,}", row["us"], row["padded_us"], row["exact_us"]] for row in read(LENGTH) if row["equal"]]
+    return markdown(["rows", "Kiln: one graph, its length on the device, us", "torch: one graph of 8,192 rows", "torch: a graph of this length"], body)
+
+
+def ended(read, train=False):
+    """The last row of each contender."""
+    return {row["contender"]: row for name in LLAMA for row in read(name) if row.get("end") and row["train"] == train}
 
 
 def torch_llama(read):
@@ -43,8 +53,8 @@ def torch_llama(read):
     for (train, contender), rows in sorted(runs.items(), key=lambda run: run[0]):
         after = {row["batches"]: row["seconds"] for row in rows}
         end = rows[-1]
-        body.append([contender, "with" if train else "without", *(after.get(count, "-") for count in BATCHES), f"{end['batches']:,}", end["second_half_ms"]])
+        body.append([contender, "with" if train else "without", *(after.get(count, "-") for count in BATCHES), f"{end['batches']:,}", end["second_half_ms"] or "-"])
     return markdown(["contender", "gradients", *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run", "ms a batch, second half of them"], body)
 
 
-TABLES = {"torch_llama": torch_llama, "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host}
+TABLES = {"torch_llama": torch_llama, "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
