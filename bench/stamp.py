@@ -15,6 +15,9 @@ from evidence import checks, digests, programs
 from evidence.claim import KINDS, RESULTS, Claim, Run
 
 
+DISTRIBUTIONS = {"liger-kernel": "liger", "quack-kernels": "quack"}  # the index's names, and those of bench/peers.lock
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("folder", metavar="CLAIM")
@@ -54,7 +57,8 @@ def main():
 
 def versions_of(row):
     """Of the peers in a row; bench_gemm says its library's."""
-    yield from row.get("versions", {}).items()
+    for name, version in row.get("versions", {}).items():
+        yield DISTRIBUTIONS.get(name, name), version
     if row.get("library", "").startswith("cuBLASLt "):
         yield "cublaslt", row["library"].removeprefix("cuBLASLt ")
 

@@ -95,13 +95,6 @@ def stream(read):
     return read.figure(told)
 
 
-def start(read):
-    def told(r):
-        rows = {row["way"]: row["result_ms"] - row["until_context_ms"] for row in r("cold-start-h100/cold_start.json") if "failed" not in row}
-        return f"{rows['Kiln, shipped file, overlay']:.1f} ms"
-    return read.figure(told)
-
-
 def hot(read):
     def told(r):
         rows = [row for row in r("hits-h100/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and row["way"] == "Op::launch, hot"]
@@ -121,7 +114,7 @@ def llama(read):
 def shares():
     """Figures of README without a mark, with one, and those that it leaves out."""
     read = Reader()
-    face(read), losses(read), stream(read), start(read), hot(read), llama(read)
+    face(read), losses(read), stream(read), hot(read), llama(read)
     shown = [mark for mark in read.figures if mark is not None and CHANGED not in mark]
     return sum(mark == "" for mark in shown), sum(bool(mark) for mark in shown), len(read.figures) - len(shown)
 
@@ -138,4 +131,4 @@ def records(_):
 
 
 TABLES = {"face": face, "losses": losses}
-FIGURES = {"newer": newer, "stream": stream, "start": start, "hot": hot, "llama": llama, "records": records}
+FIGURES = {"newer": newer, "stream": stream, "hot": hot, "llama": llama, "records": records}

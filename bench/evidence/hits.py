@@ -1,7 +1,7 @@
 """The host's cost of a hot launch."""
 from evidence.table import markdown
 
-FOLDERS = ("hits-h100", "hits-h100-earlier", "hits-h200")  # of two of a device, the later stands first
+FOLDERS = ("hits-h100", "hits-h200")
 THREADS = (2, 4, 8)
 STAGES = {"bucket": "bucket_ns", "look up": "look_up_ns", "frame": "frame_ns", "admission": "admission_ns", "geometry and arguments": "geometry_and_arguments_ns",
           "the same with a new descriptor": "geometry_arguments_and_new_descriptor_ns"}

@@ -8,7 +8,6 @@ from evidence.blocks import BLOCKS, of, over_kiln, rows_of
 from evidence.claim import runs_of
 from evidence.decode import shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
-from evidence.hits import FOLDERS
 from evidence.table import markdown, mean, quantile, words
 from evidence.team import best_of_peers, compared
 from evidence.tuner import DEVICES, TYPES, agreement_seconds, at, folder, measured, regrets, sizes
@@ -157,17 +156,17 @@ def losses_inside():
 
 
 def hot_launches():
-    def told(folder, which):
+    def told(kernels):
         def over_bare(read):
-            rows = [row for row in read(f"{folder}/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and
-                    row["way"] in ("Op::launch, hot", "Plan::launch") and which(row)]
+            rows = [row for row in read("hits-h100/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and
+                    row["way"] in ("Op::launch, hot", "Plan::launch") and (row["op"], row["implementation"]) in kernels]
             found = [row["over_bare_ns"] for row in rows]
             return f"{min(found)} ns at best | {max(found)} ns", rows
         return over_bare
-    is_wide = lambda row: (row["op"], row["implementation"]) == ("gemm", "wgmma")
-    for title, folder, which in (("`rms_norm`, or `gemm` of few rows", FOLDERS[0], lambda row: not is_wide(row)), ("`gemm` by `wgmma`", FOLDERS[0], is_wide),
-                                 ("an op with TMA", FOLDERS[1], lambda row: row["op"] == "tile_scale"), ("`attention_forward`", FOLDERS[1], lambda row: row["op"] == "attention_forward")):
-        yield f"host time of a hot launch over the driver's: {title}", "H100", told(folder, which)
+    parts = {"`rms_norm`, or `gemm` of few rows": (("rms_norm", "block_row"), ("gemm", "stream")), "`gemm` by `wgmma`": (("gemm", "wgmma"),), "an op with TMA": (("tile_scale", "tma"),),
+             "`attention_forward` by `wgmma`": (("attention_forward", "wgmma"),)}
+    for title, kernels in parts.items():
+        yield f"host time of a hot launch over the driver's: {title}", "H100", told(kernels)
 
 
 def first_batches():
