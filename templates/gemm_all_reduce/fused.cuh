@@ -8,9 +8,8 @@
 #include "common/length.cuh"
 #include "common/team/gemm_reduce.cuh"
 
-/// `packets`: words tell by themselves that they came, and no flag follows a block's. Of tiles that no cluster shares.
 /// grid: the bucket's tiles times `splits`; block, cluster and dynamic shared memory as its manifest says. `tiles_m`: of the bucket, along m.
-template <typename T, int World, int tile_m, int tile_n, int stages, int splits, bool swap, bool packets>
+template <typename T, int World, int tile_m, int tile_n, int stages, int splits, bool swap>
 __global__ void __launch_bounds__(
     kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layout::nt, tile_m, tile_n, stages, 1, 1, splits, swap, false>::threads,
     1) gemm_all_reduce_fused(const __grid_constant__ kiln::tensor_map x_map,
@@ -53,20 +52,13 @@ __global__ void __launch_bounds__(
   typename Words::Word own[Words::count] = {};
   const team::ExchangedTile<Words, World> tile = {
       pushed, epoch.half(), team.rank, blockIdx.x / splits, gridDim.x / splits, tile_m * tile_n / Words::width};
-  const team::PacketTile<Words, packets ? World : 1> packet_tile = {{team, arrived->epoch},
-                                                                    blockIdx.x * (tile_m * tile_n / Words::width)};
   if (warp < loading_warps) {
-    if (packets && warp == sending_warp && blockIdx.x == 0 && !epoch.failed()) {
-      const int thread = static_cast<int>(threadIdx.x) % 32;
-      if (thread < peers) packet_tile.packets.tell_rows(team::following<World>(team.rank, thread + 1), rows);
-      __syncwarp();
-    }
     if (warp == copying_warp) team::copy_stages<Tiles>(&x_map, &w_map, ring, work, x_box, begun, work.k_tiles);
     if (splits > 1 && exists) {  // as held.take() does
       cluster_arrive_relaxed();
       cluster_wait();
     }
-    if (!packets && warp == sending_warp) {
+    if (warp == sending_warp) {
       const int thread = static_cast<int>(threadIdx.x) % 32;
       named_barrier_sync(pushed_barrier, barrier_threads);
       if (thread < peers && !epoch.failed()) epoch.send(team::following<World>(team.rank, thread + 1), index, rows);
@@ -76,35 +68,21 @@ __global__ void __launch_bounds__(
     const auto scales = [](const WgmmaWork&) { return NoScales{}; };
     consume<Tiles>(ring, team::OneWork{exists}, consumer, first, work, scales, WholeTiles(),
                    [&](const WgmmaSums<Tiles>& sums, const WgmmaWork& of) { held.take(sums, of, n, shared, own); });
-    if constexpr (packets) {
-      if (exists && !epoch.failed()) packet_tile.push(held, own);
-    } else {
-      if (exists && !epoch.failed()) tile.push(held, own);
-      named_barrier_arrive(pushed_barrier, barrier_threads);
-    }
+    if (exists && !epoch.failed()) tile.push(held, own);
+    named_barrier_arrive(pushed_barrier, barrier_threads);
   }
   if (splits > 1 && exists) cluster_arrive_relaxed();  // this block has read the others' sums
 
-  bool came = epoch.await_all(peers, [&](int thread) {
+  const bool came = epoch.await_all(peers, [&](int thread) {
     const int peer = team::following<World>(team.rank, thread + 1);
-    return (arrived->rows_of[peer] = epoch.await(peer, packets ? 0 : index)) >= 0;
+    return (arrived->rows_of[peer] = epoch.await(peer, index)) >= 0;
   });
-  typename decltype(packet_tile)::Received received;
-  if constexpr (packets) {  // also by a block without rows, of those who have some
-    came = came && epoch.await_all(Tiles::threads, [&](int) {
-      return warp < loading_warps || packet_tile.receive(held, arrived->rows_of, work.row, received);
-    });
-  }
   if (warp >= loading_warps) {
     if (exists && came) {
       int sent[World];
 #pragma unroll
       for (int rank = 0; rank < World; ++rank) sent[rank] = arrived->rows_of[rank] - work.row;
-      if constexpr (packets) {
-        packet_tile.template add<T>(held, sent, received, own);
-      } else {
-        tile.template add<T>(held, sent, own);
-      }
+      tile.template add<T>(held, sent, own);
     }
     named_barrier_arrive(done_barrier, barrier_threads);
 #pragma unroll

@@ -20,16 +20,16 @@ struct Shape {
   bool swap = false, pingpong = false;
 };
 
-constexpr std::int64_t columns = 72, usual_depth = 136;
+constexpr std::int64_t columns = 72, depth = 136;
 constexpr int chunk_rows = 24;
 
 struct Gather : test::GatheredProducts<bf16> {
-  Gather(const std::vector<int>& rows, std::int64_t stride, std::int64_t most, std::int64_t depth = usual_depth)
+  Gather(const std::vector<int>& rows, std::int64_t stride, std::int64_t most)
       : GatheredProducts(rows, columns, depth, stride, most,
                          static_cast<std::int64_t>(rows.size()) * most * depth * 2) {}
 
-  bool keeps = true;   // gathered rows
-  int pushers = 1000;  // blocks that push
+  static constexpr int row_words = depth / 8;
+  bool keeps = true;  // gathered rows
 
   template <int World>
   test::TeamPass gather(std::uint32_t seed) {
@@ -38,7 +38,7 @@ struct Gather : test::GatheredProducts<bf16> {
               all_gather_gemm_gather<World, 32>(reinterpret_cast<const uint4*>(its.x.data()),
                                                 reinterpret_cast<uint4*>(keeps ? its.gathered.data() : nullptr),
                                                 reinterpret_cast<uint4*>(its.parts.data()), its.counts.data(),
-                                                test::length(rows_of(rank)), rank_stride, static_cast<int>(k / 8),
+                                                test::length(rows_of(rank)), rank_stride, row_words,
                                                 static_cast<int>(most_rows), chunk_rows, team.workspace(),
                                                 team.argument(rank));
             }};
@@ -79,8 +79,7 @@ struct Gather : test::GatheredProducts<bf16> {
   }
 
   /// A kernel that multiplies while rows arrive, of so many clusters of which `resident` run at once. `in_run`: pieces that are pushed as one.
-  /// `slices`: of the columns, that arrive one after another. `warps`: of a block that push, 0: one thread does.
-  template <int World, Shape shape, int in_run = 0, int slices = 1, int warps = 0>
+  template <int World, Shape shape, int in_run = 0>
   void run_fused(std::uint32_t seed, int launches = 1, int absent = -1, unsigned clusters = 2, unsigned resident = 0,
                  int at_once = 1) {
     using Tiles = kiln::gemm::WgmmaTiling<bf16, bf16, kiln::gemm::Layout::nt, shape.tile_m, shape.tile_n, shape.stages,
@@ -97,9 +96,8 @@ struct Gather : test::GatheredProducts<bf16> {
       const auto half_map = [&](std::uint64_t half) {
         return emulator::tensor_map<kiln::tensor_map>(
             team.workspace().of[rank] + half * team.argument(rank).half_bytes, 2,
-            {static_cast<std::uint32_t>(k / slices), static_cast<std::uint32_t>(most_rows * slices), World},
-            {static_cast<std::uint64_t>(k / slices) * 2, static_cast<std::uint64_t>(most_rows * k) * 2}, {64, box, 1},
-            128);
+            {static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(most_rows), World},
+            {static_cast<std::uint64_t>(k) * 2, static_cast<std::uint64_t>(most_rows * k) * 2}, {64, box, 1}, 128);
       };
       maps.push_back({rows_of(rank) == 0 ? kiln::tensor_map{} : test::map_of_planes(its.x, 1, box, 64, 128),
                       {half_map(0), half_map(1)},
@@ -116,10 +114,10 @@ struct Gather : test::GatheredProducts<bf16> {
           Rank& its = at(rank);
           const Maps& of = maps[static_cast<std::size_t>(rank)];
           all_gather_gemm_fused<bf16, World, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m, shape.cluster_n,
-                                shape.swap, shape.pingpong, in_run, slices, warps>(
+                                shape.swap, shape.pingpong, in_run>(
               of.x, of.halves[0], of.halves[1], of.w, of.y, its.x.data(), keeps ? its.gathered.data() : nullptr,
               its.y.data(), test::length(rows_of(rank)), n, k, rank_stride, static_cast<int>(most_rows), chunk_rows,
-              piece_bytes, pushers, 2, team.workspace(), team.argument(rank));
+              piece_bytes, 2, team.workspace(), team.argument(rank));
         },
         resident,
         at_once};
@@ -214,72 +212,6 @@ TEST_CASE("all_gather_gemm pushes several pieces before the first is counted") {
   CHECK(late.error(0, 1) == 0);
   CHECK(late.team.report(0).state == Report::timed_out);
   CHECK(late.team.idle(0, 1));
-}
-
-TEST_CASE("all_gather_gemm pushes columns in slices, and multiplies each as it arrives") {
-  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
-    CAPTURE(seed);
-    Gather two({70, 100}, 110, 128, 256);
-    two.run_fused<2, Shape{64, 64, 3}, 0, 2>(seed, 3);
-    for (int rank = 0; rank < 2; ++rank) {
-      CHECK(two.error(rank) == 0);
-      CHECK(two.gathered_all(rank));
-      CHECK(two.team.idle(rank, 3));
-    }
-    Gather three({9, 0, 16}, 16, 16, 256);
-    three.keeps = false;
-    three.run_fused<3, Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .swap = true}, 2, 4>(seed);
-    for (int rank = 0; rank < 3; ++rank) CHECK(three.error(rank) == 0);
-    Gather of({130, 129, 256}, 256, 256, 256);
-    of.run_fused<3, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .pingpong = true}, 2, 2>(seed);
-    for (int rank = 0; rank < 3; ++rank) CHECK((of.error(rank) == 0 && of.gathered_all(rank)));
-  }
-  Gather late({70, 128}, 128, 128, 256);
-  late.team.timeout_ns = 100'000;
-  late.run_fused<2, Shape{64, 64, 3}, 0, 4>(1, 1, 1);
-  CHECK(late.error(0, 1) == 0);
-  CHECK(late.team.report(0).state == Report::timed_out);
-  CHECK(late.team.idle(0, 1));
-}
-
-TEST_CASE("all_gather_gemm pushes by warps too") {
-  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
-    CAPTURE(seed);
-    Gather two({70, 100}, 110, 128);
-    two.run_fused<2, Shape{64, 64, 3}, 0, 1, 2>(seed, 3);
-    for (int rank = 0; rank < 2; ++rank) {
-      CHECK(two.error(rank) == 0);
-      CHECK(two.gathered_all(rank));
-      CHECK(two.team.idle(rank, 3));
-    }
-    Gather three({9, 0, 16}, 16, 16, 256);
-    three.keeps = false;
-    three.run_fused<3, Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .swap = true}, 0, 4, 2>(seed);
-    for (int rank = 0; rank < 3; ++rank) CHECK(three.error(rank) == 0);
-    Gather of({130, 129, 256}, 256, 256, 256);
-    of.run_fused<3, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .pingpong = true}, 0, 2, 2>(seed);
-    for (int rank = 0; rank < 3; ++rank) CHECK((of.error(rank) == 0 && of.gathered_all(rank)));
-    Gather alone({70, 128}, 128, 128);
-    alone.pushers = 1;
-    alone.run_fused<2, Shape{64, 64, 3}, 0, 1, 2>(seed, 2, -1, 3, 1);
-    for (int rank = 0; rank < 2; ++rank) CHECK((alone.error(rank) == 0 && alone.gathered_all(rank)));
-  }
-  Gather late({70, 128}, 128, 128, 256);
-  late.team.timeout_ns = 100'000;
-  late.run_fused<2, Shape{64, 64, 3}, 0, 2, 2>(1, 1, 1);
-  CHECK(late.error(0, 1) == 0);
-  CHECK(late.team.report(0).state == Report::timed_out);
-  CHECK(late.team.idle(0, 1));
-}
-
-TEST_CASE("all_gather_gemm pushes by some of its blocks") {
-  for (const std::uint32_t seed : {0u, 1u}) {
-    CAPTURE(seed);
-    Gather of({70, 128}, 128, 128);
-    of.pushers = 1;
-    of.run_fused<2, Shape{64, 64, 3}>(seed, 2, -1, 3, 1);
-    for (int rank = 0; rank < 2; ++rank) CHECK((of.error(rank) == 0 && of.gathered_all(rank)));
-  }
 }
 
 TEST_CASE("all_gather_gemm needs no two blocks of a rank to run at once while rows arrive") {

@@ -20,7 +20,7 @@ struct Reduction {
   struct Shape {
     int tile_m, tile_n, stages;
     int cluster_m = 1, cluster_n = 1, splits = 1;
-    bool swap = false, pingpong = false, packets = false;
+    bool swap = false, pingpong = false;
   };
   static constexpr std::int64_t n = 72;
   static constexpr int row_words = n / 8, chunk_words = 64, pushers = 2;
@@ -131,20 +131,19 @@ struct Reduction {
     const int tiles_m = static_cast<int>((most_rows + shape.tile_m - 1) / shape.tile_m);
     const int tiles = tiles_m * static_cast<int>((n + shape.tile_n - 1) / shape.tile_n);
     REQUIRE(world() * tiles * shape.tile_m * shape.tile_n * 2 <= team.argument(0).half_bytes);
-    const TeamPass all = {{.grid = {static_cast<unsigned>(tiles * shape.splits)},
-                           .block = {Tiles::threads},
-                           .shared_bytes = kiln::team::ReduceLayout<Tiles>::bytes,
-                           .cluster = {shape.splits},
-                           .seed = seed},
-                          [&](int, int rank) {
-                            const Maps& of = maps[static_cast<std::size_t>(rank)];
-                            gemm_all_reduce_fused<bf16, World, shape.tile_m, shape.tile_n, shape.stages, shape.splits,
-                                                  shape.swap, shape.packets>(of.x, of.w, at(rank).y.data(),
-                                                                             length(rank), n, k, tiles_m,
-                                                                             team.workspace(), team.argument(rank));
-                          },
-                          resident,
-                          at_once};
+    const TeamPass all = {
+        {.grid = {static_cast<unsigned>(tiles * shape.splits)},
+         .block = {Tiles::threads},
+         .shared_bytes = kiln::team::ReduceLayout<Tiles>::bytes,
+         .cluster = {shape.splits},
+         .seed = seed},
+        [&](int, int rank) {
+          const Maps& of = maps[static_cast<std::size_t>(rank)];
+          gemm_all_reduce_fused<bf16, World, shape.tile_m, shape.tile_n, shape.stages, shape.splits, shape.swap>(
+              of.x, of.w, at(rank).y.data(), length(rank), n, k, tiles_m, team.workspace(), team.argument(rank));
+        },
+        resident,
+        at_once};
     run_passes(team, {all}, launches, absent);
   }
 

@@ -1,13 +1,12 @@
 // A block that multiplies the rows of all ranks while they arrive, by wgmma: common/gemm/wgmma_block.cuh says how a block multiplies.
 //
 // One thread of the first warpgroup copies stages, and waits for what it copies. This rank's rows come from x, those of
-// other ranks from this rank's symmetric workspace. A thread of another of its warps pushes this rank's rows, or two of its
-// warps do. The other warpgroups multiply.
+// other ranks from this rank's symmetric workspace. A thread of another of its warps pushes this rank's rows. The other
+// warpgroups multiply.
 #pragma once
 
 #include "common/gemm/wgmma_block.cuh"
 #include "common/team/gemm_push.cuh"
-#include "common/team/gemm_push_warps.cuh"
 #include "common/team/gemm_schedule.cuh"
 
 namespace kiln::team {
@@ -23,12 +22,6 @@ struct RowExchange {
   unsigned char* gathered;   // may be null
   long long gathered_bytes;  // from one rank's rows there to the next's
   int piece_bytes;
-  int pushers;  // blocks that push
-
-  /// Where a rank's rows are kept; null: nowhere.
-  __device__ __forceinline__ unsigned char* kept(int rank) const {
-    return gathered == nullptr ? nullptr : gathered + rank * gathered_bytes;
-  }
 };
 
 /// The block's shared memory, after the ring.
@@ -40,59 +33,37 @@ struct GatherLayout {
   static_assert(sizeof(ArrivalStorage) <= 128);
 };
 
-/// Registers: what waits for flags and what pushes need more than what only copies. They get what sums leave.
-template <typename Tiles>
-inline constexpr bool has_many_sums = sizeof(gemm::WgmmaSums<Tiles>) > 160 * sizeof(float);
-
+/// Registers: what waits for flags and what pushes need more than what only copies.
 template <typename Tiles>
 __device__ __forceinline__ void take_registers(bool produces) {
   static_assert(Tiles::consumers <= 2);
   if constexpr (Tiles::consumers == 2) {
     if (produces) {
-      setmaxnreg_dec<has_many_sums<Tiles> ? 56 : 88>();
+      setmaxnreg_dec<56>();
     } else {
-      setmaxnreg_inc<has_many_sums<Tiles> ? 224 : 208>();
+      setmaxnreg_inc<224>();
     }
   }
 }
 
-/// Words that a lane of a warp that pushes has under way at once. Between two ranks each word goes to one peer alone, so
-/// that more words have to.
-template <typename Tiles, int World>
-inline constexpr int pushed_at_once = has_many_sums<Tiles> ? 2
-                                      : World <= 2         ? 8
-                                                           : 4;
-
-/// Copies the stages of all of the block's work. For one warp, of which one thread copies. `slice_tiles`: stages of a
-/// slice of peers' rows, which lies in the workspace as rows of its own.
-template <typename Tiles, int World, int Slices, typename Schedule>
+/// Copies the stages of all of the block's work. For one warp, of which one thread copies.
+template <typename Tiles, int World, typename Schedule>
 __device__ __forceinline__ void produce(const RowMaps& maps, const gemm::Ring<Tiles>& ring, const Schedule& schedule,
-                                        int rank, const Arrivals<World>& arrivals, const PushedParts& parts, int block,
-                                        int x_box, int slice_tiles) {
+                                        int rank, const Arrivals<World>& arrivals, int block, int x_box) {
   const bool copies = elect_one();
   gemm::RingPosition<Tiles::stages> at;
 #pragma unroll 1
   for (int index = schedule.first(); schedule.has(index); index += schedule.step()) {
     gemm::WgmmaWork work = schedule.at(index);
     const bool own = work.plane == rank;
-    const int plane = own ? 0 : work.plane, row = work.first_row + work.row - work.x_back;
+    if (copies && !own && work.row < work.rows)
+      arrivals.await(work.plane, work.row - work.x_back, min(work.row + Tiles::tile_m, work.rows));
+    if (own) work.plane = 0;
     const tensor_map* const x_map = own ? maps.x : maps.arrived;
 #pragma unroll 1
-    for (int slice = 0, tile = 0; copies && tile < work.k_tiles; ++slice) {
-      if (!own && work.row < work.rows)
-        await_slice<Slices>(arrivals, parts, work.plane, work.row - work.x_back,
-                            min(work.row + Tiles::tile_m, work.rows), slice);
-      const int end = Slices == 1 ? work.k_tiles : min(tile + slice_tiles, work.k_tiles);
-      const int row_of_slice = own ? row : row + slice * parts.most_rows, back = own ? 0 : slice * slice_tiles;
-#pragma unroll 1
-      for (; tile < end; ++tile, at.advance()) {
-        mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
-        const unsigned stage = ring.stage(at.slot), full = ring.full(at.slot);
-        mbarrier_arrive_expect_tx(full, Tiles::X::bytes_in(x_box) + Tiles::W::bytes);
-        Tiles::X::load(stage, x_map, full, row_of_slice, (tile - back) * Tiles::tile_k, plane, block, x_box);
-        Tiles::W::load(stage + Tiles::X::bytes, maps.w, full, work.column - work.w_back, tile * Tiles::tile_k, plane,
-                       block);
-      }
+    for (int tile = 0; copies && tile < work.k_tiles; ++tile, at.advance()) {
+      mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
+      gemm::copy_stage(x_map, maps.w, ring, at.slot, work, tile, block, x_box);
     }
     __syncwarp();
   }
@@ -102,61 +73,38 @@ __device__ __forceinline__ void produce(const RowMaps& maps, const gemm::Ring<Ti
   }
 }
 
-/// Tells the peers how many rows this rank has, by one block. For one thread.
-template <int World, int Slices>
-__device__ __forceinline__ void send_rows(const PushedPieces<World, Slices>& pieces, int rows) {
-  if (blockIdx.x != 0 || !pieces.sends()) return;
-#pragma unroll 1
-  for (int step = 1; step < World; ++step) pieces.epoch.send(following<World>(pieces.team.rank, step), rows_flag, rows);
-}
-
 /// What the thread that pushes does in a launch.
-template <int Run, int World, int Slices>
-__device__ __forceinline__ void push_and_keep(const Pusher<World, Slices>& pusher, const RowExchange& exchange,
+template <int World, int Run>
+__device__ __forceinline__ void push_and_keep(const Pusher<World>& pusher, const RowExchange& exchange,
                                               const Arrivals<World>& arrivals, const ArrivingRows& rows,
                                               PiecePlaces places) {
-  send_rows(pusher, rows.own);
-  if (static_cast<int>(blockIdx.x) < exchange.pushers)
-    pusher.template push<Run>(exchange.x, rows.own, exchange.kept(rows.rank), places, exchange.piece_bytes);
+  const int rank = pusher.team.rank;
+  if (blockIdx.x == 0 && rows.shared->failed == 0) {
+#pragma unroll 1
+    for (int step = 1; step < World; ++step) pusher.epoch.send(following<World>(rank, step), rows_flag, rows.own);
+  }
+  const auto kept = [&](int of) {
+    return exchange.gathered == nullptr ? nullptr : exchange.gathered + of * exchange.gathered_bytes;
+  };
+  pusher.template push<Run>(exchange.x, rows.own, kept(rank), places, exchange.piece_bytes);
   if (exchange.gathered == nullptr || World == 1) return;
   rows.template longest_of_peers<World>();
 #pragma unroll 1
   for (int step = 1; step < World; ++step) {
-    const int peer = following<World>(rows.rank, step);
-    pusher.keep(peer, rows.of(peer), exchange.kept(peer), arrivals, places, exchange.piece_bytes);
+    const int peer = following<World>(rank, step);
+    pusher.keep(peer, rows.of(peer), kept(peer), arrivals, places, exchange.piece_bytes);
   }
 }
 
-/// What a warp that pushes does, one of so many of its block.
-template <int Warps, int World, int Slices, int batch>
-__device__ __forceinline__ void push_and_keep_by_warp(const WarpPusher<World, Slices, batch>& pusher,
-                                                      const RowExchange& exchange, const Arrivals<World>& arrivals,
-                                                      const ArrivingRows& rows, int warp) {
-  if (warp == 0 && elect_one()) send_rows(pusher, rows.own);
-  __syncwarp();
-  if (static_cast<int>(blockIdx.x) < exchange.pushers)
-    pusher.push(exchange.x, rows.own, exchange.kept(rows.rank), exchange.piece_bytes);
-  if (exchange.gathered == nullptr || World == 1) return;
-  rows.template longest_of_peers<World>();
-#pragma unroll 1
-  for (int step = 1; step < World; ++step) {
-    const int peer = following<World>(rows.rank, step);
-    pusher.keep(peer, rows.of(peer), exchange.kept(peer), arrivals, exchange.piece_bytes,
-                static_cast<int>(blockIdx.x) * Warps + warp, static_cast<int>(gridDim.x) * Warps);
-  }
-}
-
-/// A block of a launch. store(sums, work, first, staging, failed) stores a tile; NaN if `failed`. `Run`: as Pusher::push() has it. `Warps`: that
-/// push, two or, for one thread and bulk copies, none. `Slices`: as Pieces has them.
-template <typename Tiles, int World, int Run, int Slices, int Warps, typename Store>
+/// A block of a launch. store(sums, work, first, staging, failed) stores a tile; NaN if `failed`. `Run`: as Pusher::push() has it.
+template <typename Tiles, int World, int Run, typename Store>
 __device__ __forceinline__ void gather_block(const RowMaps& first_half, const RowMaps& second_half,
                                              const RowExchange& exchange, const PushedParts& parts, const Team& team,
                                              const axis_length& length, int most, long long n, long long k, int band,
                                              Store store) {
   using namespace gemm;
   using Layout = GatherLayout<Tiles>;
-  static_assert(Warps == 0 || Warps == 2);
-  constexpr int done_barrier = 6, done_threads = (Warps == 0 ? 64 : 96) + Tiles::consumers * warpgroup;
+  constexpr int done_barrier = 6, done_threads = 64 + Tiles::consumers * warpgroup;
   char* const shared = dynamic_shared();
   const Ring<Tiles> ring{shared_address(shared), shared_address(shared) + Layout::barriers};
   auto* const arrived = reinterpret_cast<ArrivalStorage*>(shared + Layout::arrivals);
@@ -189,21 +137,15 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
     const Arrivals<World> arrivals(epoch, team, arrived, parts.chunk_rows);
     if (warp == 0) {
       const int x_box = Tiles::X::rows_of_box(parts.most_rows);
-      const int slice_tiles = static_cast<int>(k) / (Tiles::tile_k * Slices);
-      team::produce<Tiles, World, Slices>(maps, ring, schedule, team.rank, arrivals, parts, block, x_box, slice_tiles);
+      team::produce<Tiles, World>(maps, ring, schedule, team.rank, arrivals, block, x_box);
       named_barrier_sync(done_barrier, done_threads);
       if (elect_one()) epoch.end_by_one(*static_cast<volatile int*>(&arrived->failed) != 0);
-    } else if (Warps != 0 && warp % 2 == 1) {
-      const WarpPusher<World, Slices, pushed_at_once<Tiles, World>> pusher{team, parts, epoch, arrived};
-      push_and_keep_by_warp<Warps>(pusher, exchange, arrivals, {arrived, team.rank, rows, most}, warp / 2);
-      __syncwarp();
-      named_barrier_arrive(done_barrier, done_threads);
     } else if (warp == 1) {
       if (elect_one()) {
-        const Pusher<World, Slices> pusher{team, parts, epoch, arrived};
-        push_and_keep<Run>(pusher, exchange, arrivals, {arrived, team.rank, rows, most},
-                           {shared_address(shared) + Layout::pieces, shared_address(arrived->copied),
-                            static_cast<unsigned>(exchange.piece_bytes)});
+        const Pusher<World> pusher{team, parts, epoch, arrived};
+        push_and_keep<World, Run>(pusher, exchange, arrivals, {arrived, team.rank, rows, most},
+                                  {shared_address(shared) + Layout::pieces, shared_address(arrived->copied),
+                                   static_cast<unsigned>(exchange.piece_bytes)});
       }
       __syncwarp();
       named_barrier_arrive(done_barrier, done_threads);

@@ -7,7 +7,6 @@
 
 #include "common/gemm/wgmma_block.cuh"
 #include "common/team/chunks.cuh"
-#include "common/team/packets.cuh"
 
 namespace kiln::team {
 
@@ -263,123 +262,6 @@ struct ExchangedTile {
   __device__ __forceinline__ Word* slot(int at, int from) const {
     return reinterpret_cast<Word*>(slots.of[at] + half) +
            (static_cast<unsigned>(from) * tiles + tile) * static_cast<unsigned long long>(words);
-  }
-};
-
-/// A tile's words sent as packets, which tell by themselves that they came.
-template <typename Words, int World>
-struct PacketTile {
-  using Word = typename Words::Word;
-  static constexpr int count = Words::count;
-  static_assert(World * count <= 32);
-  struct Received {
-    Word at[World][count];
-  };
-  const Packets<World> packets;
-  unsigned first_word;  // of the tile, among the words of all
-
-  __device__ __forceinline__ void push(const Words& held, const Word (&own)[count]) const {
-#pragma unroll
-    for (int step = 1; step < World; ++step) {
-      Word* const to = slot(following<World>(packets.team.rank, step), packets.team.rank);
-#pragma unroll
-      for (int i = 0; i < count; ++i) store(to + held.place(i), sealed_word(own[i]));
-    }
-  }
-
-  /// Takes the words of each rank that has more than `row` rows, and leaves 0 in their place. Returns false where the
-  /// launch has failed.
-  __device__ __forceinline__ bool receive(const Words& held, const int* rows_of, int row, Received& words) const {
-    unsigned long long begun = 0;
-    unsigned missing = 0;
-#pragma unroll
-    for (int i = 0; i < World * count; ++i) {
-      words.at[i / count][i % count] = {};
-      missing |= static_cast<unsigned>(i / count != packets.team.rank && rows_of[i / count] > row) << i;
-    }
-    const unsigned awaited = missing;
-    for (unsigned polls = 1; missing != 0; ++polls) {
-#pragma unroll
-      for (int i = 0; i < World * count; ++i) {
-        if ((missing >> i & 1) != 0) words.at[i / count][i % count] = load(own_slot(i / count) + held.place(i % count));
-      }
-#pragma unroll
-      for (int i = 0; i < World * count; ++i) {
-        if (is_whole_word(words.at[i / count][i % count])) missing &= ~(1u << i);
-      }
-      if (missing != 0 && polls % 32 == 0 &&
-          packets.has_to_end(polls, begun, (__ffs(static_cast<int>(missing)) - 1) / count))
-        return false;
-    }
-#pragma unroll
-    for (int i = 0; i < World * count; ++i) {
-      if ((awaited >> i & 1) != 0) store(own_slot(i / count) + held.place(i % count), Word{});
-    }
-    return true;
-  }
-
-  /// As ExchangedTile::add(), of what came.
-  template <typename T>
-  __device__ __forceinline__ void add(const Words& held, const int (&rows_of)[World], const Received& words,
-                                      Word (&own)[count]) const {
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      vec<float, Words::width> sum = {};
-#pragma unroll
-      for (int of = 0; of < World; ++of) {
-        const auto more = to_floats<T, Words::width>(of == packets.team.rank ? own[i] : opened_word(words.at[of][i]));
-#pragma unroll
-        for (int j = 0; j < Words::width; ++j) {
-          const bool sent = held.row(i, j) < rows_of[of];
-          if (of == 0) {
-            sum.at[j] = sent ? more.at[j] : 0.0f;
-          } else if (sent) {
-            sum.at[j] += more.at[j];
-          }
-        }
-      }
-      own[i] = from_floats<T, Words::width>(sum);
-    }
-  }
-
- private:
-  static constexpr int parts = sizeof(Word) / 4;
-  using Parts = vec<unsigned, parts>;
-  static_assert(parts == 2 || parts == 4);
-
-  __device__ __forceinline__ Word* slot(int at, int from) const {
-    return reinterpret_cast<Word*>(packets.place(at, from)) + first_word;
-  }
-  __device__ __forceinline__ Word* own_slot(int from) const { return slot(packets.team.rank, from); }
-
-  static __device__ __forceinline__ void store(Word* to, const Word& word) {
-    if constexpr (parts == 4) {
-      store_relaxed_system(reinterpret_cast<uint4*>(to), __builtin_bit_cast(uint4, word));
-    } else {
-      store_relaxed_system(reinterpret_cast<unsigned long long*>(to), __builtin_bit_cast(unsigned long long, word));
-    }
-  }
-  static __device__ __forceinline__ Word load(const Word* from) {
-    if constexpr (parts == 4) {
-      return __builtin_bit_cast(Word, load_relaxed_system(reinterpret_cast<const uint4*>(from)));
-    } else {
-      return __builtin_bit_cast(Word, load_acquire_system(reinterpret_cast<const unsigned long long*>(from)));
-    }
-  }
-  static __device__ __forceinline__ Word sealed_word(const Word& word) {
-    return __builtin_bit_cast(
-        Word, __builtin_bit_cast(Parts, word).template map<unsigned>([](unsigned part) { return sealed(part); }));
-  }
-  static __device__ __forceinline__ Word opened_word(const Word& packet) {
-    return __builtin_bit_cast(
-        Word, __builtin_bit_cast(Parts, packet).template map<unsigned>([](unsigned part) { return ~part; }));
-  }
-  static __device__ __forceinline__ bool is_whole_word(const Word& packet) {
-    const auto each = __builtin_bit_cast(Parts, packet);
-    bool whole = true;
-#pragma unroll
-    for (int i = 0; i < parts; ++i) whole = whole && each.at[i] != 0;
-    return whole;
   }
 };
 
