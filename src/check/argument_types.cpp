@@ -145,6 +145,12 @@ std::vector<TypeMistake> type_mistakes(const manifest::Op& op, const manifest::P
   if (types.size() != pass.arguments.size()) return mistakes;  // the widths say that one is missing
   for (std::size_t i = 0; i < types.size(); ++i) {
     const ParameterType& type = types[i];
+    if (type.text.ends_with('&')) {
+      mistakes.push_back(
+          {i, fmt::format("takes '{}' as argument {}, a reference: a launch hands values over, so take it by value",
+                          type.text, i + 1)});
+      continue;
+    }
     const auto given = given_by(op, pass.arguments[i], of, frame);
     if (!given || type.kind == TypeKind::other) continue;
     const bool leads_to_memory = given->kind == TypeKind::pointer || given->kind == TypeKind::view;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <set>
 #include <span>
@@ -24,6 +25,7 @@ struct Identifiers {
   bool are_pasted = false;           // ## makes others
   bool waits = false;                // for the launch before, by griddepcontrol
   std::set<std::string> files;       // that hold them
+  int dynamic_shared = 0;            // the line of an extern __shared__ array in the entry; 0: there is none
 };
 
 std::vector<Token> tokens_of(std::string_view text) {
@@ -67,6 +69,9 @@ Identifiers identifiers_of(const manifest::Op& op, const std::string& source, bo
       if (tokens[i].text.find("griddepcontrol.wait") != std::string::npos) found.waits = true;
       if (tokens[i].kind != TokenKind::identifier) continue;
       found.all.insert(tokens[i].text);
+      if (tokens[i].text == "__shared__" && file.name == source && found.dynamic_shared == 0 &&
+          ((i > 0 && tokens[i - 1].text == "extern") || (i + 1 < tokens.size() && tokens[i + 1].text == "extern")))
+        found.dynamic_shared = static_cast<int>(tokens[i].line);
       if (tokens[i].text != "__global__") continue;
       if (std::string name = declared_at(tokens, i); !name.empty()) found.kernels.push_back(std::move(name));
     }
@@ -96,6 +101,15 @@ struct Source {
 bool check_source(const manifest::Op& op, const Source& source, std::set<std::string>& read, Findings& findings) try {
   const Identifiers known = identifiers_of(op, source.name, source.toolkit_headers);
   read.insert(known.files.begin(), known.files.end());
+  const auto has_no_shared = [](const manifest::Pass& pass) { return pass.shared.constant_value() == 0; };
+  if (known.dynamic_shared != 0 && std::all_of(source.passes.begin(), source.passes.end(), has_no_shared))
+    findings.add({Severity::warning,
+                  "dynamic_shared",
+                  manifest::shown_file(op, source.name),
+                  known.dynamic_shared,
+                  fmt::format("an extern __shared__ array, and no pass of {} has 'shared'", source.file),
+                  "give the pass its bytes: shared = \"...\"",
+                  {}});
   const auto line = [&](std::size_t i, std::string_view key) {
     const bool is_there = source.tables != nullptr && i < source.tables->items.size();
     return is_there ? line_at(source.tables->items[i], {key}) : source.passes[i].line;

@@ -45,7 +45,45 @@ Names names_of_launch(const TomlValue& document) {
   return names_of(launch, {"pass", "workspace", "align", "matmul", "collective"});
 }
 
+/// Whether a comparison with a number begins the text. `<` and `>` alone may be brackets of a kernel's name.
+bool compares_with_number(std::string_view text) {
+  const auto trim = [&] { text.remove_prefix(std::min(text.find_first_not_of(' '), text.size())); };
+  trim();
+  const std::string_view operation = text.substr(0, 2);
+  if (operation != "==" && operation != "!=" && operation != "<=" && operation != ">=") return false;
+  text.remove_prefix(2);
+  trim();
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return !text.empty() && text.front() >= '0' && text.front() <= '9';
+}
+
+/// Names comparisons of a type or choice with a number, in all texts of `value`.
+void check_comparisons(const manifest::Op& op, const TomlValue& value, const std::string& file, Findings& findings) {
+  const std::string_view text = value.text;
+  for (const std::string_view name : manifest::names_in(text)) {
+    const auto selection = std::find_if(op.selections.begin(), op.selections.end(),
+                                        [&](const manifest::Selection& each) { return each.name == name; });
+    if (selection == op.selections.end()) continue;
+    if (!compares_with_number(text.substr(static_cast<std::size_t>(name.data() - text.data()) + name.size()))) continue;
+    findings.add({Severity::error,
+                  "comparison",
+                  file,
+                  value.line,
+                  fmt::format("compares '{}' with a number, and its values are words", name),
+                  "expected " + manifest::one_of(selection->values),
+                  {}});
+  }
+  for (const TomlValue& each : value.items) check_comparisons(op, each, file, findings);
+  for (const TomlEntry& each : value.entries) check_comparisons(op, each.value, file, findings);
+}
+
 }  // namespace
+
+void check_comparisons(const manifest::Op& op, const Lines& lines, Findings& findings) {
+  check_comparisons(op, lines.op(), manifest::shown_file(op, manifest::op_file), findings);
+  for (const manifest::Implementation& each : op.implementations)
+    check_comparisons(op, lines.of(each), each.file, findings);
+}
 
 void check_names(const manifest::Implementation& implementation, const Lines& lines, Findings& findings) {
   const TomlValue& document = lines.of(implementation);

@@ -1,4 +1,5 @@
-// What is declared and has no effect: names that nothing uses, and tensors that no pass takes.
+// What is declared and has no effect: names that nothing uses, and tensors that no pass takes; and names that stand
+// where they mean nothing.
 #pragma once
 
 #include <span>
@@ -13,6 +14,8 @@ namespace kiln::check {
 void check_names(const manifest::Implementation& implementation, const Lines& lines, Findings& findings);
 /// Names axes, run-time values, types and choices that neither op.toml nor an implementation uses.
 void check_names(const manifest::Op& op, const Lines& lines, Findings& findings);
+/// Names comparisons of a type or choice with a number.
+void check_comparisons(const manifest::Op& op, const Lines& lines, Findings& findings);
 
 /// Names tensors that take part in a trial and that no pass is given there.
 void check_tensors(const manifest::Op& op, const manifest::Implementation& implementation, const Lines& lines,

@@ -148,6 +148,7 @@ Checked check_op(const ReadOp& read, const Settings& settings, Findings& finding
   check_kernels(op, lines, read.mistakes.empty(), findings);
   check_include_cycles(op, findings);
   if (read.mistakes.empty()) check_names(op, lines, findings);
+  check_comparisons(op, lines, findings);
   for (const Target& target : settings.targets)
     if (!check_op_expressions(op, lines, target, findings)) return checked;
   if (!settings.targets.empty()) {

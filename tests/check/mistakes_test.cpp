@@ -148,6 +148,10 @@ const Slip in_implementations[] = {
      "waits for no launch before", "wait_for_predecessor()"},
     {"split.toml", "ceil_div(rows, 256)\"]", "round_up(ceil_div(rows, 256), 16)\", \"4\"]\ncluster = [4, 4]", "cluster",
      "the cluster has 16 blocks", "at most 8", Severity::error, "[parameters]", "requires = 'sm >= 90'\n[parameters]"},
+    {"plain.toml", "[parameters]", "requires = 'dtype != 0'\n[parameters]", "requires",
+     "compares 'dtype' with a number, and its values are words", "expected 'bf16'"},
+    {"plain.cuh", "__shared__ float sums[threads];", "extern __shared__ float sums[];", "extern __shared__",
+     "no pass of", "shared = \"...\"", warning},
     {"op.toml", "block  = [\"256\"]", "block  = [\"2048\"]", "2048", "the block has 2048 threads", "at most 1024"},
     {"split.cuh", "#include \"rows.cuh\"", "#include \"row.cuh\"", "row.cuh", "includes \"row.cuh\"", "add the file"},
     {"split.cuh", "#include \"rows.cuh\"", "#include \"rows.cuh\"\n#include \"split.cuh\"", "split.cuh",
@@ -243,6 +247,12 @@ TEST_CASE("the types of kernels are compared with what they are given, by the na
        "no pass can write the output 'sum'", "not const"},
   };
   check(types);
+  const Slip references[] = {
+      {"plain.cuh", "long long x_row_stride, float factor) {\n  whole_row<T, threads",
+       "const long long& x_row_stride, float factor) {\n  whole_row<T, threads", "", "", ""},
+      {"plain.toml", "args   = [", "args   = [", "args   = [",
+       "takes 'long long const&' as argument 7, a reference: a launch hands values over, so take it by value", order}};
+  check(references);
   const Slip memory[] = {
       {"split.cuh", "float* parts, long long rows,\n ", "const float* parts, long long rows,\n ", "", "", ""},
       {"split.cuh", "parts[row * gridDim.y + blockIdx.y] = sum;", "if (parts[row] == sum) __trap();", "", "", ""},
