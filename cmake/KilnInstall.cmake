@@ -62,6 +62,12 @@ function(kiln_install_command)
   foreach(folder templates cache cache/workloads src)
     install(FILES "${PROJECT_SOURCE_DIR}/${folder}/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}/${folder}" COMPONENT command)
   endforeach()
+  set(documents "${CMAKE_INSTALL_DOCDIR}")
+  if(NOT IS_ABSOLUTE "${documents}")
+    string(PREPEND documents "\${CMAKE_INSTALL_PREFIX}/")
+  endif()
+  install(CODE "execute_process(COMMAND \"${PROJECT_SOURCE_DIR}/cmake/drop-dead-links\" \"\$ENV{DESTDIR}${documents}\" COMMAND_ERROR_IS_FATAL ANY)"
+          COMPONENT command)
   set(pages "${PROJECT_BINARY_DIR}/man")
   set(script "${PROJECT_SOURCE_DIR}/cmake/write-man-pages")
   add_custom_command(
