@@ -102,6 +102,16 @@ class Evidence(unittest.TestCase):
         self.present(source="bb", ptx="02", code="c1")
         self.assertEqual(self.mark(), "")
 
+    def test_kernels_in_another_order_are_no_change(self):
+        answers = [{"source": "bb", "options": [], "code": code, "functions": [{"code": each} for each in kernels]} for code, kernels in (("c1", "ab"), ("c2", "ba"), ("c3", "a"), ("c4", ["a", ""]))]
+        then, moved, fewer, joined = (script.code_of(answer) for answer in answers)
+        self.assertEqual(then["kernels"], moved["kernels"])
+        self.assertNotEqual(then["kernels"], fewer["kernels"])
+        self.assertNotIn("kernels", joined)  # code of one that needs another's says nothing
+        self.write("bench/results/hits/programs.jsonl", json.dumps({"file": "hits.json", **PROGRAM, **CODE_OF, "code": "c1", "kernels": then["kernels"]}) + "\n")
+        self.present(source="bb", ptx="02", code="c2", kernels=moved["kernels"])
+        self.assertEqual(self.mark(), "")
+
     def test_code_that_no_figure_speaks_of_does_not_count(self):
         self.write("src/manifest/config.cpp", "int parse_config();")
         self.assertEqual(self.mark(), "")

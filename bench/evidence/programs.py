@@ -6,9 +6,9 @@ A line of bench/results/CLAIM/programs.jsonl names a program of a row, and its c
 
 source: digest of the tokens of all sources and of the name expressions. options: what NVRTC was given. ptx: digest of what the NVRTC build
 `compiler` made of them, without the names that it makes up. code: digest of the machine code without the places of parameters, there where
-the PTX has changed since. bench/results/present.jsonl has the same of the present code, for each program once.
-The code is the same where options are equal, and sources are, or one compiler made equal PTX or machine code of both: bench/restamp compares
-alike. bench_programs prints all; bench/present writes the second file and compares machine code, and CI compares what it wrote with the code.
+the PTX has changed since. kernels: of its kernels sorted, since their order says nothing. bench/results/present.jsonl has the same of the
+present code, for each program once. The code is the same where options are equal, and sources are, or one compiler made equal PTX or machine
+code of both, as in bench/restamp. bench_programs prints all; bench/present writes the second file and compares machine code, and CI compares what it wrote with the code.
 """
 import json
 
@@ -71,4 +71,4 @@ def is_other(then, now):
         return True
     if then["source"] == now["source"]:
         return False
-    return then.get("compiler") != now.get("compiler") or not any(then.get(field) and then[field] == now.get(field) for field in ("ptx", "code"))
+    return then.get("compiler") != now.get("compiler") or not any(then.get(field) and then[field] == now.get(field) for field in ("ptx", "code", "kernels"))
