@@ -67,9 +67,10 @@ std::string why_near(const Asked& asked, const NearRecord& near, const Serving& 
   const bool is_same = record.bucket == asked.edge_text;
   const std::string of = near.same_device ? "" : " of " + record.device_class;
   std::string why = "no usable record for this bucket; ";
-  why += is_same ? fmt::format("the same bucket's{}, {:.1f} doublings away", of, near.distance)
-                 : fmt::format("the nearest is {}{}, {:.1f} doublings away",
-                               manifest::display_text(*asked.op, near.bucket), of, near.distance);
+  why += is_same ? "the same bucket's" + of
+                 : fmt::format("the nearest is {}{}", manifest::display_text(*asked.op, near.bucket), of);
+  constexpr double least_shown = 0.05;  // of two devices that hardly differ
+  if (near.distance >= least_shown) why += fmt::format(", {:.1f} doublings away", near.distance);
   const auto same_kernel = [&](const store::Choice& each) {
     return each.implementation == serving.choice.implementation && each.config == serving.choice.config;
   };

@@ -121,6 +121,17 @@ TEST_CASE("the same bucket of a near device serves before other buckets of that 
         std::string("no usable record for this bucket; the same bucket's of ") + h200_class + ", 0.5 doublings away");
 }
 
+TEST_CASE("a record of the same bucket on a device that hardly differs is said without a distance") {
+  Shelf shelf;
+  const Problem bucket = sized(64, 4096);
+  shelf.put(bucket, "threads=256 vector=4", 1000);
+  std::string almost = h200_class;
+  almost.replace(almost.find("bus_"), std::string::npos, "bus_6144");
+  REQUIRE(almost != h200_class);
+  CHECK(shelf.serves(bucket, device_of(almost)).why ==
+        std::string("no usable record for this bucket; the same bucket's of ") + h200_class);
+}
+
 TEST_CASE("the same bucket of a device keeps its intervals; so does a near bucket of the same lengths") {
   for (const std::int64_t cols : {4096, 8192}) {
     CAPTURE(cols);
