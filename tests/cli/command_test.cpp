@@ -66,9 +66,10 @@ std::string named_by_help(const Command& command, const std::string& name) {
 
 TEST_CASE("each command's help names the global options that it takes, and has no other command's examples") {
   const Command command;
-  for (const auto& [name, words] : commands) {
-    CAPTURE(std::string(name));
-    const std::string help = command.run(name + std::string(" --help")).output;
+  for (const auto& each : commands) {
+    const std::string name = each.first;
+    CAPTURE(name);
+    const std::string help = command.run(name + " --help").output;
     CHECK(help.find("\nGlobal options that apply: --json, --quiet") != std::string::npos);
     CHECK(help.find("what this machine has, and what follows") == std::string::npos);
   }
@@ -84,24 +85,24 @@ TEST_CASE("each command refuses the global options that it does not take, and na
   const std::array<std::string, 7> options{
       "--device 0",         "--overlay ''", "--base none.kiln", "--trust signed", "--trusted-keys " + key_folder,
       "--templates " + ops, "--remote ''"};
-  for (const auto& [name, words] : commands) {
-    CAPTURE(std::string(name));
+  for (const auto& each : commands) {
+    const std::string name = each.first;
+    CAPTURE(name);
     const std::string named = named_by_help(command, name);
     std::string taken, others, names_of_others;
-    for (const std::string& each : options) {
-      const std::string option = each.substr(0, each.find(' '));
+    for (const std::string& words : options) {
+      const std::string option = words.substr(0, words.find(' '));
       const bool is_taken = named.find(option + ",") != std::string::npos;
-      (is_taken ? taken : others) += " " + each;
+      (is_taken ? taken : others) += " " + words;
       if (!is_taken) names_of_others += (names_of_others.empty() ? "" : ", ") + option;
     }
-    const std::string before = std::string(name) + " " + words;
+    const std::string before = name + " " + each.second;
     CHECK(command.run(before + taken).errors.find("does not take") == std::string::npos);
     if (others.empty()) continue;
     const std::string takes = named.substr(std::string_view(applies).size());
     check_refused(command.run(before + others), 2,
-                  "kiln " + std::string(name) + " does not take " + names_of_others +
-                      "; of the global options it takes " + takes.substr(0, takes.size() - 1) + "; see kiln " + name +
-                      " --help\n");
+                  "kiln " + name + " does not take " + names_of_others + "; of the global options it takes " +
+                      takes.substr(0, takes.size() - 1) + "; see kiln " + name + " --help\n");
   }
   check_refused(command.run("--templates . devices"), 2, "kiln devices does not take --templates");
 }
