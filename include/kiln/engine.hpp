@@ -186,15 +186,16 @@ class KILN_API Op {
 
   /// Launches asynchronously on `stream`. Returns where the config came from.
   ///
-  /// A launch of a hot bucket takes no lock, allocates nothing, makes no string, and reads neither file nor clock. A
-  /// thread's first launch of a plan allocates 2.3 KiB of host memory, 0.6 KiB for each pass, and 16 KiB for each TMA
-  /// descriptor. The first launch on a stream of a plan that needs a larger workspace allocates it, and may wait for
-  /// the device to free those of other streams. On a miss Options::on_miss decides.
+  /// A launch of a hot bucket takes no lock, allocates nothing, makes no string, and reads neither file nor clock. The
+  /// first launch of sizes that have another config than those before may load it (Loading::lazy). A thread's first
+  /// launch of a plan allocates 2.3 KiB of host memory, 0.6 KiB for each pass, and 16 KiB for each TMA descriptor. The
+  /// first launch on a stream of a plan that needs a larger workspace allocates it, and may wait for the device to free
+  /// those of other streams. On a miss Options::on_miss decides.
   ///
   /// On a capturing stream nothing is tuned, compiled or loaded, and nothing waits for the captured work. Device memory
-  /// is allocated there for workspaces alone, in a way that every capture mode allows. A bucket that is not ready is
-  /// served by the nearest bucket's loaded plan that is legal at the problem (Origin::nearest). If there is none,
-  /// or under MissPolicy::error, the launch throws Error(capture). The capture goes on either way.
+  /// is allocated there for workspaces alone, in a way that every capture mode allows. A bucket that is not ready, or
+  /// sizes whose own config is not loaded, are served by the nearest loaded plan that is legal there (Origin::nearest).
+  /// If there is none, or under MissPolicy::error, the launch throws Error(capture). The capture goes on either way.
   /// MissPolicy::background queues the bucket. Engine::prepare before the capture leaves nothing to miss.
   ///
   /// If a size of the problem is 0, nothing is launched, counted or looked up, and Origin::hot is returned. The

@@ -19,8 +19,8 @@
 namespace kiln::plan {
 
 /// When an action that failed is tried again: after each failure the pause doubles. Launches within a pause do not pay
-/// for a try. A plan that a later try makes is not in the bucket's SizeTable. Only launch_next(), plan_with_lengths()
-/// and captures reach it.
+/// for a try. A plan that a later try makes is in the bucket's SizeTable only where PlanStore::load_for() made it. Else
+/// launch_next(), plan_with_lengths() and captures alone reach it.
 class Retry {
  public:
   using Clock = std::chrono::steady_clock;

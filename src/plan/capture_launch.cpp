@@ -68,8 +68,9 @@ std::vector<const PlanState*> loaded_fallbacks(OpState& op_state, const Problem&
   return loaded;
 }
 
-Origin origin_of(const OpState& op_state, const PlanState& fallback, const Problem& problem) noexcept {
-  return fallback.bucket == manifest::bucket_of(op_state.op, problem) ? fallback.origin : Origin::nearest;
+Origin origin_of(const OpState& op_state, const PlanState& fallback, const Problem& problem) {
+  if (fallback.bucket != manifest::bucket_of(op_state.op, problem)) return Origin::nearest;
+  return fallback.of.is_settled_for(problem) ? fallback.origin : Origin::nearest;
 }
 
 Origin launch_in_capture(OpState& op_state, const Call& call, std::string_view missing) {

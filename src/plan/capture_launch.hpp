@@ -23,6 +23,6 @@ Origin launch_in_capture(OpState& op_state, const Call& call, std::string_view m
 /// Loaded plans of all buckets that may serve the problem, the nearest bucket's first.
 [[nodiscard]] std::vector<const PlanState*> loaded_fallbacks(OpState& op_state, const Problem& problem);
 /// The origin that a launch of the problem by this plan counts as: the plan's own in its bucket, else Origin::nearest.
-[[nodiscard]] Origin origin_of(const OpState& op_state, const PlanState& fallback, const Problem& problem) noexcept;
+[[nodiscard]] Origin origin_of(const OpState& op_state, const PlanState& fallback, const Problem& problem);
 
 }  // namespace kiln::plan

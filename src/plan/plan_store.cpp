@@ -234,7 +234,7 @@ std::unique_ptr<BucketPlans> PlanStore::load_for(answer::Resolution resolution, 
   if (resolution.answers.empty()) throw Error(ErrorKind::not_tuned, resolution.why_none);
   auto plans = std::make_unique<BucketPlans>(std::move(resolution));
   PlanState& edge = make_edge(*plans, Code::stored);
-  const PlanState& asked = make_first(*plans, problem, Code::stored);
+  make_first(*plans, problem, Code::stored);
   plans->sizes.emplace(op_, plans->resolution.bucket.edge, regions_of(*plans), [&](const Problem& at) {
     for (const PlanSlot* slot : plans->slots_for(at)) {
       if (!slot->settled.load(std::memory_order_relaxed)) return SizeTable::unmade(*slot);
@@ -242,24 +242,34 @@ std::unique_ptr<BucketPlans> PlanStore::load_for(answer::Resolution resolution, 
     }
     return plans->edge;
   });
-  if (plans->sizes->is_uniform()) return plans;
-  plans->sizes->set(problem, &asked);
-  edge.sizes = plans->sizes->words();
+  if (!plans->sizes->is_uniform()) edge.sizes = plans->sizes->words();
   return plans;
 }
 
-const PlanState& PlanStore::make_first(BucketPlans& plans, const Problem& problem, Code code) {
+void PlanStore::make_first(BucketPlans& plans, const Problem& problem, Code code) {
   for (PlanSlot* slot : plans.slots_for(problem))
-    if (const PlanState* plan = make(*slot, plans, code)) return *plan;
-  return *plans.edge;
+    if (make(*slot, plans, code) != nullptr) return;
 }
 
-void PlanStore::make_at(BucketPlans& plans, const Problem& problem) {
-  plans.sizes->set(problem, &make_first(plans, problem, Code::any));
+/// A cell may join sizes that have only this slot in common, so where it fails they get the edge's plan, which is made
+/// for the whole bucket.
+const PlanState* PlanStore::plan_of_cell(PlanSlot& slot, BucketPlans& plans, Try when) {
+  const PlanState* const plan = make(slot, plans, Code::any, when);
+  if (plan == nullptr && slot.settled.load(std::memory_order_acquire)) return plans.edge;
+  return plan;
+}
+
+const PlanState& PlanStore::make_at(BucketPlans& plans, const Problem& problem) {
+  if (PlanSlot* const slot = plans.sizes->unmade_at(problem)) {
+    const PlanState* const plan = plan_of_cell(*slot, plans, Try::if_due);
+    if (plan == nullptr) return *plans.edge;
+    plans.sizes->set(problem, plan);
+  }
+  return plans.edge->made_at(problem);
 }
 
 void PlanStore::make_all_sizes(BucketPlans& plans) {
-  plans.sizes->make_all([&](PlanSlot& slot) { return make(slot, plans, Code::any); });
+  plans.sizes->make_all([&](PlanSlot& slot) { return plan_of_cell(slot, plans, Try::now); });
 }
 
 }  // namespace kiln::plan

@@ -41,10 +41,10 @@ class PlanStore {
   std::unique_ptr<BucketPlans> load_for(answer::Resolution resolution, const Problem& problem);
   /// Whether the files have the machine code of all that the bucket's sizes pick. Reads none.
   [[nodiscard]] bool holds_code(const answer::Resolution& resolution);
-  /// Makes the plan of the problem's sizes where load_for() did not. On failure the next answer serves them, at last
-  /// the upper edge's.
-  void make_at(BucketPlans& plans, const Problem& problem);
-  /// Makes the plans of all sizes where load_for() did not.
+  /// Makes the plan of the problem's sizes if load_for() left it out, and returns it. Where that fails the plan of the
+  /// upper edge serves them: for now if the failure may pass, else for good.
+  const PlanState& make_at(BucketPlans& plans, const Problem& problem);
+  /// Makes the plans of all sizes that load_for() left out.
   void make_all_sizes(BucketPlans& plans);
   enum class Try : std::uint8_t {
     now,
@@ -73,7 +73,8 @@ class PlanStore {
   std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code);
   PlanState& make_edge(BucketPlans& plans, Code code);
   SizeTable size_table(BucketPlans& plans, Code code);
-  const PlanState& make_first(BucketPlans& plans, const Problem& problem, Code code);
+  void make_first(BucketPlans& plans, const Problem& problem, Code code);
+  const PlanState* plan_of_cell(PlanSlot& slot, BucketPlans& plans, Try when);
 
   Owner& owner_;
   const manifest::Op& op_;

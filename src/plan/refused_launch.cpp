@@ -84,8 +84,10 @@ const PlanState& plan_with_lengths(OpState& op_state, const PlanState& plan, con
   const auto& [problem, arguments, stream] = call;
   if (!edge.of.is_settled_for(problem) && captures(op_state, stream))
     return launch_in_capture(op_state, call, "the plan of its sizes is not loaded");
-  op_state.plans.make_at(edge.of, problem);
-  return launch_plan(op_state, edge, problem, arguments, stream);
+  const PlanState& by_size = op_state.plans.make_at(edge.of, problem);
+  const PlanState& plan = arguments.lengths_set == 0 ? by_size : plan_with_lengths(op_state, by_size, call);
+  const Attempt made = attempt(op_state, plan, problem, arguments, stream);
+  return made.run == Run::launched ? made.origin : launch_next(op_state, plan, call);
 }
 
 Origin launch_next(OpState& op_state, const PlanState& refused, const Call& call) {

@@ -36,6 +36,11 @@ class SizeTable {
     const std::uint64_t found = std::atomic_ref(cell_of(words, problem)).load(std::memory_order_acquire);
     return (found & unmade_bit) != 0 ? nullptr : reinterpret_cast<const PlanState*>(found);
   }
+  /// The slot that stands for the plan of these sizes. Null where the plan is made.
+  [[nodiscard]] PlanSlot* unmade_at(const Problem& problem) const noexcept {
+    const std::uint64_t found = std::atomic_ref(cell_of(words_.data(), problem)).load(std::memory_order_acquire);
+    return (found & unmade_bit) == 0 ? nullptr : reinterpret_cast<PlanSlot*>(found & ~unmade_bit);
+  }
   /// Puts the plan into the cell of these sizes, while other threads may look up.
   void set(const Problem& problem, const PlanState* plan) noexcept {
     std::atomic_ref(cell_of(words_.data(), problem))

@@ -56,7 +56,7 @@ TEST_CASE("under a policy with fallbacks a size whose config is not loaded loads
   CHECK(edge->of.made().size() == 1);
   {
     const Capture capture(engine.machine.stream);  // in which the loaded one stands in
-    CHECK(launch_at(48) == Origin::overlay);
+    CHECK(launch_at(48) == Origin::nearest);
   }
   CHECK(edge->of.made().size() == 1);
   CHECK(plan::try_launch(later, sized(48, 128), engine.arguments(), engine.machine.stream) == std::nullopt);

@@ -184,6 +184,21 @@ TEST_CASE("sizes whose own config cannot be loaded any more are served by the up
   const cuda::Context::Scope scope(engine.engine.context);
   const auto plans = engine.op.plans.load_for(engine.op.resolve(stored_bucket, false), stored_bucket);
   control("module CUDA_ERROR_INVALID_IMAGE scale_tiled<float, 128");
-  engine.op.plans.make_at(*plans, lower_sizes);
+  CHECK(&engine.op.plans.make_at(*plans, lower_sizes) == plans->edge);
   CHECK(plans->edge->at(lower_sizes) == plans->edge);
+}
+
+TEST_CASE("sizes whose own config cannot be loaded for now get it later, and the upper edge's until then" *
+          doctest::skip(no_plans())) {
+  Stored engine;
+  engine.load().reset();
+  const cuda::Context::Scope scope(engine.engine.context);
+  const auto plans = engine.op.plans.load_for(engine.op.resolve(stored_bucket, false), stored_bucket);
+  control("fail cuModuleLoadDataEx CUDA_ERROR_OUT_OF_MEMORY at 1");
+  CHECK(&engine.op.plans.make_at(*plans, lower_sizes) == plans->edge);
+  CHECK(plans->edge->at(lower_sizes) == nullptr);
+  CHECK(&engine.op.plans.make_at(*plans, lower_sizes) == plans->edge);  // its pause lasts
+  engine.op.plans.make_all_sizes(*plans);
+  REQUIRE(plans->edge->at(lower_sizes) != nullptr);
+  CHECK(plans->edge->at(lower_sizes)->config == Stored::small);
 }
