@@ -91,7 +91,8 @@ class Op(_kiln.Op):
 def _whole(what: str, text: str) -> str:
     """The text, where C takes it as it is."""
     try:
-        if "\0" not in text and text.encode() is not None:
+        text.encode()
+        if "\0" not in text:
             return text
     except UnicodeEncodeError:
         pass
@@ -141,9 +142,13 @@ _MOST_SIZES = 1_000_000
 def _ordinal(device: int | None) -> int:
     if device is None:
         return -1
-    if not isinstance(device, int) or isinstance(device, bool) or not 0 <= device < 1024:
+    try:
+        ordinal = -1 if isinstance(device, bool) else _operator.index(device)
+    except TypeError:
+        ordinal = -1
+    if not 0 <= ordinal < 1024:
         raise Error(f"device is {device!r}, expected the ordinal of a CUDA device, from 0 on")
-    return device
+    return ordinal
 
 
 def _split(op: Op, problem: dict[str, Any]) -> tuple[dict[str, int | str], dict[str, list[int]]]:
@@ -236,7 +241,7 @@ class Tuner:
         """Writes a file that serves these buckets without NVRTC, for configure(bases=...) or `python -m kiln.wheel`. `replace`: over any file."""
         import json
 
-        report: dict[str, Any] = json.loads(self._tuner.deploy(_path("the file to deploy", path), bool(replace)))
+        report: dict[str, Any] = json.loads(self._tuner.deploy(_path("the file to deploy", path), bool(_flag("replace", replace))))
         return report
 
 
@@ -296,6 +301,8 @@ def join_team(
     for option, value in (("name", name), ("address", address)):
         if value is not None and not isinstance(value, str):
             raise Error(f"kiln.join_team: {option} is {value!r}, expected a str")
+        if value is not None:
+            _whole(f"kiln.join_team: {option}", value)
     if exchange is not None and name is not None:
         raise Error("kiln.join_team: exchange and name are both given, expected one")
     if rank is not None and name is None:
@@ -457,7 +464,7 @@ def configure(
     settings.compile_workers = _count("compile_workers", compile_workers)
     settings.compile_ahead = _count("compile_ahead", compile_ahead, least=-1)
     settings.search_trials = _count("search_trials", search_trials)
-    settings.search_time_limit_ms = None if search_seconds is None else round(search_seconds * 1000)
+    settings.search_time_limit_ms = None if search_seconds is None else max(int(search_seconds > 0), round(search_seconds * 1000))
     settings.workspace_limit_bytes = _count("workspace_limit_bytes", workspace_limit_bytes, most=(1 << 63) - 1)
     settings.overlay_limit_bytes = _count("overlay_limit_bytes", overlay_limit_bytes, most=(1 << 63) - 1)
     settings.histogram = _flag("histogram", histogram)

@@ -51,6 +51,17 @@ std::string declared_at(std::span<const Token> tokens, std::size_t at) {
   return {};
 }
 
+/// Whether "extern" stands in the declaration around token `at`: extern __align__(16) __shared__ float tile[];
+bool is_extern(const std::vector<Token>& tokens, std::size_t at) {
+  const auto ends = [&](std::size_t i) {
+    return tokens[i].text == ";" || tokens[i].text == "{" || tokens[i].text == "}";
+  };
+  while (at > 0 && !ends(at - 1)) --at;
+  for (; at < tokens.size() && !ends(at); ++at)
+    if (tokens[at].text == "extern") return true;
+  return false;
+}
+
 /// Throws Error(compile_failed) for a source that no compile would read.
 Identifiers identifiers_of(const manifest::Op& op, const std::string& source, bool toolkit_headers) {
   jit::Specialisation specialisation;
@@ -69,8 +80,7 @@ Identifiers identifiers_of(const manifest::Op& op, const std::string& source, bo
       if (tokens[i].text.find("griddepcontrol.wait") != std::string::npos) found.waits = true;
       if (tokens[i].kind != TokenKind::identifier) continue;
       found.all.insert(tokens[i].text);
-      if (tokens[i].text == "__shared__" && file.name == source && found.dynamic_shared == 0 &&
-          ((i > 0 && tokens[i - 1].text == "extern") || (i + 1 < tokens.size() && tokens[i + 1].text == "extern")))
+      if (tokens[i].text == "__shared__" && file.name == source && found.dynamic_shared == 0 && is_extern(tokens, i))
         found.dynamic_shared = static_cast<int>(tokens[i].line);
       if (tokens[i].text != "__global__") continue;
       if (std::string name = declared_at(tokens, i); !name.empty()) found.kernels.push_back(std::move(name));

@@ -120,7 +120,7 @@ class TorchWorkload {
   void add_attention() {
     for (const std::int64_t length : lengths_of(run_.tokens)) {
       const std::int64_t most = std::max(run_.batch.low, run_.tokens.high / length);
-      add_attention_of("sequences that are as long", "dense", length, {1, std::min(run_.batch.high, most)});
+      add_attention_of("sequences of one length", "dense", length, {1, std::min(run_.batch.high, most)});
       add_attention_of("packed sequences of so many tokens in all", "packed", length,
                        {1, std::min(run_.batch.high, length)});
     }

@@ -15,8 +15,8 @@ struct TorchRun {
   bool gradients = false;                // also what a training step launches
 };
 
-/// Of sequences that are as long, of packed ones, and of the next tokens of sequences with a cache. The head and the
-/// embedding stay torch's. Throws Error(bad_input) for a model of a family that kiln.torch.patch() does not take.
+/// Attention is that of sequences of one length, of packed sequences, and of the next tokens of sequences with a cache.
+/// The head and the embedding stay torch's. Throws Error(bad_input) for a model of a family that kiln.torch.patch() does not take.
 std::string torch_workload(const ModelConfig& model, const TorchRun& run);
 
 }  // namespace kiln::cli

@@ -54,8 +54,8 @@ class Folder final : public store::RemoteStore {
   [[noreturn]] void fail(std::string_view doing, int error) const;
   [[nodiscard]] Path folder_of(std::string_view space) const;
   [[nodiscard]] Path file_of(const store::RemotePlace& place, const char* suffix) const;
-  /// Nothing where there is no such file; nothing that was written where the path names no regular file. May return
-  /// more than `most` bytes of a larger one, but not all.
+  /// Nothing where there is no such file, and an empty Read where the path names no regular file. May return more than
+  /// `most` bytes of a larger one, but not all.
   [[nodiscard]] std::optional<Read> read(const Path& path, std::size_t most, Deadline deadline) const;
   [[nodiscard]] std::optional<Read> read_once(const Path& path, std::size_t most, Deadline deadline,
                                               bool& is_stale) const;

@@ -3,7 +3,7 @@
 
 namespace kiln::remote {
 
-/// dlclose() unloads this library no more: a thread that was left behind returns into its code.
+/// From now on dlclose() leaves this library loaded: a thread that was left behind returns into its code.
 void keep_library_loaded() noexcept;
 
 }  // namespace kiln::remote

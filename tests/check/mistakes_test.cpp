@@ -152,6 +152,8 @@ const Slip in_implementations[] = {
      "compares 'dtype' with a number, and its values are words", "expected 'bf16'"},
     {"plain.cuh", "__shared__ float sums[threads];", "extern __shared__ float sums[];", "extern __shared__",
      "no pass of", "shared = \"...\"", warning},
+    {"plain.cuh", "__shared__ float sums[threads];", "extern __align__(16) __shared__ float sums[];",
+     "extern __align__", "no pass of", "shared = \"...\"", warning},
     {"op.toml", "block  = [\"256\"]", "block  = [\"2048\"]", "2048", "the block has 2048 threads", "at most 1024"},
     {"split.cuh", "#include \"rows.cuh\"", "#include \"row.cuh\"", "row.cuh", "includes \"row.cuh\"", "add the file"},
     {"split.cuh", "#include \"rows.cuh\"", "#include \"rows.cuh\"\n#include \"split.cuh\"", "split.cuh",
