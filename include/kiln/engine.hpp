@@ -194,9 +194,10 @@ class KILN_API Op {
   ///
   /// On a capturing stream nothing is tuned, compiled or loaded, and nothing waits for the captured work. Device memory
   /// is allocated there for workspaces alone, in a way that every capture mode allows. A bucket that is not ready, or
-  /// sizes whose own config is not loaded, are served by the nearest loaded plan that is legal there (Origin::nearest).
-  /// If there is none, or under MissPolicy::error, the launch throws Error(capture). The capture goes on either way.
-  /// MissPolicy::background queues the bucket. Engine::prepare before the capture leaves nothing to miss.
+  /// sizes with a config that is not loaded, are served by the nearest loaded plan that is legal there
+  /// (Origin::nearest). If there is none, or under MissPolicy::error, the launch throws Error(capture). The capture
+  /// goes on either way. MissPolicy::background queues the bucket. Engine::prepare before the capture leaves nothing to
+  /// miss.
   ///
   /// If a size of the problem is 0, nothing is launched, counted or looked up, and Origin::hot is returned. The
   /// arguments are not read, so addresses may be null. No output changes, even if it lacks the axis of size 0: a
