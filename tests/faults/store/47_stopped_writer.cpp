@@ -42,7 +42,7 @@ TEST_CASE("fault 47: who waits in vain for a stopped process's lock names it, an
   CAPTURE(said);
   CHECK(contains(said, "io: '" + path.string() + "' cannot be written: database is locked by " + writer.name()));
   CHECK(contains(said, "which is stopped"));
-  for (int again = 0; again < 3; ++again) CHECK(time_of(put) < 4s);
+  for (int again = 0; again < 3; ++again) CHECK(time_of(put) < 2s);
   CHECK(contains(said, "is locked by"));
   CHECK(file->find_record("key1"));
   faults::tally(47, 4, "writes beside a stopped writer");
@@ -55,7 +55,7 @@ TEST_CASE("fault 47: a wait for a lock ends when it is asked to stop") {
   file->stop_waiting_when([] { return true; });
   CHECK_NOTHROW(file->put(sample_record("before"), nullptr));
   const Stopped writer([&] { return std::make_unique<HeldLock>(path); });
-  CHECK(time_of([&] { CHECK(!refusal([&] { file->put(sample_record("late"), nullptr); }).empty()); }) < 4s);
+  CHECK(time_of([&] { CHECK(!refusal([&] { file->put(sample_record("late"), nullptr); }).empty()); }) < 2s);
   faults::tally(47, 1, "waits that were ended");
 }
 
