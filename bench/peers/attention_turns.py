@@ -12,11 +12,10 @@ import argparse
 import inspect
 import itertools
 import sys
-import time
 
 import torch
 
-from common import emit, in_turns, parse
+from common import emit, parse, prepared, time_in_turns
 from launched import launched
 
 TOLERANCE = {"forward": 3e-2, "backward": 4e-2}  # of the root mean square: P and dS are rounded to bf16, and so is the result, to which few keys add most
@@ -172,29 +171,26 @@ class Reference:
 def run(case, ways, check):
     import kiln
 
-    row, launches, reference = {"ways": {}}, {}, Reference(case)
-    for way in ways:
-        before, begun = kiln.stats() if way == "kiln" else {}, time.perf_counter()
+    row, reference = {}, Reference(case)
+
+    def prepare(way):
+        before = kiln.stats() if way == "kiln" else {}
         try:
             launch = case.launch(way)
             right, worst = reference.judged(launch())
-            row["ways"][way] = {"right": right, "worst_error": worst}
-            if right:
-                launches[way] = launch
-        except Exception as error:  # whatever a peer may raise: it then has no figure here
-            row["ways"][way] = {"reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
-        row["ways"][way]["ready_s"] = round(time.perf_counter() - begun, 2)
-        if way == "kiln":
-            row |= {name: kiln.stats()[name] - before[name] for name in ("tunes", "compiles")}
+        finally:
+            row.update({name: kiln.stats()[name] - before[name] for name in ("tunes", "compiles") if before})
+        return {"right": right, "worst_error": worst}, launch
+
+    ready, launches = prepared(ways, prepare)
     if "kiln" in launches:
         try:
             row |= launched(case.op, **case.sizes, layout="packed" if case.packed else "dense", mask=case.mask)
         except Exception as error:
             row["because"] = f"{type(error).__name__}: {error}"
-    if not check and launches:
-        for way, ns in in_turns(launches).items():
-            row["ways"][way]["ns"] = ns
-    return row
+    if not check:
+        time_in_turns(ready, launches)
+    return {"ways": ready, **row}
 
 
 def main():

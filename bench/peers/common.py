@@ -69,6 +69,27 @@ def in_turns(launches, budget_ns=100e6, least=7, most=25):
     return {name: round(statistics.median(some)) for name, some in taken.items()}
 
 
+def prepared(ways, prepare):
+    """What `prepare(way)` gives of each way, its row and its launch: the rows, and the launches with right results. A way that raises has a reason there."""
+    rows, launches = {}, {}
+    for way in ways:
+        begun = time.perf_counter()
+        try:
+            rows[way], launch = prepare(way)
+            if rows[way]["right"]:
+                launches[way] = launch
+        except Exception as error:  # whatever a peer may raise: it then has no figure here
+            rows[way] = {"reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+        rows[way]["ready_s"] = round(time.perf_counter() - begun, 2)
+    return rows, launches
+
+
+def time_in_turns(rows, launches):
+    """Adds the times of in_turns to the rows of the same names."""
+    for way, ns in (in_turns(launches) if launches else {}).items():
+        rows[way]["ns"] = ns
+
+
 def parse(line):
     """'rms_norm rows=8 cols=4096 dtype=bf16 # remark' -> ('rms_norm', {'rows': 8, ...}); nothing for an empty line"""
     op, *settings = line.split("#")[0].split() or [None]

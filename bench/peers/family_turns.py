@@ -8,14 +8,13 @@ copies. quack's plain rms_norm is the one that it tunes itself. Results are comp
 """
 import argparse
 import sys
-import time
 
 import torch
 import torch._functorch.config
 
 import family_cases
 import family_libraries
-from common import emit, in_turns, parse
+from common import emit, parse, prepared, time_in_turns
 from launched import launched
 
 
@@ -60,22 +59,16 @@ def launcher(way, case):
 
 
 def run(case, ways, check):
-    row, launches = {"ways": {}}, {}
-    for way in ways:
-        begun = time.perf_counter()
-        try:
-            launch = launcher(way, case.copy())  # some kernels overwrite what they are given
-            row["ways"][way] = judged(case, launch)
-            if row["ways"][way]["right"]:
-                launches[way] = launch
-        except Exception as error:  # whatever a peer may raise: it then has no figure here
-            row["ways"][way] = {"reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
-        row["ways"][way]["ready_s"] = round(time.perf_counter() - begun, 2)
+    def prepare(way):
+        launch = launcher(way, case.copy())  # some kernels overwrite what they are given
+        return judged(case, launch), launch
+
+    ready, launches = prepared(ways, prepare)
+    row = {"ways": ready}
     if "kiln" in launches:
         row |= launched(case.op, **case.values)
-    if not check and launches:
-        for way, ns in in_turns(launches).items():
-            row["ways"][way]["ns"] = ns
+    if not check:
+        time_in_turns(ready, launches)
     return row
 
 
