@@ -205,6 +205,26 @@ class Evidence(unittest.TestCase):
         self.write("cache/h100.jsonl", "")
         self.assertIn("† cache/h100.jsonl has changed since.", self.caption())
 
+    def test_records_of_buckets_that_a_workload_does_not_list_do_not_count(self):
+        record = {"op": "norm", "bucket": "rows=8 cols=64 residual=none", "key": "a", "choices": [{"config": "threads=256"}]}
+        write = lambda *records: self.write("cache/h100.jsonl", "".join(json.dumps(each) + "\n" for each in records))
+        self.write("bench/results/hits/ran.toml", '[[workload]]\nop = "norm"\naxes = { rows = [4, 8], cols = 64 }\n')
+        name = "cache/h100.jsonl@bench/results/hits/ran.toml"
+        write(record)
+        was = digests.of_records(name)
+        write(record, record | {"key": "b", "bucket": "rows=16 cols=64 residual=none"}, record | {"key": "c", "op": "softmax"})
+        self.assertEqual(digests.of_records(name), was)
+        write(record, record | {"key": "b", "bucket": "rows=4 cols=64 residual=add"})
+        self.assertNotEqual(digests.of_records(name), was)
+        write(record | {"choices": [{"config": "threads=128"}]})
+        self.assertNotEqual(digests.of_records(name), was)
+
+    def test_a_workload_of_records_has_no_ranges(self):
+        self.write("bench/results/hits/ran.toml", '[[workload]]\nop = "norm"\naxes = { rows = "1..8" }\n')
+        self.write("cache/h100.jsonl", '{"op": "norm", "bucket": "rows=8", "key": "a", "choices": []}\n')
+        with self.assertRaises(ValueError):
+            digests.of_records("cache/h100.jsonl@bench/results/hits/ran.toml")
+
     def test_records_of_other_buckets_do_not_count_where_rows_say_what_they_launched(self):
         record = lambda edge, config: json.dumps({"op": "norm", "key": f"norm@1 | rows=pow2:{edge} | dtype=bf16 | sm_90 | cold", "choices": [
             {"role": "fastest", "sizes": f"rows={edge // 2 + 1}..{edge}", "implementation": "row", "config": config, "source_digest": "1"}], "baseline_ns": 5}) + "\n"

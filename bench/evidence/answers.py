@@ -15,7 +15,7 @@ class Answers:
 
     def __init__(self, path):
         self.records = {}
-        for record in map(json.loads, (digests.ROOT / path.partition("#")[0]).read_text().splitlines()):
+        for record in map(json.loads, (digests.ROOT / digests.file_of(path)).read_text().splitlines()):
             _, axes, types, *_ = record["key"].split(" | ")
             self.records.setdefault(record["op"], []).append((words_of(axes), words_of(types), record["choices"]))
 

@@ -138,13 +138,28 @@ def of_data(paths):
 
 def of_records(path):
     """The digest of the records that a file of cache/ ships: what each bucket launches, without times, provenance and digests of sources. Of some ops
-    alone: "cache/h100.jsonl#gemm"."""
-    served, (name, _, ops) = [], path.partition("#")
-    for record in map(json.loads, (ROOT / name).read_text().splitlines()):
-        if ops and record["op"] not in ops.split(","):
+    alone: "cache/h100.jsonl#gemm"; of the buckets that a workload lists, as kiln.record writes it: "cache/h100.jsonl@bench/results/python/llama.toml"."""
+    served, workload, ops = [], path.partition("@")[2], path.partition("@")[0].partition("#")[2]
+    entries = tomllib.loads((ROOT / workload).read_text())["workload"] if workload else None
+    for record in map(json.loads, (ROOT / file_of(path)).read_text().splitlines()):
+        if (ops and record["op"] not in ops.split(",")) or (workload and not any(is_listed(record, entry) for entry in entries)):
             continue
         served.append([record["key"], [[choice.get(field) for field in ("role", "sizes", "implementation", "config")] for choice in record["choices"]]])
     return short(json.dumps(sorted(served)).encode())
+
+
+def file_of(records):
+    """The file that a name of records, as of_records takes it, begins with."""
+    return re.split("[#@]", records)[0]
+
+
+def is_listed(record, entry):
+    """Whether an entry of a workload lists the record's bucket. What the entry does not name may have any value."""
+    bucket = dict(word.split("=") for word in record["bucket"].split())
+    wanted = {name: value if isinstance(value, list) else [value] for name, value in {**entry["axes"], **entry.get("types", {})}.items()}
+    if any(".." in str(each) for values in wanted.values() for each in values):
+        raise ValueError(f"a workload of records lists buckets one by one, and {entry} has a range")
+    return record["op"] == entry["op"] and all(bucket.get(name) in map(str, values) for name, values in wanted.items())
 
 
 def is_code(name):
