@@ -50,7 +50,7 @@ def of_two_gpus(read):
 # What is computed, how many problems, the peer, and the figure of a reader.
 FACE = [("40 matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
         ("attention forward of 20 models, 39 dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward),
-        ("gradients of attention of 8 models, dense", "the faster of FlashAttention-4 and cuDNN at each", gradients),
+        ("gradients of attention of 19 models, 26 dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
         ("norms, softmax, SwiGLU, rotary and their gradients at about 1 GB, bf16", "`torch.compile`", memory_bound),
         ("collectives, and products fused with them, on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each", of_two_gpus)]
 
@@ -76,7 +76,7 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
           ("matrix products of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
           ("attention forward of 20 models, dense, most at heads of 128", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
           ("the same", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
-          ("gradients of attention of 8 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
+          ("gradients of attention of 19 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
           ("products fused with collectives, two H200", "torch's fused ops", lambda read: team(read, "team", "fused")),
           ("products fused with collectives, four H200", "torch's fused ops", lambda read: team(read, "team4", "fused")),

@@ -211,6 +211,7 @@ def main():
         text, _, remark = line.partition("#")
         emit(bench="attention_turns", op=case.op, asked=" ".join(text.split()[1:]), remark=remark.strip(), **run(case, asked.ways.split(","), asked.check))
         del case
+        torch.cuda.empty_cache()  # else a tune of the next one may find too little memory
 
 
 if __name__ == "__main__":
