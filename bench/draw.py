@@ -2,13 +2,13 @@
 """Draws pairs of a model's product and a length, for bench_gemm and bench_tuning.
 
     bench/draw.py COUNT [--seed S] [--most M] [--buckets | --per-bucket N] <bench/problems/gemm.txt
-    bench/draw.py COUNT --models log|served [--seed S] [--team RANKS]
+    bench/draw.py COUNT --models log|served [--seed S] [--team RANKS [--collectives]]
 
 Reads problems "gemm m=M n=N k=K # name" and writes COUNT distinct ones: n, k and name of a line drawn at random, and an m whose
 logarithm is drawn evenly from 1 to M (16384). --buckets: no two of one n, k and power-of-two bucket of m.
 --per-bucket: N lengths in each bucket so drawn, the others drawn as evenly inside the bucket; a bucket of fewer lengths gives all that it has.
 --models: products of the models of bench/problems/models.toml instead, at lengths by that distribution (bench/models.py). --team: ops of a
-team, whose ranks share each product.
+team, whose ranks share each product. --collectives: what they send between products instead.
 """
 import argparse
 import random
@@ -19,17 +19,20 @@ import models
 
 
 def of_models(asked, draw):
-    for m, n, k, name in models.products(draw, asked.count, asked.models):
+    if asked.collectives:
+        yield from models.collectives(draw, asked.count, asked.models, asked.team)
+        return
+    for m, n, k, name in models.products(draw, asked.count, asked.models, max(1, asked.team)):
         yield of_team(asked.team, m, n, k, name) if asked.team else f"gemm m={m} n={n} k={k} # {name}"
 
 
 def of_team(ranks, m, n, k, name):
     """The op that a rank has in tensor parallelism: a product into a sum where the layer's name says so, all rows gathered before another."""
-    if "output" in name or "down" in name:
-        op = "gemm_reduce_scatter" if m >= ranks * 128 else "gemm_all_reduce"
-        rows = -(-m // ranks) if op == "gemm_reduce_scatter" else m
-        return f"{op} rows={rows} k={k // ranks} n={n} dtype=bf16 # {name}"
-    return f"all_gather_gemm rows={-(-m // ranks)} k={k} n={n // ranks} dtype=bf16 # {name}"
+    own = -(-m // ranks)
+    if models.is_sum(name):
+        op = f"gemm_all_reduce rows={m}" if own < models.DIVIDED else f"gemm_reduce_scatter rows={own}"
+        return f"{op} k={k // ranks} n={n} dtype=bf16 ranks=alike # {name}"
+    return f"all_gather_gemm rows={own} k={k} n={n // ranks} dtype=bf16 ranks=alike # {name}"
 
 
 def main():
@@ -41,7 +44,10 @@ def main():
     parser.add_argument("--per-bucket", type=int, default=0)
     parser.add_argument("--models", choices=models.DISTRIBUTIONS)
     parser.add_argument("--team", type=int, default=0, metavar="RANKS")
+    parser.add_argument("--collectives", action="store_true")
     asked = parser.parse_args()
+    if asked.collectives and not (asked.models and asked.team):
+        parser.error("--collectives needs --models and --team")
     if asked.models:
         print("\n".join(of_models(asked, random.Random(asked.seed))))
         return

@@ -77,12 +77,47 @@ class Draws(unittest.TestCase):
         self.assertIn("mask=window window_left=4095 window_right=0", mistral.words(random.Random(1), 4097))
 
     def test_ranks_share_what_a_team_computes(self):
-        products, team = (drawn("draw.py", "30", "--models", "log", *words) for words in ([], ["--team", "4"]))
-        for plain, shared in zip(products, team):
-            one, own = sizes(plain), sizes(shared)
-            gathers = shared.startswith("all_gather_gemm")
-            self.assertEqual((own["n"], own["k"]), (one["n"] // 4, one["k"]) if gathers else (one["n"], one["k"] // 4))
-            self.assertLessEqual(one["m"], own["rows"] * (1 if shared.startswith("gemm_all_reduce") else 4))
+        table = {each.name: each for each in models.read()}
+        for ranks in (2, 4, 8):
+            for line in drawn("draw.py", "60", "--models", "log", "--team", str(ranks)):
+                with self.subTest(line, ranks=ranks):
+                    own, remark = sizes(line), line.split("# ")[1]
+                    model = next(each for name, each in table.items() if remark.startswith(name + " "))
+                    gathers = line.startswith("all_gather_gemm")
+                    whole = (own["n"] * ranks, own["k"]) if gathers else (own["n"], own["k"] * ranks)
+                    self.assertIn(list(whole), [[n, k] for name, n, k in model.products if gathers != models.is_sum(name)])
+                    self.assertEqual((own["n"] % 8, own["k"] % 8), (0, 0))
+                    self.assertEqual(line.startswith("gemm_all_reduce"), not gathers and own["rows"] <= ranks * (models.DIVIDED - 1) and "scatter" not in line)
+                    self.assertTrue(own["rows"] >= models.DIVIDED or not gathers)
+                    self.assertIn("ranks=alike", line)
+
+    def test_few_rows_are_summed_and_many_are_divided_among_the_ranks(self):
+        for ranks in (2, 4, 8):
+            plain, shared = (drawn("draw.py", "60", "--models", "served", *words, "--seed", "3") for words in (["--team", "1"], ["--team", str(ranks)]))
+            rows = [sizes(line)["rows"] for line in shared if line.startswith("gemm_all_reduce")]
+            self.assertTrue(rows and all(each <= ranks * models.DIVIDED for each in rows))
+            self.assertTrue(all(sizes(line)["rows"] >= models.DIVIDED for line in shared if line.startswith("gemm_reduce_scatter")))
+            self.assertEqual(len(plain), len(shared))
+
+    def test_collectives_are_those_between_products_or_of_shared_heads(self):
+        table = {each.name: each for each in models.read()}
+        seen = set()
+        for ranks in (2, 4, 8):
+            for line in drawn("draw.py", "100", "--models", "log", "--team", str(ranks), "--collectives"):
+                with self.subTest(line, ranks=ranks):
+                    op, own, model = line.split()[0], sizes(line), table[line.split("# ")[1].rsplit(",", 1)[0]]
+                    seen.add(op)
+                    if op == "all_to_all":
+                        self.assertEqual((own["heads"], own["dim"], own["heads"] % ranks, bool(model.tokens)), (model.heads, model.head_dim, 0, True))
+                    else:
+                        self.assertEqual(own["cols"], model.hidden)
+                        self.assertEqual(op == "all_reduce", -(-own["rows"] // (ranks if op == "all_reduce" else 1)) < models.DIVIDED)
+        self.assertEqual(seen, {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"})
+
+    def test_collectives_need_a_team(self):
+        ran = subprocess.run([sys.executable, BENCH / "draw.py", "5", "--models", "log", "--collectives"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("--collectives needs --models and --team", ran.stderr)
 
 
 if __name__ == "__main__":

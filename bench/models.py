@@ -16,6 +16,7 @@ DISTRIBUTIONS = ("log", "served")
 LEAST, MOST = 128, 32768  # of a drawn length of attention; a decode step of a product has fewer rows
 TOKENS = 16384  # of a batch of attention, about
 SIGMA = 1.0
+DIVIDED = 128  # rows a rank from which on the ranks of a team keep a part of the rows each between products: sequence parallel
 PROMPTS = (1020, 1500, 7590 / math.exp(SIGMA**2 / 2))  # medians
 DECODING = 20 / -math.log(1 - 0.65)  # sequences in the mean
 
@@ -80,11 +81,37 @@ def read():
     return [Model(**each) for each in tomllib.loads(FILE.read_text())["model"]]
 
 
-def products(draw, count, distribution):
-    """So many of (m, n, k, name), all models as often as each other."""
+def products(draw, count, distribution, ranks=1):
+    """So many of (m, n, k, name), all models as often as each other; those alone that so many ranks can share. For few rows ranks gather nothing, so
+    that a team has sums alone."""
     for model in turns(draw, read(), count):
-        name, n, k = draw.choice(model.products)
-        yield model.rows(draw, distribution), n, k, f"{model.name} {name}, {distribution}"
+        can = [each for each in model.products if shared(*each) % (8 * ranks) == 0]
+        (name, n, k), m = draw.choice(can), model.rows(draw, distribution)
+        if ranks > 1 and m <= ranks * (DIVIDED - 1) and not is_sum(name):
+            name, n, k = draw.choice([each for each in can if is_sum(each[0])])
+        yield m, n, k, f"{model.name} {name}, {distribution}"
+
+
+def is_sum(name):
+    """Whether tensor parallelism divides the product's k, so that its results are parts of sums."""
+    return "output" in name or "down" in name
+
+
+def shared(name, n, k):
+    """The size of a product that tensor parallelism divides."""
+    return k if is_sum(name) else n
+
+
+def collectives(draw, count, distribution, ranks):
+    """Lines of what the ranks of a team send between products. Decoders are tensor parallel: a sum for few rows, else sequence parallel, a gather before
+    a product or a scatter after it. The encoders' and the diffusion models' ranks may share the heads instead, as Ulysses does."""
+    for model in turns(draw, read(), count):
+        rows = model.rows(draw, distribution)
+        own = -(-rows // ranks)
+        ops = ["all_reduce"] if own < DIVIDED else ["all_gather", "reduce_scatter"]
+        op = draw.choice(ops + (["all_to_all"] if model.tokens and model.heads % ranks == 0 else []))
+        size = f"rows={own} heads={model.heads} dim={model.head_dim} dtype=bf16" if op == "all_to_all" else f"rows={rows if op == 'all_reduce' else own} cols={model.hidden} dtype=bf16 ranks=alike"
+        yield f"{op} {size} # {model.name}, {distribution}"
 
 
 def attention(draw, count, distribution, backward=False):

@@ -56,6 +56,14 @@ class Run(Folder):
     def stamps(self):
         return [json.loads(line) for line in (self.root / "out/steps.jsonl").read_text().splitlines()]
 
+    def test_a_team_of_so_many_ranks_gets_problems_of_models_that_they_share(self):
+        self.program("bench/bench_team", 'echo "{\\"words\\": \\"$*\\"}"')
+        ran = self.run_steps("team_drawn", KILN_BENCH_WORLD="4", KILN_BENCH_DRAWN="5")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        drawn = (self.root / "out/team_drawn.txt").read_text().splitlines()
+        self.assertEqual([sum("gemm" in line for line in part) for part in (drawn[:5], drawn[5:])], [0, 5])
+        self.assertIn("--world 4 ", (self.root / "out/team_drawn.json").read_text())
+
     def test_all_steps_pass(self):
         ran = self.run_steps("compiles", "background")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
