@@ -26,7 +26,7 @@ void require_place(std::string_view what, std::string_view why_not) {
   if (!why_not.empty()) refuse_unkept(fmt::format("{}, so nothing was begun", what), why_not);
 }
 
-void require_kept(const store::Layers& layers, std::string_view what) {
+void require_kept(store::Layers& layers, std::string_view what) {
   if (const std::string why = layers.not_kept(); !why.empty()) refuse_unkept(what, why);
 }
 

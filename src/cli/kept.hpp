@@ -17,7 +17,7 @@ std::int64_t lost_records(const TuneReport& report);
 /// Throws so unless `why_not` is empty. For use before work that takes minutes.
 void require_place(std::string_view what, std::string_view why_not);
 /// Throws so unless the overlay's file holds all that was put into it.
-void require_kept(const store::Layers& layers, std::string_view what);
+void require_kept(store::Layers& layers, std::string_view what);
 /// Throws so unless the overlay's file holds every tuned bucket of the report.
 void require_kept(const Tuner& tuner, const TuneReport& report);
 /// Throws so unless it holds every bucket that the engine's launches tuned, or is in memory because its path is empty.

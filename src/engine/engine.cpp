@@ -169,6 +169,7 @@ EngineState::~EngineState() {
   const auto shared_counts = shared ? shared->client().counters() : remote::ClientCounters();
   shared.reset();
   ahead.reset();
+  layers.write_queued();  // while its failure can be reported
   layers.tell_news_to({});
   {
     const cuda::Context::Guest guest(context);
@@ -305,6 +306,7 @@ Explanation Engine::explain(const Op& op, const Problem& problem) const {
   manifest::check_problem(described, problem, manifest::Zeros::taken);
   if (manifest::is_empty(described, problem)) return answer::explain_nothing(described, problem);
   const cuda::Context::Scope scope(state_->context);  // where a library is asked what it takes
+  state_->layers.write_queued();                      // it says what each file has
   return answer::explain({described, state_->context.info().facts, state_->options.regime}, problem, state_->arch(),
                          state_->layers, state_->cubins);
 }
@@ -333,8 +335,7 @@ bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
   cuda::require_not_forked();
   const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(limit, engine::longest_limit);
   return (!state_->background || state_->background->wait_until(end)) &&
-         (!state_->ahead || state_->ahead->wait_until(end)) &&
-         (!state_->shared || state_->shared->client().wait_until(end));
+         (!state_->ahead || state_->ahead->wait_until(end)) && (!state_->shared || state_->shared->wait_until(end));
 }
 
 std::optional<LengthFault> Engine::check(Stream stream) const {

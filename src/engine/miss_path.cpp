@@ -124,6 +124,7 @@ std::unique_ptr<plan::BucketPlans> build(plan::OpState& op_state, const Problem&
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::no_nvrtc) throw;
     const manifest::Bucket bucket = op_state.site().bucket_of(problem);
+    op_state.owner.layers.write_queued();
     throw Error(ErrorKind::no_nvrtc, fmt::format("{} needs a compile. Of its record: {}. {}", bucket.text(),
                                                  answer::text_of_files(bucket, op_state.owner.layers), error.what()));
   }

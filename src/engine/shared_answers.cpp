@@ -15,6 +15,7 @@ namespace kiln::engine {
 namespace {
 
 constexpr std::chrono::milliseconds first_pause{50}, longest_pause{2000};
+constexpr std::chrono::milliseconds write_pause{200};  // a crash loses what was fetched within it
 constexpr std::chrono::seconds list_limit{5};
 
 store::RemotePlace place_of(const manifest::Site& site, std::string key) {
@@ -74,7 +75,24 @@ void SharedAnswers::bring_all(const manifest::Site& site) {
     if (!engine_.layers.find_record(rows.record.key)) keep(rows);
 }
 
-void SharedAnswers::keep(const remote::Rows& rows) { engine_.layers.put_all({&rows.record, 1}, rows.code); }
+void SharedAnswers::keep(const remote::Rows& rows) {
+  if (engine_.layers.put_later({&rows.record, 1}, rows.code)) write_soon();
+}
+
+void SharedAnswers::write_soon() {
+  if (will_write_.exchange(true)) return;
+  const auto write = [this] {
+    will_write_ = false;  // before the write: rows that come meanwhile need another one
+    engine_.layers.write_queued();
+  };
+  if (!client_.call_after(write_pause, write)) write();
+}
+
+bool SharedAnswers::wait_until(std::chrono::steady_clock::time_point end) {
+  const bool is_done = client_.wait_until(end);
+  engine_.layers.write_queued();
+  return is_done;
+}
 
 void SharedAnswers::bring_when_there(const manifest::Bucket& bucket, std::function<void()> then) {
   const store::RemotePlace place = place_of(bucket);

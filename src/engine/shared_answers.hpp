@@ -27,7 +27,8 @@ class SharedAnswers {
   SharedAnswers(const SharedAnswers&) = delete;
   SharedAnswers& operator=(const SharedAnswers&) = delete;
 
-  /// Puts the bucket's rows into the overlay if the store has them and answers in time. Returns whether it did.
+  /// Puts the bucket's rows into the overlay if the store has them and answers in time. Returns whether it did. Here
+  /// and below look-ups find the rows at once; the client's thread writes those of a fifth of a second together.
   bool bring(const manifest::Bucket& bucket);
   /// Puts all rows of the op on this device into the overlay whose buckets have none.
   void bring_all(const manifest::Site& site);
@@ -44,13 +45,17 @@ class SharedAnswers {
   void release(const manifest::Bucket& bucket);
   void publish(const store::Record& record, std::vector<store::CubinRow> code);
 
+  /// Client::wait_until(), and writes what was fetched.
+  bool wait_until(std::chrono::steady_clock::time_point end);
   [[nodiscard]] remote::Client& client() noexcept { return client_; }
 
  private:
   void keep(const remote::Rows& rows);
+  void write_soon();
 
   EngineState& engine_;
   std::atomic<bool> is_ending_ = false;
+  std::atomic<bool> will_write_ = false;  // the client's thread, soon
   std::mutex mutex_;
   std::unordered_set<std::string> awaited_;  // keys of bring_when_there()
   remote::Client client_;                    // last: its thread uses the others

@@ -256,6 +256,7 @@ class Job {
 
   /// Sets `kept`: the overlay's file may have been unwritable, or emptied by another process since.
   void read_back() {
+    for (const auto& device : tuner_.devices) device->engine->layers.write_queued();
     for (std::size_t place = 0; place < tuned_.size(); ++place) {
       if (!tuned_[place] || tuned_[place]->outcome != TunedBucket::Outcome::tuned) continue;
       EngineState& engine = *tuner_.first_of_class[place / buckets_.size()]->engine;

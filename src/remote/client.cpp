@@ -137,6 +137,14 @@ void Client::publish(store::Record record, std::vector<store::CubinRow> code) {
                    {[rows](ClientState& state) { return state.write(rows->record, rows->code); }, false, true, {}});
 }
 
+bool Client::call_after(std::chrono::milliseconds pause, std::function<void()> work) {
+  const auto call = [given = std::move(work)](ClientState& state) -> std::optional<Clock::time_point> {
+    state.call(given);
+    return std::nullopt;
+  };
+  return ClientState::add(state_, {call, false, false, Clock::now() + pause});
+}
+
 bool Client::wait_until(Clock::time_point end) {
   std::unique_lock lock(state_->mutex);
   return state_->changed.wait_until(

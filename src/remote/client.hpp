@@ -78,6 +78,10 @@ class Client {
   /// Writes the rows, machine code first, unless the store has a better record. Returns at once.
   void publish(store::Record record, std::vector<store::CubinRow> code);
 
+  /// Calls `work` on the client's thread after the pause, unless the client ends before. Returns false where it will
+  /// not: the thread could not be begun, or too much waits.
+  bool call_after(std::chrono::milliseconds pause, std::function<void()> work);
+
   /// Waits until nothing is to be done now. Returns false when `end` passed before.
   bool wait_until(std::chrono::steady_clock::time_point end);
   [[nodiscard]] ClientCounters counters() const;

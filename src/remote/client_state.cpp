@@ -91,11 +91,12 @@ bool ClientState::begin_thread(const std::shared_ptr<ClientState>& state) {
   return true;
 }
 
-void ClientState::add(const std::shared_ptr<ClientState>& state, Job job) {
+bool ClientState::add(const std::shared_ptr<ClientState>& state, Job job) {
   const std::lock_guard lock(state->mutex);
-  if (state->is_closing || state->jobs.size() >= most_waiting || !begin_thread(state)) return;
+  if (state->is_closing || state->jobs.size() >= most_waiting || !begin_thread(state)) return false;
   state->jobs.push_back(std::move(job));
   state->changed.notify_all();
+  return true;
 }
 
 std::deque<ClientState::Job>::iterator ClientState::next_due() {

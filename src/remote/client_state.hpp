@@ -46,7 +46,8 @@ struct ClientState {
   ClientState(std::unique_ptr<store::RemoteStore> opened, ClientSettings chosen);
 
   // Of any thread.
-  static void add(const std::shared_ptr<ClientState>& state, Job job);
+  /// Returns false where the job is dropped.
+  static bool add(const std::shared_ptr<ClientState>& state, Job job);
   /// Precondition of these four: the mutex is held.
   static bool begin_thread(const std::shared_ptr<ClientState>& state);
   [[nodiscard]] bool is_quiet(Does does) const { return reads.is_on() || (does == Does::write && writes.is_on()); }

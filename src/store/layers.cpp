@@ -222,30 +222,36 @@ std::vector<TriedCandidate> Layers::candidates_of(const Found<Record>& found) {
 
 File& Layers::overlay() { return *layers_.front().file; }
 
+File& Layers::Memory::ready() {
+  if (!file) {
+    file = File::in_memory();
+    opened = file.get();
+  }
+  return *file;
+}
+
 void Layers::keep_in_memory(const Error& error, const std::function<void(File&)>& work) {
   {
     const std::lock_guard guard(memory_->mutex);
-    if (!memory_->file) {
-      memory_->file = File::in_memory();
-      memory_->opened = memory_->file.get();
-    }
+    File& file = memory_->ready();
     if (memory_->why.empty())
       memory_->why = fmt::format("{}; what is found from now on is kept in this process's memory only", error.what());
-    work(*memory_->file);
+    work(file);
   }
   if (told_) told_();
 }
 
-/// Moves the rows that could not be stored earlier into the overlay, in one transaction.
+/// Moves the rows that could not be stored earlier, and those of put_later(), into the overlay, in one transaction.
 void Layers::move_from_memory(File& to) {
   if (memory() == nullptr) return;
   const std::lock_guard guard(memory_->mutex);
-  if (memory_->lost_rows.empty()) return;
+  if (memory_->lost_rows.empty() && !memory_->has_queued) return;
   const auto records = memory_->file->records({}, true);
   const auto cubins = memory_->file->cubins();
   to.put_all(records, cubins);
   memory_->lost_rows.clear();
   memory_->why.clear();
+  memory_->has_queued = false;
   PruneRule all;
   all.record = [](const Record&) { return true; };
   all.cubin = [](const PackedCubin&) { return true; };
@@ -291,7 +297,31 @@ void Layers::put_all(std::span<const Record> records, std::span<const CubinRow> 
   }
 }
 
-std::string Layers::not_kept() const {
+bool Layers::put_later(std::span<const Record> records, std::span<const CubinRow> cubins) {
+  if (overlay().path().empty()) {
+    put_all(records, cubins);
+    return false;
+  }
+  const std::lock_guard guard(memory_->mutex);
+  memory_->ready().put_all(records, cubins);
+  memory_->has_queued = true;
+  return true;
+}
+
+void Layers::write_queued() {
+  {
+    const std::lock_guard guard(memory_->mutex);
+    if (!memory_->has_queued) return;
+  }
+  try {
+    write([&](File& file) { move_from_memory(file); });
+  } catch (const Error& error) {
+    keep_in_memory(error, [&](File&) { memory_->lost_rows = error.what(); });
+  }
+}
+
+std::string Layers::not_kept() {
+  write_queued();
   const Layer& overlay = layers_.front();
   const fs::path& path = overlay.file->path();
   if (!overlay.refused.empty()) return overlay.refused;
@@ -306,6 +336,7 @@ std::string Layers::not_kept() const {
 }
 
 bool Layers::keeps(std::string_view key) {
+  write_queued();
   if (File* file = memory(); file != nullptr && file->find_record(key, true))
     return false;  // the file may hold an older one
   return !overlay().path().empty() && overlay().find_record(key, true).has_value();

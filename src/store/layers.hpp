@@ -80,6 +80,12 @@ class Layers {
   /// one. When the overlay cannot be written, as on a full disk, keeps the rows in memory; later calls and the
   /// destructor try to move them into the overlay. warnings() tells each of these once. Throws only Error(bad_input).
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing = Existing::keep);
+  /// For rows that can be fetched again: look-ups find them at once, and they are written in one transaction by the
+  /// next write_queued(), put_all() or the destructor. A crash before loses them. Returns false where the overlay is in
+  /// memory: they are stored then. Throws only Error(bad_input).
+  bool put_later(std::span<const Record> records, std::span<const CubinRow> cubins);
+  /// Writes the rows of put_later(). When the overlay cannot be written, does as put_all() does.
+  void write_queued();
   /// Calls File::acquire_lease on the overlay. Returns true when the overlay cannot be written: each process then
   /// tunes.
   bool acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds);
@@ -90,8 +96,8 @@ class Layers {
   [[nodiscard]] std::string lease_holder(std::string_view key) { return overlay().lease_holder(key); }
 
   /// Returns why the overlay's file does not hold all stored rows, or an empty string. Opens the file again, as the
-  /// next process will.
-  [[nodiscard]] std::string not_kept() const;
+  /// next process will. Both write the rows of put_later() first.
+  [[nodiscard]] std::string not_kept();
   /// Reads back whether the overlay's file holds the last record stored under the key. False for an overlay in memory.
   [[nodiscard]] bool keeps(std::string_view key);
 
@@ -102,13 +108,15 @@ class Layers {
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
-  /// Rows that the overlay could not store. Look-ups search them before the overlay.
+  /// Rows that the overlay could not store, or that are not written yet. Look-ups search them before the overlay.
   struct Memory {
+    File& ready();  // precondition: the mutex is held
     std::mutex mutex;
     std::unique_ptr<File> file;
     std::atomic<File*> opened = nullptr;
     std::string why;                     // the first failure, for warnings()
     std::string lost_rows;               // the last failure to store rows, or empty
+    bool has_queued = false;             // rows of put_later()
     std::vector<std::string> set_aside;  // overlays that turned out to be damaged, for warnings()
   };
   /// Leases whose release failed. Other processes wait for them until their terms end, because this process lives.

@@ -1,4 +1,6 @@
 // A folder that machines share: one tunes, the others serve what it found, and what is wrong with it costs a tune at most.
+#include <sqlite3.h>
+
 #include <fstream>
 
 #include "e2e/shared.hpp"
@@ -110,6 +112,35 @@ TEST_CASE("what one machine tuned another one serves, under each miss policy, an
       CHECK(engine.warnings().empty());
     }
   }
+}
+
+TEST_CASE("a launch does not wait for the overlay to take what was fetched, and the overlay has it later") {
+  const Machine machine;
+  const Cluster cluster;
+  cluster.make_key();  // with its machine code, nothing is compiled
+  kiln::Options first = cluster.machine("first.kiln");
+  first.signing_key = cluster.secret();
+  cluster.tune(machine, 64, first);
+  kiln::Options chosen = cluster.machine("second.kiln");
+  chosen.trusted_keys = {cluster.keys()};
+  {
+    const Engine made(chosen);
+    ScaleCall(made, 128, 128).launch(machine.stream());
+  }
+  const auto engine = std::make_unique<Engine>(chosen);
+  sqlite3* other = nullptr;
+  REQUIRE(sqlite3_open((cluster.folder() / "second.kiln").c_str(), &other) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK);
+  const auto begun = std::chrono::steady_clock::now();
+  CHECK(ScaleCall(*engine, 50, 128).launch(machine.stream()) == Origin::overlay);
+  CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(4));  // a write waits 5 s for the lock
+  CHECK(engine->stats().tunes == 0);
+  REQUIRE(sqlite3_close(other) == SQLITE_OK);
+  REQUIRE(engine->wait_for_tunes(patience));
+  CHECK(engine->warnings().empty());
+  kiln::Options alone = cluster.machine("second.kiln", MissPolicy::error);
+  alone.remote = "";
+  CHECK(ScaleCall(Engine(alone), 50, 128).launch(machine.stream()) == Origin::overlay);
 }
 
 TEST_CASE("in the background, what cannot be tuned here for want of a worker is fetched all the same") {

@@ -252,6 +252,20 @@ TEST_CASE("rows that are there later are handed over on the client's thread") {
   CHECK(is_done(*client));
 }
 
+TEST_CASE("work for later is done on the client's thread after its pause, and not once the client ends") {
+  using Clock = std::chrono::steady_clock;
+  const Shared shared;
+  const auto client = shared.client();
+  std::promise<Clock::time_point> done;
+  const auto begun = Clock::now();
+  REQUIRE(client->call_after(std::chrono::milliseconds(30), [&] {
+    CHECK(client->is_this_thread());
+    done.set_value(Clock::now());
+  }));
+  CHECK(done.get_future().get() - begun >= std::chrono::milliseconds(30));
+  CHECK(shared.client()->call_after(std::chrono::hours(1), [] { FAIL_CHECK("its client has ended"); }));
+}
+
 TEST_CASE("a client that ends on its own thread ends") {
   const Shared shared;
   shared.put(value_of(numbered_record(1)), numbered_record(1));

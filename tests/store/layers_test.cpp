@@ -106,6 +106,98 @@ TEST_CASE("no overlay path means memory, without a warning") {
   CHECK(layers.find_record("key")->layer == 0);
 }
 
+/// SQLite adds 1 to it in each transaction that writes.
+std::uint32_t writes_to(const fs::path& path) {
+  const std::string bytes = bytes_of(path);
+  REQUIRE(bytes.size() > 28);
+  std::uint32_t count = 0;
+  for (std::size_t at = 24; at < 28; ++at) count = count << 8 | static_cast<unsigned char>(bytes[at]);
+  return count;
+}
+
+bool has(const fs::path& path, const std::string& key) {
+  const auto file = File::open(path, Access::read_only);
+  return file->find_record(key).has_value() && file->find_cubin(digest_named(key)).has_value();
+}
+
+TEST_CASE("rows for later are found at once, and written together in one transaction") {
+  const Folder folder;
+  const fs::path path = folder / "overlay.kiln";
+  Layers layers({.overlay = path});
+  layers.put_all({}, {});
+  const std::uint32_t before = writes_to(path);
+  const auto put = [&](int number) {
+    const std::string key = "key" + std::to_string(number);
+    const Record record = sample_record(key, number);
+    const CubinRow cubin = sample_cubin(key);
+    CHECK(layers.put_later({&record, 1}, {&cubin, 1}));
+    CHECK(layers.find_record(key)->layer == 0);
+    CHECK(layers.has_cubin(digest_named(key)));
+    CHECK(same(layers.find_cubin(digest_named(key))->value, cubin));
+  };
+  for (int number = 1; number <= 50; ++number) put(number);
+  CHECK(writes_to(path) == before);
+  SUBCASE("when asked") {
+    layers.write_queued();
+    CHECK(writes_to(path) == before + 1);
+    layers.write_queued();  // nothing is left
+    CHECK(writes_to(path) == before + 1);
+    put(51);
+    layers.write_queued();
+    CHECK(writes_to(path) == before + 2);
+  }
+  SUBCASE("before what is asked of the file") {
+    CHECK(layers.keeps("key1"));
+    CHECK(writes_to(path) == before + 1);
+    put(51);
+    CHECK(layers.not_kept().empty());
+    CHECK(writes_to(path) == before + 2);
+  }
+  SUBCASE("before a later record of one of their keys, which replaces it") {
+    const Record later = sample_record("key7", 700);
+    layers.put_all({&later, 1}, {});
+    CHECK(layers.find_record("key7")->value.at_edge().cost_ns == 700);
+    CHECK(File::open(path, Access::read_only)->find_record("key7")->at_edge().cost_ns == 700);
+  }
+  SUBCASE("at the end") { const Layers ended(std::move(layers)); }
+  for (int number = 1; number <= 50; ++number) CHECK(has(path, "key" + std::to_string(number)));
+}
+
+TEST_CASE("rows for later that cannot be written are told once, stay in memory and are written by a later call") {
+  const Folder folder;
+  const fs::path path = folder / "overlay.kiln";
+  File::open(path, Access::read_write);
+  Layers layers({.overlay = path});
+  layers.overlay().stop_waiting_when([] { return true; });
+  int told = 0;
+  layers.tell_news_to([&] { ++told; });
+  sqlite3* other = nullptr;
+  REQUIRE(sqlite3_open(path.c_str(), &other) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK);
+  const Record record = sample_record("key");
+  const CubinRow cubin = sample_cubin("key");
+  CHECK(layers.put_later({&record, 1}, {&cubin, 1}));
+  CHECK(told == 0);
+  layers.write_queued();
+  CHECK(told == 1);
+  CHECK(contains(only_warning(layers), "kept in this process's memory only"));
+  CHECK(layers.find_record("key")->layer == 0);
+  CHECK_FALSE(layers.keeps("key"));
+  CHECK(contains(layers.not_kept(), path.string()));
+  REQUIRE(sqlite3_close(other) == SQLITE_OK);
+  layers.write_queued();
+  CHECK(layers.warnings().empty());
+  CHECK(layers.not_kept().empty());
+  CHECK(has(path, "key"));
+}
+
+TEST_CASE("rows for later are stored at once in an overlay in memory") {
+  Layers layers(LayerSettings{});
+  const Record record = sample_record("key");
+  CHECK_FALSE(layers.put_later({&record, 1}, {}));
+  CHECK(layers.overlay().find_record("key"));
+}
+
 TEST_CASE("a base of another user than root supplies no machine code, and an overlay of theirs is not used") {
   if (geteuid() != 0) {
     MESSAGE("skipped: only root can give a file away");
