@@ -66,14 +66,15 @@ std::unique_ptr<plan::BucketPlans> tuned_plans(plan::OpState& op_state, const an
   return op_state.plans.load(std::move(fallback));
 }
 
-/// The plan of the problem's sizes, where files have the machine code of all sizes in its bucket. Else null.
-std::unique_ptr<plan::BucketPlans> stored_plan(plan::OpState& op_state, const answer::Resolution& resolution,
-                                               const Problem& problem) {
-  if (!op_state.plans.holds_code(resolution)) return nullptr;
+/// Loads the plan of the problem's sizes, where files have the machine code of all sizes in its bucket. Returns whether
+/// it did.
+bool load_stored_for(plan::OpState& op_state, plan::BucketPlans& plans, const Problem& problem) {
+  if (!op_state.plans.holds_code(plans.resolution)) return false;
   try {
-    return op_state.plans.load_for(resolution, problem);
+    op_state.plans.load_for(plans, problem);
+    return true;
   } catch (const Error&) {  // which loading all sizes meets again
-    return nullptr;
+    return false;
   }
 }
 
@@ -81,15 +82,19 @@ std::unique_ptr<plan::BucketPlans> stored_plan(plan::OpState& op_state, const an
 /// wait. Under a policy without fallbacks all sizes are loaded, so that a capture of any of them finds its plan.
 std::unique_ptr<plan::BucketPlans> load_or_stand_in(plan::OpState& op_state, answer::Resolution resolution,
                                                     const Problem& problem, bool may_stand_in) {
-  const bool is_launched = may_stand_in && op_state.takes_fallbacks();
-  if (is_launched)
-    if (auto plans = stored_plan(op_state, resolution, problem)) return plans;
-  if (is_launched && engine_of(op_state).ahead)
-    if (auto plans = stored_or_stand_in(op_state, resolution)) {
-      if (plans->is_stand_in && resolution.is_hit()) op_state.owner.counters.count(answer::Miss::no_cubin);
-      return plans;
+  auto own = std::make_unique<plan::BucketPlans>(std::move(resolution));  // of all tries, which count once
+  if (may_stand_in && op_state.takes_fallbacks()) {
+    if (load_stored_for(op_state, *own, problem)) return own;
+    if (engine_of(op_state).ahead) {
+      if (load_stored(op_state, *own)) return own;
+      if (auto stand_in = find_stand_in(op_state, own->resolution)) {
+        if (stand_in->resolution.is_hit()) op_state.owner.counters.count(answer::Miss::no_cubin);
+        return stand_in;
+      }
     }
-  return op_state.plans.load(std::move(resolution));
+  }
+  op_state.plans.load(*own);
+  return own;
 }
 
 std::unique_ptr<plan::BucketPlans> build_alone(plan::OpState& op_state, const Problem& problem, bool may_stand_in) {

@@ -83,34 +83,38 @@ bool is_legal_throughout(const manifest::Variant& variant, const manifest::Bucke
 }
 
 /// Null where a file lacks machine code that the plans need.
-std::unique_ptr<plan::BucketPlans> load_stored(plan::OpState& op_state, answer::Resolution resolution,
-                                               bool is_stand_in) {
-  try {
-    return op_state.plans.load(std::move(resolution), plan::PlanStore::Code::stored, is_stand_in);
-  } catch (const Error&) {  // which loading with compiles meets again
-    return nullptr;
-  }
+std::unique_ptr<plan::BucketPlans> loaded_stand_in(plan::OpState& op_state, answer::Resolution resolution) {
+  auto plans = std::make_unique<plan::BucketPlans>(std::move(resolution), true);
+  return load_stored(op_state, *plans) ? std::move(plans) : nullptr;
 }
 
 }  // namespace
 
-std::unique_ptr<plan::BucketPlans> stored_or_stand_in(plan::OpState& op_state, const answer::Resolution& own) {
-  if (auto plans = load_stored(op_state, own, false)) return plans;
+bool load_stored(plan::OpState& op_state, plan::BucketPlans& plans) {
+  try {
+    op_state.plans.load(plans, plan::PlanStore::Code::stored);
+    return true;
+  } catch (const Error&) {  // which loading with compiles meets again
+    return false;
+  }
+}
+
+std::unique_ptr<plan::BucketPlans> find_stand_in(plan::OpState& op_state, const answer::Resolution& own) {
   if (!op_state.owner.cubins.can_compile()) return nullptr;
   const manifest::Bucket& bucket = own.bucket;
   const auto proposals = library_proposals(bucket);
   const auto near = near_plans(op_state, bucket.edge);
   for (const manifest::Variant& each : proposals)
     if (is_legal_throughout(each, bucket))
-      if (auto plans = load_stored(
-              op_state, with_stand_in(own, each, "its library proposes it, until the bucket's own is compiled"), true))
+      if (auto plans = loaded_stand_in(
+              op_state, with_stand_in(own, each, "its library proposes it, until the bucket's own is compiled")))
         return plans;
   for (const NearPlan& each : near)
     if (is_legal_throughout(each.plan->answer, bucket)) {
       std::string why = fmt::format("its machine code is loaded for {}, until that of this bucket is compiled",
                                     manifest::display_text(*bucket.op, each.plan->bucket));
-      if (auto plans = load_stored(
-              op_state, with_stand_in(own, each.plan->answer, std::move(why), each.plan->answer.compiler), true))
+      if (auto plans = loaded_stand_in(
+              op_state, with_stand_in(own, each.plan->answer, std::move(why), each.plan->answer.compiler)))
         return plans;
     }
   return nullptr;

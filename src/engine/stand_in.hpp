@@ -9,10 +9,13 @@
 
 namespace kiln::engine {
 
-/// Loads the answers where files have all of their machine code. Otherwise returns plans that begin with a stand-in,
-/// legal at both ends of this bucket: the first proposal of a library that computes the op, else the config of the
-/// nearest bucket whose machine code is loaded. Returns null where there is neither, within three doublings: then the
-/// launch waits for a compile. Precondition: a context is current.
-std::unique_ptr<plan::BucketPlans> stored_or_stand_in(plan::OpState& op_state, const answer::Resolution& own);
+/// Loads the plans where files have all of their machine code. Returns whether it did. Precondition: a context is
+/// current.
+bool load_stored(plan::OpState& op_state, plan::BucketPlans& plans);
+
+/// Returns plans that begin with a stand-in, legal at both ends of this bucket: the first proposal of a library that
+/// computes the op, else the config of the nearest bucket whose machine code is loaded. Returns null where there is
+/// neither, within three doublings: then the launch waits for a compile. Precondition: a context is current.
+std::unique_ptr<plan::BucketPlans> find_stand_in(plan::OpState& op_state, const answer::Resolution& own);
 
 }  // namespace kiln::engine

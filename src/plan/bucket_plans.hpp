@@ -77,6 +77,8 @@ struct BucketPlans {
   [[nodiscard]] std::vector<const PlanState*> made() const;
   /// The workspace that serves each of the plans made so far.
   [[nodiscard]] WorkspaceNeeds needs() const;
+  /// Notes that the driver refused stored machine code. Returns false where that was noted before. Thread-safe.
+  bool note_refused(const manifest::Digest& cubin);
 
   answer::Resolution resolution;
   std::deque<PlanSlot> slots;
@@ -86,6 +88,10 @@ struct BucketPlans {
   std::atomic<bool> is_stale{false};    // a stale plan was made, and the bucket counted
   std::atomic<bool> lacks_code{false};  // a compile was needed, and all have begun
   const bool is_stand_in;  // serves until the machine code of the bucket's own answers is made (engine/stand_in.hpp)
+
+ private:
+  std::mutex refused_mutex_;
+  std::vector<manifest::Digest> refused_;  // keys of cubins
 };
 
 }  // namespace kiln::plan

@@ -99,24 +99,25 @@ std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, 
     if (!compiler.empty())
       if (auto loaded = owner_.modules.find(jit::cubin_key(lookup.timed(), compiler))) return loaded;
   store::Counters met;
-  if (const auto found = lookup.find_serving(cubins, &met)) return load_module(*found, lookup);
+  if (const auto found = lookup.find_serving(cubins, &met)) return load_module(*found, lookup, of);
   if (code == Code::stored)
     throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", lookup.here().label));
   if (answer.is_hit()) owner_.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
-  return load_module(cubins.compile_and_keep(lookup.here(), [&] { begin_all_compiles(of); }), lookup);
+  return load_module(cubins.compile_and_keep(lookup.here(), [&] { begin_all_compiles(of); }), lookup, of);
 }
 
 /// Replaces a stored cubin that the driver refuses by the NVRTC's here: by a stored one, else by a new compile.
-std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code) {
+std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code,
+                                                    BucketPlans& of) {
   try {
     return owner_.modules.get(cubin.key, cubin.cubin);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed || !cubin.layer) throw;
-    owner_.counters.count(answer::Miss::refused_cubin);
+    if (of.note_refused(cubin.key)) owner_.counters.count(answer::Miss::refused_cubin);
     if (!owner_.cubins.can_compile()) throw;
   }
   if (cubin.compiler != owner_.cubins.own_compiler())
-    if (const auto own = owner_.cubins.find(code.here())) return load_module(*own, code);
+    if (const auto own = owner_.cubins.find(code.here())) return load_module(*own, code, of);
   const auto afresh = owner_.cubins.replace(code.here());
   return owner_.modules.get(afresh.key, afresh.cubin);
 }
@@ -137,8 +138,12 @@ std::unique_ptr<PlanState> PlanStore::load_plan(const answer::Answer& answer, Bu
   const auto frame = answer.frame(of.resolution.bucket, answer.at);
   auto plan = std::make_unique<PlanState>(of, of.resolution.bucket.edge, hot.form(), answer,
                                           load_executable(answer, of, frame, code));
-  if (answer.stale && !of.is_stale.exchange(true)) owner_.counters.count_stale();
+  if (answer.stale && of.sizes) count_stale(of);
   return plan;
+}
+
+void PlanStore::count_stale(BucketPlans& plans) {
+  if (!plans.is_stale.exchange(true)) owner_.counters.count_stale();
 }
 
 const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try when) {
@@ -213,37 +218,45 @@ SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
 }
 
 PlanState& PlanStore::make_edge(BucketPlans& plans, Code code) {
+  if (plans.answers().empty()) throw Error(ErrorKind::not_tuned, plans.resolution.why_none);
   const auto at_edge = plans.slots_for(plans.resolution.bucket.edge);
   PlanSlot& first = at_edge.empty() ? plans.slots.front() : *at_edge.front();
-  first.plan = load_plan(*first.answer, plans, code);
-  first.settled.store(true, std::memory_order_release);
+  if (!first.settled.load(std::memory_order_relaxed)) {
+    first.plan = load_plan(*first.answer, plans, code);
+    first.settled.store(true, std::memory_order_release);
+  }
   plans.edge = first.plan.get();
   return *first.plan;
 }
 
 std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code, bool is_stand_in) {
-  if (resolution.answers.empty()) throw Error(ErrorKind::not_tuned, resolution.why_none);
   auto plans = std::make_unique<BucketPlans>(std::move(resolution), is_stand_in);
-  PlanState& edge = make_edge(*plans, code);
-  plans->sizes.emplace(size_table(*plans, code));
-  if (!plans->sizes->is_uniform()) edge.sizes = plans->sizes->words();
+  load(*plans, code);
   return plans;
 }
 
-std::unique_ptr<BucketPlans> PlanStore::load_for(answer::Resolution resolution, const Problem& problem) {
-  if (resolution.answers.empty()) throw Error(ErrorKind::not_tuned, resolution.why_none);
-  auto plans = std::make_unique<BucketPlans>(std::move(resolution));
-  PlanState& edge = make_edge(*plans, Code::stored);
-  make_first(*plans, problem, Code::stored);
-  plans->sizes.emplace(op_, plans->resolution.bucket.edge, regions_of(*plans), [&](const Problem& at) {
-    for (const PlanSlot* slot : plans->slots_for(at)) {
-      if (!slot->settled.load(std::memory_order_relaxed)) return SizeTable::unmade(*slot);
-      if (slot->plan != nullptr) return static_cast<const PlanState*>(slot->plan.get());
-    }
-    return plans->edge;
-  });
-  if (!plans->sizes->is_uniform()) edge.sizes = plans->sizes->words();
-  return plans;
+void PlanStore::load(BucketPlans& plans, Code code) {
+  PlanState& edge = make_edge(plans, code);
+  serve_by(plans, edge, size_table(plans, code));
+}
+
+void PlanStore::load_for(BucketPlans& plans, const Problem& problem) {
+  PlanState& edge = make_edge(plans, Code::stored);
+  make_first(plans, problem, Code::stored);
+  serve_by(plans, edge, {op_, plans.resolution.bucket.edge, regions_of(plans), [&](const Problem& at) {
+                           for (const PlanSlot* slot : plans.slots_for(at)) {
+                             if (!slot->settled.load(std::memory_order_relaxed)) return SizeTable::unmade(*slot);
+                             if (slot->plan != nullptr) return static_cast<const PlanState*>(slot->plan.get());
+                           }
+                           return plans.edge;
+                         }});
+}
+
+/// Until here nothing is counted as served.
+void PlanStore::serve_by(BucketPlans& plans, PlanState& edge, SizeTable sizes) {
+  plans.sizes.emplace(std::move(sizes));
+  if (!plans.sizes->is_uniform()) edge.sizes = plans.sizes->words();
+  if (std::ranges::any_of(plans.made(), [](const PlanState* plan) { return plan->answer.stale; })) count_stale(plans);
 }
 
 void PlanStore::make_first(BucketPlans& plans, const Problem& problem, Code code) {

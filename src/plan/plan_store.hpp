@@ -36,9 +36,12 @@ class PlanStore {
   /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but
   /// the failure of the upper edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
   std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any, bool is_stand_in = false);
+  /// The same for plans that are not published. After a failure of this or of load_for() it may be called again: what
+  /// was loaded stays, and nothing is counted twice.
+  void load(BucketPlans& plans, Code code = Code::any);
   /// Loads the plans of the upper edge and of the problem's sizes from files, and leaves those of other sizes to
   /// make_at(). Throws Error(not_tuned) where a file lacks one of the two.
-  std::unique_ptr<BucketPlans> load_for(answer::Resolution resolution, const Problem& problem);
+  void load_for(BucketPlans& plans, const Problem& problem);
   /// Whether the files have the machine code of all that the bucket's sizes pick. Reads none.
   [[nodiscard]] bool holds_code(const answer::Resolution& resolution);
   /// Makes the plan of the problem's sizes if load_for() left it out, and returns it. Where that fails the plan of the
@@ -70,9 +73,12 @@ class PlanStore {
                                   Code code);
   std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, BucketPlans& of, Code code);
   void begin_all_compiles(BucketPlans& of);
-  std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code);
+  std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code, BucketPlans& of);
+  /// Counts the bucket, once, where one of its plans is stale.
+  void count_stale(BucketPlans& plans);
   PlanState& make_edge(BucketPlans& plans, Code code);
   SizeTable size_table(BucketPlans& plans, Code code);
+  void serve_by(BucketPlans& plans, PlanState& edge, SizeTable sizes);
   void make_first(BucketPlans& plans, const Problem& problem, Code code);
   const PlanState* plan_of_cell(PlanSlot& slot, BucketPlans& plans, Try when);
 

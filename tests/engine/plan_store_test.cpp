@@ -27,6 +27,12 @@ struct Stored : ScaleEngine {
     const cuda::Context::Scope scope(engine.context);
     return op.plans.load(op.resolve(stored_bucket, false), code);
   }
+  std::unique_ptr<BucketPlans> load_for(const Problem& problem) {
+    const cuda::Context::Scope scope(engine.context);
+    auto plans = std::make_unique<BucketPlans>(op.resolve(stored_bucket, false));
+    op.plans.load_for(*plans, problem);
+    return plans;
+  }
   static constexpr const char* small = "threads=128 vector=1";
   static constexpr const char* large = "threads=64 vector=4";
 };
@@ -156,6 +162,29 @@ TEST_CASE("a bucket of several stale configs is counted once" * doctest::skip(no
   CHECK(engine.stats().stale == 1);
 }
 
+TEST_CASE("a bucket that a launch cannot load from files is loaded whole, and its configs are counted once" *
+          doctest::skip(no_plans())) {
+  ScaleEngine engine(MissPolicy::nearest);
+  std::vector<Chosen> choices{tiled(Stored::small, "rows=33..48 cols=65..128"),
+                              tiled(Stored::large, "rows=49..64 cols=65..128")};
+  for (Chosen& each : choices) each.stale = true;
+  engine.put(stored_bucket, choices);
+  {
+    const cuda::Context::Scope scope(engine.engine.context);
+    engine.op.plans.load(engine.op.resolve(stored_bucket, false)).reset();  // which unloads it
+  }
+  const Stats before = engine.stats();
+  std::int64_t refused = 0;
+  SUBCASE("for want of memory") { control("fail cuModuleLoadDataEx CUDA_ERROR_OUT_OF_MEMORY at 2"); }
+  SUBCASE("for stored machine code that the driver refuses") {
+    control("module CUDA_ERROR_INVALID_IMAGE scale_tiled<float, 128");
+    refused = 1;
+  }
+  CHECK(engine.launch(lower_sizes) == Origin::overlay);
+  CHECK(engine.stats().stale == before.stale + 1);
+  CHECK(engine.stats().misses.refused_cubin == before.misses.refused_cubin + refused);
+}
+
 TEST_CASE("where files hold the machine code of all sizes, a launch loads that of its own and of the upper edge" *
           doctest::skip(no_plans())) {
   Stored engine;
@@ -164,12 +193,12 @@ TEST_CASE("where files hold the machine code of all sizes, a launch loads that o
   CHECK_FALSE(engine.op.plans.holds_code(found));
   engine.load();
   CHECK(engine.op.plans.holds_code(found));
-  const auto of_edge = engine.op.plans.load_for(found, stored_bucket);
+  const auto of_edge = engine.load_for(stored_bucket);
   CHECK(of_edge->made().size() == 1);
   CHECK(of_edge->edge->at(stored_bucket) == of_edge->edge);
   CHECK(of_edge->edge->at(lower_sizes) == nullptr);
   CHECK(&of_edge->edge->made_at(lower_sizes) == of_edge->edge);
-  const auto of_lower = engine.op.plans.load_for(found, lower_sizes);
+  const auto of_lower = engine.load_for(lower_sizes);
   REQUIRE(of_lower->edge->at(lower_sizes) != nullptr);
   CHECK(of_lower->edge->at(lower_sizes)->config == Stored::small);
   engine.op.plans.make_all_sizes(*of_edge);
@@ -182,7 +211,7 @@ TEST_CASE("sizes whose own config cannot be loaded any more are served by the up
   Stored engine;
   engine.load().reset();  // which unloads it
   const cuda::Context::Scope scope(engine.engine.context);
-  const auto plans = engine.op.plans.load_for(engine.op.resolve(stored_bucket, false), stored_bucket);
+  const auto plans = engine.load_for(stored_bucket);
   control("module CUDA_ERROR_INVALID_IMAGE scale_tiled<float, 128");
   CHECK(&engine.op.plans.make_at(*plans, lower_sizes) == plans->edge);
   CHECK(plans->edge->at(lower_sizes) == plans->edge);
@@ -193,7 +222,7 @@ TEST_CASE("sizes whose own config cannot be loaded for now get it later, and the
   Stored engine;
   engine.load().reset();
   const cuda::Context::Scope scope(engine.engine.context);
-  const auto plans = engine.op.plans.load_for(engine.op.resolve(stored_bucket, false), stored_bucket);
+  const auto plans = engine.load_for(stored_bucket);
   control("fail cuModuleLoadDataEx CUDA_ERROR_OUT_OF_MEMORY at 1");
   CHECK(&engine.op.plans.make_at(*plans, lower_sizes) == plans->edge);
   CHECK(plans->edge->at(lower_sizes) == nullptr);
