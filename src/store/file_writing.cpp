@@ -116,7 +116,10 @@ void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinR
   write_and_prune([&](Session& session) {
     Rows rows(session.connection);
     for (const Record& record : checked) rows.put(record);
-    for (const Packed& each : packed) rows.put(each.cubin, each.digest, existing == Existing::replace);
+    for (const Packed& each : packed) {
+      rows.put(each.cubin, each.digest, existing == Existing::replace);
+      session.relied_on.insert(each.cubin.key);
+    }
   });
 }
 
@@ -142,6 +145,7 @@ void SqliteFile::write_and_prune(Work&& work) {
     rule.now = unix_seconds();
     rule.newest_record = newest.record;
     rule.newest_cubin = newest.cubin;
+    rule.is_relied_on = [&](const manifest::Digest& key) { return session.relied_on.contains(key); };
     store::prune(c, rule);
   });
 }

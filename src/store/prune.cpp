@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <map>
+#include <unordered_set>
 #include <vector>
 
 #include "kiln/error.hpp"
@@ -142,13 +142,24 @@ class Pruning {
     if (used_bytes(connection_) <= bytes) return;
     remove_usage_of_nothing();
     const auto records = by_value(rows_of(connection_, record_rows, rule_.now), rule_.newest_record);
-    const auto cubins = by_value(rows_of(connection_, cubin_rows, rule_.now), rule_.newest_cubin);
+    const auto cubins = relied_on_last(by_value(rows_of(connection_, cubin_rows, rule_.now), rule_.newest_cubin));
     remove_counts(bytes, bytes / 10);
     shrink(bytes, records, &Pruning::remove_candidates);
     shrink(bytes, cubins, &Pruning::remove_cubin);
     if (used_bytes(connection_) <= bytes || connection_.number("SELECT count(*) FROM cubin") > 0) return;
     remove_counts(bytes, 0);
     shrink(bytes, records, &Pruning::remove_record);
+  }
+
+  std::vector<Deletable> relied_on_last(std::vector<Deletable> cubins) {
+    if (!rule_.is_relied_on) return cubins;
+    std::unordered_set<std::int64_t> relied_on;
+    each_cubin_head(connection_, [&](std::int64_t id, const PackedCubin& cubin) {
+      if (rule_.is_relied_on(cubin.key)) relied_on.insert(id);
+    });
+    std::stable_partition(cubins.begin(), cubins.end(),
+                          [&](const Deletable& row) { return !relied_on.contains(row.id); });
+    return cubins;
   }
 
   /// Removes counts until the file takes `bytes` or the counts `share`. A count may cost more bytes than a record and

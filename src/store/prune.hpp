@@ -21,8 +21,8 @@ struct PruneRule {
   std::optional<std::int64_t> unused_seconds;
   /// Then removes rows, least valuable first, until the used pages take at most this. First the counts of launches, the
   /// smallest first, until they take a tenth of this; then the candidates of each record, then cubins by saved compile
-  /// time per byte. When no cubin is left, the other counts, and then records by saved kernel time per byte. Frequent
-  /// and recent use counts as more time saved.
+  /// time per byte, those of `is_relied_on` last. When no cubin is left, the other counts, and then records by saved
+  /// kernel time per byte. Frequent and recent use counts as more time saved.
   std::optional<std::int64_t> max_bytes;
   /// Throws Error(bad_input) instead of removing anything when max_bytes cannot be reached.
   bool must_reach = false;
@@ -31,6 +31,7 @@ struct PruneRule {
   /// For max_bytes alone: keeps records and cubins with a larger id, which were just written.
   std::int64_t newest_record = std::numeric_limits<std::int64_t>::max();
   std::int64_t newest_cubin = std::numeric_limits<std::int64_t>::max();
+  std::function<bool(const manifest::Digest&)> is_relied_on;  // by the key of a cubin; empty: none is
   /// Reports what would be removed, and changes nothing.
   bool dry_run = false;
 };

@@ -95,8 +95,10 @@ struct PackedCubin {
 
 /// A count of uses, and the time of the last one.
 struct Usage {
-  std::string source;  // "record", "cubin": processes that a row served; "launch": by origin; "miss": by reason
-  std::string key;     // hex for a cubin
+  /// "record", "cubin": processes that a row served, or that found its code present; "launch": by origin; "miss": by
+  /// reason.
+  std::string source;
+  std::string key;  // hex for a cubin
   std::int64_t uses = 0;
   std::int64_t last_use = 0;  // Unix seconds
 };

@@ -31,6 +31,7 @@ struct Session {
   using Use = std::pair<std::string, std::string>;  // source and key
   std::set<Use> noted;                              // rows that served this process
   std::vector<Usage> unwritten;                     // counts that flush_usage() will write
+  DigestSet relied_on;  // keys of cubins that this process found, knows to be there or wrote: pruned after all others
   void note(std::string source, std::string key) {
     if (noted.emplace(source, key).second) unwritten.push_back({std::move(source), std::move(key), 1, 0});
   }
@@ -60,13 +61,17 @@ class SqliteFile final : public File {
     return read<std::optional<CubinRow>>(
         [&](Session& session, Flaws& flaws) {
           auto cubin = store::find_cubin(session.connection, key, flaws, accepted_cubins());
-          if (cubin && access_ == Access::read_write) session.note("cubin", manifest::to_hex(key));
+          if (cubin) note_cubin(session, key);
           return cubin;
         },
         met);
   }
   bool has_cubin(const manifest::Digest& key) override {
-    return read<bool>([&](Session& session, Flaws&) { return store::has_cubin(session.connection, key); });
+    return read<bool>([&](Session& session, Flaws&) {
+      const bool has = store::has_cubin(session.connection, key);
+      if (has) note_cubin(session, key);
+      return has;
+    });
   }
   std::vector<Record> records(std::string_view op, bool with_candidates) override {
     return read<std::vector<Record>>(
@@ -153,6 +158,11 @@ class SqliteFile final : public File {
   /// Others may write to a signed file while it is open, so only the cubins whose signature was checked are served.
   [[nodiscard]] const DigestSet* accepted_cubins() const noexcept {
     return signers_.empty() ? nullptr : &signed_cubins_;
+  }
+  void note_cubin(Session& session, const manifest::Digest& key) const {
+    if (access_ != Access::read_write) return;
+    session.note("cubin", manifest::to_hex(key));
+    session.relied_on.insert(key);
   }
   std::unique_ptr<Session> open_first();
   std::unique_ptr<Session> open_session(Creation creation, Seal* seal = nullptr,

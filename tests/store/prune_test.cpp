@@ -163,6 +163,40 @@ TEST_CASE("a file with a limit stays under it, and keeps what was just written")
   CHECK(std::filesystem::file_size(path) < limit + 100000);
 }
 
+TEST_CASE("at its limit a process loses what it looked up, found present or wrote after what nobody asked for") {
+  const Folder folder;
+  const auto path = folder / "a.kiln";
+  constexpr std::int64_t limit = 400000;
+  fill_rows(*File::open(path, Access::read_write), 12);
+  const auto file = File::open(path, Access::read_write, limit);
+  CHECK(file->find_cubin(digest_named("1")));
+  CHECK(file->has_cubin(digest_named("2")));
+  CHECK_FALSE(file->has_cubin(digest_named("absent")));
+  const auto before = File::open(path, Access::read_write);  // another process, which asks more often, and later
+  for (const char* name : {"6", "7", "8", "9", "10", "11"})
+    before->add_to_usage({{"cubin", manifest::to_hex(digest_named(name)), 50, std::time(nullptr)}});
+  for (int at = 100; at < 110; ++at) {
+    auto cubin = sample_cubin(std::to_string(at), 20000);
+    std::uint32_t state = static_cast<std::uint32_t>(at) + 1;
+    for (std::byte& each : cubin.image) each = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
+    file->put_cubin(cubin);
+  }
+  CHECK(file->stats().cubins < 22);
+  CHECK_FALSE(before->find_cubin(digest_named("3")));
+  for (const char* name : {"1", "2", "100", "101", "109"}) CHECK_MESSAGE(before->find_cubin(digest_named(name)), name);
+}
+
+TEST_CASE("a cubin that is found present counts as one that served") {
+  const Folder folder;
+  const auto path = folder / "a.kiln";
+  fill_rows(*File::open(path, Access::read_write), 1);
+  { CHECK(File::open(path, Access::read_write)->has_cubin(digest_named("0"))); }
+  const auto usage = File::open(path, Access::read_only)->usage();
+  const auto found = std::ranges::find_if(usage, [](const Usage& each) { return each.source == "cubin"; });
+  REQUIRE(found != usage.end());
+  CHECK(found->uses == 1);
+}
+
 TEST_CASE("compacting gives free pages back and keeps every row") {
   const Folder folder;
   const auto path = folder / "a.kiln";
