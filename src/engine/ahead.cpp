@@ -12,6 +12,7 @@
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
+#include "manifest/keep_loaded.hpp"
 #include "manifest/no_signals.hpp"
 
 namespace kiln::engine {
@@ -89,6 +90,7 @@ void Ahead::delete_at_end(EngineState& engine) {
   deleted_at_end_ = &engine;
   thread_.request_stop();
   engine_.pool.interrupt();
+  manifest::keep_library_loaded();
   thread_.detach();
 }
 

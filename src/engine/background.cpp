@@ -10,6 +10,7 @@
 #include "engine/state.hpp"
 #include "engine/tune_once.hpp"
 #include "kiln/error.hpp"
+#include "manifest/keep_loaded.hpp"
 #include "manifest/no_signals.hpp"
 #include "manifest/shortage.hpp"
 
@@ -105,6 +106,7 @@ void Background::delete_at_end(EngineState& engine) {
   deleted_at_end_ = &engine;
   thread_.request_stop();
   compiling_->pool.interrupt();
+  manifest::keep_library_loaded();
   thread_.detach();
 }
 

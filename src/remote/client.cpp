@@ -6,8 +6,8 @@
 #include <future>
 #include <utility>
 
+#include "manifest/keep_loaded.hpp"
 #include "remote/client_state.hpp"
-#include "remote/keep_loaded.hpp"
 
 namespace kiln::remote {
 namespace {
@@ -72,7 +72,7 @@ Client::~Client() {
   state_->changed.notify_all();
   if (!state_->thread.joinable()) return;
   if (state_->thread.get_id() == std::this_thread::get_id()) {
-    keep_library_loaded();
+    manifest::keep_library_loaded();
     state_->thread.detach();
     return;
   }
@@ -84,7 +84,7 @@ Client::~Client() {
   if (is_joined) {
     state_->thread.join();
   } else {
-    keep_library_loaded();
+    manifest::keep_library_loaded();
     state_->thread.detach();
   }
 }
@@ -161,6 +161,7 @@ bool Client::is_this_thread() const {
 }
 
 void Client::call_at_end(std::function<void()> last) {
+  manifest::keep_library_loaded();
   const std::lock_guard lock(state_->mutex);
   state_->is_closing = true;
   state_->last = std::move(last);

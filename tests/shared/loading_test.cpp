@@ -42,6 +42,13 @@ class Module {
     said = text;
     return use;
   }
+  bool drop_within_tune(std::string& said) const {
+    const char* text = "";
+    const bool dropped =
+        function<int(const char*, const char*, const char**)>("drop_within_tune")(OPS, WORKER, &text) != 0;
+    said = text;
+    return dropped;
+  }
   void end(void* use) const { function<void(void*)>("end")(use); }
 
  private:
@@ -163,6 +170,23 @@ TEST_CASE("neither loading the library nor an engine begins a thread or takes a 
   module.end(use);
   CHECK(threads() == 1);
   CHECK(handlers() == before);
+}
+
+TEST_CASE("a copy with an engine that was dropped on a thread of its own stays loaded, and the thread ends") {
+  std::string where, said;
+  {
+    const Module module(SECOND_MODULE);
+    where = fs::canonical(module.where());
+    const bool dropped = module.drop_within_tune(said);
+    if (said == "no_nvrtc") {
+      MESSAGE("skipped: no NVRTC");
+      return;
+    }
+    REQUIRE_MESSAGE(dropped, said);
+  }
+  CHECK(is_mapped(where));
+  for (int waits = 0; threads() > 1 && waits < 2000; ++waits) usleep(5000);
+  CHECK(threads() == 1);
 }
 
 // Last: it takes a namespace of its own.

@@ -9,8 +9,8 @@
 #include <system_error>
 #include <thread>
 
+#include "manifest/keep_loaded.hpp"
 #include "manifest/no_signals.hpp"
-#include "remote/keep_loaded.hpp"
 
 namespace kiln::remote::redis {
 namespace {
@@ -60,7 +60,7 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, std::chron
   }
   std::unique_lock lock(lookup->mutex);
   if (!lookup->ended.wait_until(lock, deadline, [&] { return lookup->has_ended; })) {
-    keep_library_loaded();
+    manifest::keep_library_loaded();
     thread.detach();
     return {};
   }

@@ -1,8 +1,8 @@
-#include "remote/keep_loaded.hpp"
+#include "manifest/keep_loaded.hpp"
 
 #include <dlfcn.h>
 
-namespace kiln::remote {
+namespace kiln::manifest {
 
 void keep_library_loaded() noexcept {
   Dl_info here{};
@@ -10,4 +10,4 @@ void keep_library_loaded() noexcept {
     dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-}  // namespace kiln::remote
+}  // namespace kiln::manifest

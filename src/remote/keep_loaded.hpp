@@ -1,9 +1,0 @@
-// Threads that are left behind in a call of the system that does not return.
-#pragma once
-
-namespace kiln::remote {
-
-/// From now on dlclose() leaves this library loaded: a thread that was left behind returns into its code.
-void keep_library_loaded() noexcept;
-
-}  // namespace kiln::remote
