@@ -1,6 +1,7 @@
 """Digests of code and of data, by which a table says whether the code has changed since it was measured.
 
-Code is named by a folder or file of the tree, by functions and constants of a file ("src/cuda/gate.cpp#close,open"), or by a group of GROUPS.
+Code is named by a folder or file of the tree, by functions and constants of a file ("src/cuda/gate.cpp#close,open"), by a file without some functions
+("src/tune/tune_bucket.cpp!publish"), or by a group of GROUPS.
 """
 import ast
 import hashlib
@@ -24,13 +25,14 @@ INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
 NAMESPACE = re.compile(rb"""("(?:\\.|[^"\\\n])*")|\busing\s+namespace\s+[\w:]+;|(?<=\bnamespace)\s+[\w:]+|\b[a-z]\w*::(?=\w)""")
 
 SEARCH = {"answer": "guess model near_index neighbours portfolio prior slowdown throughput timed_sizes",
-          "tune": "candidates conclusion exhaustive forecast intervals last_comparison launch_choice racing scoreboard relative_times search trials tune_bucket"}
+          "tune": "candidates conclusion exhaustive forecast intervals last_comparison launch_choice racing scoreboard relative_times search trials"}
 GROUPS = {
     # What a time is measured by.
     "the stopwatch": ["src/tune/measure.cpp#slots,flush_ns,flush_threads,flush_blocks,piece_bytes,longest_batch_ns,unnoticed_ns,short_ns,beyond_help_ns,rest_per_run,in_batches,flush,enqueue,hold,sample",
                       "src/cuda/gate.cpp#close,open"],
     # What a choice follows from, beside times: neither workers, nor verification, nor where machine code comes from.
-    "the search": [f"src/{module}/{name}.{kind}" for module, names in SEARCH.items() for name in names.split() for kind in ("cpp", "hpp")] + [f"src/{module}/tolerances.hpp" for module in SEARCH],
+    "the search": [f"src/{module}/{name}.{kind}" for module, names in SEARCH.items() for name in names.split() for kind in ("cpp", "hpp")] + [f"src/{module}/tolerances.hpp" for module in SEARCH]
+                  + [f"src/tune/tune_bucket.{kind}!publish,add_row" for kind in ("cpp", "hpp")],  # which store what was chosen
 }
 
 
@@ -78,8 +80,19 @@ def end_of(text, brace):
     return len(text)
 
 
+def without(content, names):
+    """A file of C++ without the definitions and declarations of some functions."""
+    text = LITERAL_OR_COMMENT.sub(lambda found: found[1] or b"", content).decode()
+    for part in defined(".cpp", content, names):
+        text = text.replace(part.decode(), "")
+    return re.sub(rf"^[^\n;{{}}=#]*\b(?:{'|'.join(sorted(names))})\([^;{{}}]*\);", "", text, flags=re.M).encode()
+
+
 def of_part(path, read):
-    """The digest of a path with #; `read` gives the content of a file, b"" where it is not there."""
+    """The digest of a path with # or !; `read` gives the content of a file, b"" where it is not there."""
+    if "!" in path:
+        name, names = path.split("!")
+        return digest([bare(name, without(read(name), set(names.split(","))))] if read(name) else [])
     name, names = path.split("#")
     return digest(bare(name, part) for part in defined(name, read(name), set(names.split(","))))
 
@@ -88,7 +101,7 @@ def of_code(path):
     """The digest of code of the present tree, documents left out. An op's templates count with what they include. Needs no git."""
     if path in GROUPS:
         return digest(of_code(part).encode() for part in GROUPS[path])
-    if "#" in path:
+    if "#" in path or "!" in path:
         return of_part(path, lambda name: (ROOT / name).read_bytes() if (ROOT / name).is_file() else b"")
     return of_tree(path, {each.relative_to(ROOT).as_posix(): each.read_bytes() for each in (ROOT / read_for(path)).rglob("*") if each.is_file()}
                    if (ROOT / read_for(path)).is_dir() else {path: (ROOT / path).read_bytes()} if (ROOT / path).is_file() else {})
@@ -98,7 +111,7 @@ def of_code_at(path, commit):
     """The digest of the same code at a commit."""
     if path in GROUPS:
         return digest(of_code_at(part, commit).encode() for part in GROUPS[path])
-    if "#" in path:
+    if "#" in path or "!" in path:
         return of_part(path, lambda name: subprocess.run(["git", "show", f"{commit}:{name}"], cwd=ROOT, capture_output=True, check=False).stdout)
     listed = subprocess.run(["git", "ls-tree", commit, path], cwd=ROOT, capture_output=True, check=True).stdout
     if not listed:
