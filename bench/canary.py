@@ -32,10 +32,8 @@ class File:
     partner: tuple = () # the problem beside which a row stands, as a replacement of text
 
 
-DRAWN = ("attention_drawn_forward", "attention_drawn_backward")
 FILES = [File("attention-h100", "attention", "attention_peers", "attention.py"),
          File("attention-h100", "attention_backward", "attention_backward_peers", "attention_backward.py"),
-         File("attention-h100", DRAWN[0], f"{DRAWN[0]}_peers", "attention.py"), File("attention-h100", DRAWN[1], f"{DRAWN[1]}_peers", "attention_backward.py"),
          File("attention-h100", "attention_models", "attention_models_peers", "attention_backward.py", ("--peers", "cudnn,flash4")),
          File("attention-h100", "attention_e4m3", partner=("dtype=e4m3", "dtype=bf16")),
          File("decode-h100", "decode", "decode_peers", "attention_decode.py"),

@@ -451,7 +451,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_tables_of_absent_files_are_empty(self):
-        for name in ("team_ops", "team_ops4", "team_skew", "team_parts", "packed", "packed_backward", "turns_log"):
+        for name in ("team_ops", "team_ops4", "team_skew", "team_parts", "attention_models", "turns_log"):
             self.assertEqual(self.table(name), [], name)
 
     def test_ops_of_four_ranks_are_not_those_of_two(self):
@@ -478,13 +478,6 @@ class Tables(unittest.TestCase):
         asked = [line.split("#")[0].strip() for line in lines if not line.startswith("#")]
         parts = {each: team.parts_of({"asked": each, "world": 2}) for each in asked}
         self.assertEqual({part for of in parts.values() for part in of}, {each for each in asked if not parts[each]})
-
-    def test_gradients_of_packed_batches_stand_beside_varlen_attn_alone(self):
-        batch = {"sequences": 40, "tokens": 16371, "longest": 3003, "mask": "causal", "tflop_s": 462.7}
-        rows = self.table("packed_backward", packed=[{"asked": "chat", "ns": 1, **batch}], packed_backward=[{"asked": "chat", "ns": 340_000, **batch}],
-                          packed_backward_peers=[self.peer("chat", "varlen", 680_000), self.peer("documents", "varlen", 1)])
-        self.assertEqual(rows[0], ["chat", "40", "16371", "3003", "causal", "340.0", "463", "2.00"])
-        self.assertEqual((len(rows), rows[1][0], rows[1][-1]), (2, "geometric mean", "2.00"))
 
     def test_the_fastest_right_peer_is_the_peer(self):
         asked = "batch=2 queries=100 keys=100 heads=8 key_heads=2 head_dim=64 value_dim=64 mask=window window_left=9 window_right=0"

@@ -3,7 +3,7 @@ import re
 from statistics import median
 
 from evidence import turns
-from evidence.attention import MODELS_PEERS, PEERS, ratios_of
+from evidence.attention import MODELS_PEERS, ratios_of
 from evidence.blocks import BLOCKS, of, over_kiln, rows_of
 from evidence.claim import runs_of
 from evidence.decode import shares_of_read
@@ -53,13 +53,8 @@ def attention():
     def peer(titles, name):
         return titles[name].split(" / ")[0]
 
-    for name, title in (("attention_drawn_forward", "attention forward"), ("attention_drawn_backward", "gradients of attention")):
-        for which in ("cudnn", "flash"):
-            yield f"{title}, at random lengths", "H100", peer(PEERS, which), lambda read, name=name, which=which: as_fast(ratios_of(read, name, which))
     for which in MODELS_PEERS:
         yield "gradients of attention, with models' heads", "H100", peer(MODELS_PEERS, which), lambda read, which=which: as_fast(ratios_of(read, "attention_models", which))
-    for name, title in (("packed", "attention forward, packed batches"), ("packed_backward", "gradients of attention, packed batches")):
-        yield title, "H100", "torch's `varlen_attn`", lambda read, name=name: as_fast(packed(read, name))
     yield "`attention_decode`, from 64 MB on", "H100", "a plain read of the cache", lambda read: as_fast(shares_of_read(read))
 
 
@@ -70,11 +65,6 @@ def in_turns():
     for lists, title in ((turns.LOG, "attention forward of 20 models, lengths log-uniform"), (turns.SERVED, "attention forward of 20 models, lengths as served"),
                          (turns.PACKED, "attention forward of models, packed batches"), (turns.BACKWARD, "gradients of attention of models")):
         yield title, "H100", "the fastest of its peers at each", lambda read, lists=lists: as_fast(turns.ratios_of(read, lists))
-
-
-def packed(read, name):
-    peers = {row["asked"]: row["ns"] for row in read(f"packed-h100/{name}_peers.json") if row["peer"] == "varlen" and row.get("right")}
-    return [peers[row["asked"]] / row["ns"] for row in read(f"packed-h100/{name}.json") if row["asked"] in peers]
 
 
 def memory_bound():
