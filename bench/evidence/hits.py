@@ -1,7 +1,7 @@
 """The host's cost of a hot launch."""
 from evidence.table import markdown
 
-FOLDERS = ("hits-h100", "hits-h200")
+FOLDERS = ("hits-h100",)
 THREADS = (2, 4, 8)
 STAGES = {"bucket": "bucket_ns", "look up": "look_up_ns", "frame": "frame_ns", "admission": "admission_ns", "geometry and arguments": "geometry_and_arguments_ns",
           "the same with a new descriptor": "geometry_arguments_and_new_descriptor_ns"}

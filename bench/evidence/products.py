@@ -1,4 +1,4 @@
-"""Products of groups and batches, chains of small ops, and single ops beside torch."""
+"""Products of groups and batches beside torch, and those of a training step beside cuBLASLt."""
 from evidence.family import asked, sizes
 from evidence.table import markdown, mean, us, words
 
@@ -29,27 +29,6 @@ def batched(read):
     return products(read, "gemm_batched", ("batch", "m", "n", "k"), BATCHED)
 
 
-def chains(read):
-    """Chains of one length on both sides: launched one by one, in graphs of 16, in graphs of one."""
-    own, peers = {}, {}
-    for row in read("chains-h200/chain.json"):
-        own.setdefault((row["n"], row["rows"]), {})[row["way"], row["pdl"]] = row["device_ns"]
-    for row in read("chains-h200/chain_peers.json"):
-        if "reason" not in row:
-            peers.setdefault((row["n"], row["rows"]), {})[row["way"]] = row["device_ns"]
-    us = lambda ns: f"{ns / 1000:.2f}" if ns else "-"
-    body = []
-    for (n, rows), ways in own.items():
-        torch = peers.get((n, rows), {})
-        compiled = [ns for way, ns in torch.items() if way.startswith("torch.compile")]
-        cells = []
-        for way, other in (("eager", torch.get("torch eager")), ("graph of 16", torch.get("torch graph of 16")), ("graph", torch.get("torch graph"))):
-            cells += [us(ways[way, "off"]), us(ways[way, "tuned"]), us(other)]
-        body.append([n, rows, *cells, us(min(compiled, default=None))])
-    return markdown(["us a chain: n", "rows", "one by one", "begun early", "torch", "graph of 16", "begun early", "torch", "graph of 1", "begun early", "torch",
-                     "torch.compile"], body)
-
-
 LAYOUTS = {"nt": "forward (nt)", "nn": "an input's gradient (nn)", "tn": "a weight's gradient (tn)"}
 
 
@@ -73,4 +52,4 @@ def sizes_of(row):
     return " x ".join(words(row["problem"])[axis] for axis in "mnk") if row["op"] == "gemm" else sizes(row)
 
 
-TABLES = {"grouped": grouped, "batched": batched, "chains": chains, "training": training}
+TABLES = {"grouped": grouped, "batched": batched, "training": training}

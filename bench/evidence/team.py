@@ -79,17 +79,6 @@ def tunes(read):
     return markdown(["bucket", "sizes", "geometric mean", "from, to", "Kiln's kernel"], body) if body else ""
 
 
-def two_shot(read):
-    """By bucket of so many bytes that two ranks' tunes try both: the time with one exchange over that with two, at each tuned size."""
-    ratios = {}
-    for row in read("team-h200/team_two_shot.json"):
-        two, one = ([ns for name, ns in row["ns"].items() if (name == "twoshot" or name.endswith("exchanges=2")) == which] for which in (True, False))
-        if one and two and "rows=64 " not in row["bucket"] and "rows=256 " not in row["bucket"]:
-            ratios.setdefault((row["op"], row["bucket"]), []).append(min(one) / min(two))
-    body = [[f"{op} {bucket.replace(' ranks=any', '')}", len(found), number(mean(found)), f"{number(min(found))} to {number(max(found))}"] for (op, bucket), found in ratios.items()]
-    return markdown(["bucket", "sizes", "one exchange / two, geometric mean", "from, to"], body) if body else ""
-
-
 def layers(read):
     body = []
     for stack in ("llama", "flux"):
@@ -163,4 +152,4 @@ def team_faults(read):
 
 
 TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_ops4": lambda read: ops(read, "team4", "four"), "team_few": few, "team_few4": lambda read: few(read, "team4_few", "four"), "team_skew": skew,
-          "team_parts": parts, "team_tunes": tunes, "team_two_shot": two_shot, "team_layers": layers, "team_faults": team_faults}
+          "team_parts": parts, "team_tunes": tunes, "team_layers": layers, "team_faults": team_faults}

@@ -70,19 +70,6 @@ def tunes(read):
     return markdown(["a bucket's tune, s", "buckets", "median (aim 3)", "95th percentile", "worst (aim 6)", "compiles", "pairs that the library serves"], body)
 
 
-def tune_costs(read):
-    rows = read("tuner-h100/tune_costs.json")
-    cores = sorted({row["cores"] for row in rows})
-    seconds = {(row["problem"], row["cores"]): row["ms"] / 1000 for row in rows}
-    return markdown(["`kiln tune` from nothing, s", *(f"{each} cores" for each in cores)],
-                    [[f"{problem} dtype=bf16", *(number(seconds.get((problem, each)), ".1f") for each in cores)] for problem in dict.fromkeys(row["problem"] for row in rows)])
-
-
-def prewarms(read):
-    rows = read("tuner-h200/prewarms.jsonl")
-    return markdown(["`kiln prewarm` from nothing", "buckets", "s"], [[row["workload"], row["buckets"], row["seconds"]] for row in rows])
-
-
 def regrets(read):
     """Device, op and summary of every `kiln bench regret` that said one."""
     for device in DEVICES:
@@ -145,5 +132,5 @@ def asked_buckets(read, device):
     return sum(line.startswith("gemm") for line in read.text(f"{folder(device)}/agreement.txt").splitlines())
 
 
-TABLES = {"pairs": pairs, "pairs_by_rows": pairs_by_rows, "tunes": tunes, "tune_costs": tune_costs, "prewarms": prewarms, "regret": regret, "untuned": untuned,
+TABLES = {"pairs": pairs, "pairs_by_rows": pairs_by_rows, "tunes": tunes, "regret": regret, "untuned": untuned,
           "agreement": agreement}
