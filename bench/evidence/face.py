@@ -52,7 +52,7 @@ FACE = [("40 matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as i
         ("attention forward of 20 models, 39 dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward),
         ("gradients of attention of 19 models, 26 dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
         ("norms, softmax, SwiGLU, rotary and their gradients at about 1 GB, bf16", "`torch.compile`", memory_bound),
-        ("collectives, and products fused with them, on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each", of_two_gpus)]
+        ("collectives, and products fused with them, on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_two_gpus)]
 
 
 def face(read):
@@ -78,9 +78,9 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
           ("the same", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("gradients of attention of 19 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
-          ("products fused with collectives, two H200", "torch's fused ops", lambda read: team(read, "team", "fused")),
-          ("products fused with collectives, four H200", "torch's fused ops", lambda read: team(read, "team4", "fused")),
-          ("collectives and products, four H200", "NCCL with cuBLAS", lambda read: team(read, "team4", "nccl"))]
+          ("products fused with collectives, two H200", "torch's fused ops, without NVLS", lambda read: team(read, "team", "fused")),
+          ("products fused with collectives, four H200", "torch's fused ops, without NVLS", lambda read: team(read, "team4", "fused")),
+          ("collectives and products, four H200", "NCCL without NVLS, with cuBLAS", lambda read: team(read, "team4", "nccl"))]
 
 
 def losses(read):

@@ -58,17 +58,4 @@ def faults(read):
     return markdown(["", "fault", "cases"] * 2, [a + b for a, b in zip(cells, right)]) + f"\n{sum(cases.values()):,} cases in {len(cells)} classes; not tried: {untried}.\n"
 
 
-def row_43(read):
-    """Nothing but a caption: of a test that ran for ten minutes."""
-    read.text("faults/row_43.txt")
-    return ""
-
-
-def row_35(read):
-    """Nothing but a caption: of what the fake driver cannot show."""
-    for name in ("hostile.txt", "gpu_tests.txt"):
-        read.text(f"isolation-h200/{name}")
-    return ""
-
-
-TABLES = {"faults": faults, "row_43": row_43, "row_35": row_35}
+TABLES = {"faults": faults}

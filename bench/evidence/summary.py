@@ -85,10 +85,10 @@ PARTS = {"collectives": lambda asked: "gemm" not in asked and "attention" not in
 
 def on_two_gpus():
     for name, title in (("collectives", "collectives"), ("products", "products fused with collectives"), ("attention", "attention over a split sequence")):
-        yield title, "two H200", "the faster of torch with NCCL and torch's fused ops", lambda read, name=name: as_fast(
+        yield title, "two H200", "the faster of torch with NCCL and torch's fused ops, without NVLS", lambda read, name=name: as_fast(
             [best_of_peers(peers) / row["ns"] for row, peers in compared(read) if PARTS[name](row["asked"]) and peers])
     for stack, title in (("llama", "80 layers of Llama 70B's MLP, steady"), ("flux", "57 blocks of Flux, steady")):
-        yield title, "two H200", "the faster of torch with NCCL and one GPU", lambda read, stack=stack: as_fast(layers(read, stack))
+        yield title, "two H200", "the faster of torch with NCCL, without NVLS, and one GPU", lambda read, stack=stack: as_fast(layers(read, stack))
 
 
 def layers(read, stack):
@@ -225,10 +225,10 @@ def losing():
             yield title, "H100", turns.ATTENTION[peer], lambda read, lists=lists, peer=peer: losing_by(turns.ratios_of(read, lists, peer))
     for dim in (64, 128):
         yield f"gradients of attention, models' heads of {dim}", "H100", "FlashAttention-4", lambda read, dim=dim: of_heads(read, dim)
-    yield "products fused with collectives", "two H200", "torch's fused ops", lambda read: team(read, "team", "fused")
-    yield "products fused with collectives", "four H200", "torch's fused ops", lambda read: team(read, "team4", "fused")
-    yield "collectives and products", "four H200", "torch with NCCL", lambda read: team(read, "team4", "nccl")
-    yield "sums of few bytes, alone and with a norm", "four H200", "the faster of NCCL and torch's two all-reduces at each", lambda read: losing_by(
+    yield "products fused with collectives", "two H200", "torch's fused ops, without NVLS", lambda read: team(read, "team", "fused")
+    yield "products fused with collectives", "four H200", "torch's fused ops, without NVLS", lambda read: team(read, "team4", "fused")
+    yield "collectives and products", "four H200", "torch with NCCL, without NVLS", lambda read: team(read, "team4", "nccl")
+    yield "sums of few bytes, alone and with a norm", "four H200", "the faster of NCCL and torch's two all-reduces at each, without NVLS", lambda read: losing_by(
         [best_of_peers(peers) / row["ns"] for row, peers in compared(read, "team4_few") if peers])
     for block, title in BLOCKS.items():
         name, device = title.rsplit(", ", 1)

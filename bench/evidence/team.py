@@ -100,7 +100,7 @@ def ops(read, run="team", ranks="two"):
     body = [[row["asked"], us(row), *(number(peers[peer]["ns"] / row["ns"]) if peer in peers else "-" for peer in ("nccl", "fused")),
              f"{row['host_us']:.1f}", *(f"{peers[peer]['host_us']:.0f}" if peer in peers else "-" for peer in ("nccl", "fused")), number(row["replayed_ns"] / row["ns"])]
             for row, peers in compared(read, run)]
-    return markdown([f"problem, of each of {ranks} ranks", "Kiln, us", "torch with NCCL / Kiln", "torch's fused op / Kiln", "host time of a launch, us", "by NCCL", "by torch's fused op",
+    return markdown([f"problem, of each of {ranks} ranks", "Kiln, us", "torch with NCCL, without NVLS / Kiln", "torch's fused op / Kiln", "host time of a launch, us", "by NCCL", "by torch's fused op",
                      "replayed / launched"], body) if body else ""
 
 
@@ -108,7 +108,7 @@ def few(read, run="team_few", ranks="two"):
     """Sums of few bytes beside every way that torch has for them."""
     body = [[row["asked"], row["implementation"], us(row), *(number(peers[peer]["ns"] / row["ns"]) if peer in peers else "-" for peer in ("nccl", "one_shot", "two_shot")), f"{row['host_us']:.1f}"]
             for row, peers in compared(read, run)]
-    return markdown([f"problem, of each of {ranks} ranks", "implementation", "Kiln, us", "torch with NCCL / Kiln", "torch's one-shot / Kiln", "torch's two-shot / Kiln", "host time of a launch, us"], body) if body else ""
+    return markdown([f"problem, of each of {ranks} ranks", "implementation", "Kiln, us", "torch with NCCL, without NVLS / Kiln", "torch's one-shot / Kiln", "torch's two-shot / Kiln", "host time of a launch, us"], body) if body else ""
 
 
 def skew(read):
@@ -118,7 +118,7 @@ def skew(read):
         own = row["skewed_ns"]
         ratios = [", ".join(number(peers[peer]["skewed_ns"][late] / own[late]) for late in LATE_US) if peer in peers else "-" for peer in ("nccl", "fused")]
         body.append([row["asked"], us(row), *(f"{own[late] / 1000:.1f}" for late in LATE_US), *ratios])
-    return markdown(["problem, of each of two ranks", "Kiln, us", *(f"{int(late):,} us apart" for late in LATE_US), "torch with NCCL / Kiln, at each", "torch's fused op / Kiln, at each"],
+    return markdown(["problem, of each of two ranks", "Kiln, us", *(f"{int(late):,} us apart" for late in LATE_US), "torch with NCCL, without NVLS / Kiln, at each", "torch's fused op / Kiln, at each"],
                     body) if body else ""
 
 
