@@ -87,6 +87,8 @@ def on_two_gpus():
     for name, title in (("collectives", "collectives"), ("products", "products fused with collectives"), ("attention", "attention over a split sequence")):
         yield title, "two H200", "the faster of torch with NCCL and torch's fused ops, without NVLS", lambda read, name=name: as_fast(
             [best_of_peers(peers) / row["ns"] for row, peers in compared(read) if PARTS[name](row["asked"]) and peers])
+    yield "collectives between products of models", "four H200", "torch with NCCL, without NVLS", lambda read: as_fast(
+        [peers["nccl"]["ns"] / row["ns"] for row, peers in compared(read, "team4_drawn") if peers])
     for stack, title in (("llama", "80 layers of Llama 70B's MLP, steady"), ("flux", "57 blocks of Flux, steady")):
         yield title, "two H200", "the faster of torch with NCCL, without NVLS, and one GPU", lambda read, stack=stack: as_fast(layers(read, stack))
 
