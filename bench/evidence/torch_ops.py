@@ -5,7 +5,9 @@ import collections
 from evidence.table import markdown
 
 CHECKS = "torch-h100/checks.jsonl"
+RANKS = "torch-h200/ranks.jsonl"
 LLAMA = "python/llama_kiln.jsonl", "python/llama_peers.jsonl"
+AGAIN = "python/llama_again.jsonl", "python/llama_gradients.jsonl"  # each file is of one machine, with its own eager
 ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES = 1, 10, 100, 1000
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
@@ -43,16 +45,37 @@ def ended(read, train=False):
     return {row["contender"]: row for name in LLAMA for row in read(name) if row.get("end") and row["train"] == train}
 
 
-def torch_llama(read):
-    """Seconds from the first batch's beginning on; "" past the time limit of a contender."""
+def torch_ranks(read):
+    rows = read(RANKS)
+    body = []
+    for what, has in (("ops of teams beside torch.distributed", " of "), ("their sums have the same bits on all ranks", "sums"), ("gradients beside f64", "gradients"),
+                      ("three buckets of two ops by one new overlay, tuned once in all, the same bits", "one overlay")):
+        of = [row for row in rows if (row["check"].split()[0] in ("sums", "gradients", "one")) == (has != " of ") and has in row["check"]]
+        body.append([what, sum(row["ok"] for row in of), ", ".join(row["check"] for row in of if not row["ok"]) or 0])
+    return markdown(["two ranks by torchrun", "passed", "failed"], body)
+
+
+def llama_rows(read, names, with_chip):
+    """Seconds from the first batch's beginning on; "-" past the time limit of a contender."""
     body, runs = [], {}
-    for row in [row for name in LLAMA for row in read(name)]:
+    for row in [row for name in names for row in read(name)]:
         runs.setdefault((row["train"], row["contender"]), []).append(row)
     for (train, contender), rows in sorted(runs.items(), key=lambda run: run[0]):
         after = {row["batches"]: row["seconds"] for row in rows}
         end = rows[-1]
-        body.append([contender, "with" if train else "without", *(after.get(count, "-") for count in BATCHES), f"{end['batches']:,}", end["second_half_ms"] or "-"])
-    return markdown(["contender", "gradients", *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run", "ms a batch, second half of them"], body)
+        chip = [end["device"].split()[1]] if with_chip else []
+        body.append([contender, "with" if train else "without", *chip, *(after.get(count, "-") for count in BATCHES), f"{end['batches']:,}", end["second_half_ms"] or "-"])
+    return markdown(["contender", "gradients", *["GPU"] * with_chip, *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run",
+                     "ms a batch, second half of them"], body)
 
 
-TABLES = {"torch_llama": torch_llama, "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
+def torch_llama(read):
+    return llama_rows(read, LLAMA, with_chip=False)
+
+
+def torch_llama_again(read):
+    return llama_rows(read, AGAIN, with_chip=True)
+
+
+TABLES = {"torch_llama": torch_llama, "torch_llama_again": torch_llama_again, "torch_ranks": torch_ranks,
+          "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
