@@ -23,6 +23,7 @@
 #include "plan/owner.hpp"
 #include "store/layers.hpp"
 #include "team/member.hpp"
+#include "tune/rank_trials.hpp"
 #include "tune/tune_bucket.hpp"
 #include "tune/worker.hpp"
 
@@ -55,8 +56,10 @@ struct EngineState final : plan::Owner {
   void for_each_op(const std::function<void(plan::OpState&)>& visit);
 
   std::unique_ptr<tune::Worker> worker;  // runs candidates; null: this process does
-  std::mutex tune_mutex;                 // one tune at a time: two would disturb each other's timings
-  std::string holder;                    // this process and engine, in leases
+  /// This rank's part in tunes of its team; null before the first. Who holds the team's collectives() uses it.
+  std::unique_ptr<tune::RankTrials> rank_trials;
+  std::mutex tune_mutex;  // one tune at a time: two would disturb each other's timings
+  std::string holder;     // this process and engine, in leases
   /// Null except under MissPolicy::background. ~EngineState ends it first: its thread uses the other members.
   std::unique_ptr<Background> background;
   /// Null where nothing is compiled ahead. Ended after `background`, for the same reason.

@@ -11,7 +11,7 @@
 #include "answer/cubins.hpp"
 #include "answer/resolver.hpp"
 #include "kiln/tuner.hpp"
-#include "team/member.hpp"
+#include "tune/rank_trials.hpp"
 
 namespace kiln::engine {
 
@@ -22,7 +22,7 @@ struct TuneAsked {
   /// How long to wait for another process or engine that tunes the same bucket. 0: not at all.
   std::chrono::milliseconds patience = std::chrono::hours(24 * 365);
   bool only_in_worker = false;             // throw Error(bad_input) rather than try candidates in this process
-  team::Member* team = nullptr;            // all ranks tune together; needed for an op of a team
+  tune::RankTrials* team = nullptr;        // all ranks tune together; needed for an op of a team
   answer::Cubins* cubins = nullptr;        // null: the engine's, with its pool
   std::function<bool()> stop_requested{};  // beside Options::stop_requested
   std::function<void(const TuneEvent&)> on_event{};        // beside Options::on_tune

@@ -23,8 +23,7 @@ class ThisMachine final : public Machine {
   }
   std::unique_ptr<Bench> bench() override {
     BenchSettings settings{request_.bucket, request_.device, request_.arch};
-    settings.member = request_.team;
-    if (request_.team != nullptr) return team_bench(settings, cubins_);
+    if (request_.team != nullptr) return team_bench(settings, cubins_, *request_.team);
     return request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
   }
 

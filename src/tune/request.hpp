@@ -7,7 +7,7 @@
 #include "cuda/device.hpp"
 #include "kiln/options.hpp"
 #include "manifest/site.hpp"
-#include "team/member.hpp"
+#include "tune/rank_trials.hpp"
 #include "tune/worker.hpp"
 
 namespace kiln::tune {
@@ -18,8 +18,8 @@ struct TuneRequest {
   std::string arch;                // "sm_90a"
   SearchSettings search{};
   Worker* worker = nullptr;  // null: candidates run in the current context
-  /// For an op of a team: candidates run on all ranks, the others within serve_team_trials(). No worker is used.
-  team::Member* team = nullptr;
+  /// For an op of a team: candidates run on all ranks, the others within serve_team_trials(). `worker` is not used.
+  RankTrials* team = nullptr;
   std::function<bool()> stop_requested;
   std::function<void(const TuneEvent&)> on_event;
   /// Called after each piece of device work with its duration in nanoseconds by the host's clock. A background tune

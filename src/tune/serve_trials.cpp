@@ -3,6 +3,9 @@
 #include <optional>
 
 #include "jit/compile_pool.hpp"
+#include "kiln/error.hpp"
+#include "team/exchange.hpp"
+#include "team/state.hpp"
 #include "tune/worker_messages.hpp"
 
 namespace kiln::tune {
@@ -41,6 +44,22 @@ struct TrialService::State {
     if (!context || context->info().ordinal != device) context.emplace(device);
   }
 
+  /// Meets the workers of the other ranks. Where one of them ends, its rank ends this one too: nothing else is waited
+  /// for within a limit.
+  void join(const nlohmann::json& message) {
+    own_device = message.at("device");
+    const TeamOptions options{.device = own_device,
+                              .bytes = message.at("bytes"),
+                              .timeout = std::chrono::milliseconds(message.at("timeout_ms").get<std::int64_t>())};
+    joined = std::make_unique<team::TeamState>(
+        team::Membership{message.at("rank"), message.at("world"), message.at("team")}, options, std::nullopt);
+    joined->share_memory(options.bytes);
+    patience.emplace(joined->rendezvous);
+    team = &*joined->member;
+  }
+
+  std::unique_ptr<team::TeamState> joined;  // of a worker whose owner is a rank
+  std::optional<team::Patience> patience;   // of its rendezvous
   team::Member* team = nullptr;
   int own_device = -1;  // of a team's rank; -1: as each message says
   std::optional<cuda::Context> context;
@@ -62,6 +81,22 @@ nlohmann::json TrialService::answer(const nlohmann::json& message) {
     state_->bucket.reset();
     state_->bucket.emplace(std::move(begin), state_->team);
     return {{"ready", true}, {"prepared_ns", state_->bucket->bench->prepared_ns()}};
+  }
+  if (message.contains("team")) {
+    state_->join(message);
+    return {{"joined", true}};
+  }
+  if (message.contains("nccl")) {
+    if (!state_->team->open_nccl()) throw Error(ErrorKind::no_nccl, state_->team->why_no_nccl());
+    return {{"open", true}};
+  }
+  if (message.contains("forget")) {
+    state_->bucket.reset();
+    return {{"forgotten", true}};
+  }
+  if (message.contains("reset")) {
+    state_->team->reset();
+    return {{"reset", true}};
   }
   ServedBucket& bucket = state_->bucket.value();
   if (message.contains("lengths")) {

@@ -18,7 +18,9 @@ class TrialService {
   TrialService& operator=(const TrialService&) = delete;
 
   /// Answers a bucket with "ready" once its tensors are filled and its reference has run, and a trial in it with the
-  /// result. Throws as local_bench() and its bench do.
+  /// result. {"team"} makes it a rank of a team of workers, {"nccl"} opens NCCL there, {"reset"} resets the team, and
+  /// {"forget"} frees the bucket. Throws as local_bench() and its bench do, as kiln::Team's constructor and
+  /// team::Member do, and Error(no_nccl).
   nlohmann::json answer(const nlohmann::json& message);
 
  private:

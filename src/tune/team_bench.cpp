@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "kiln/team.hpp"
 #include "process/message.hpp"
 #include "team/exchange.hpp"
-#include "tune/serve_trials.hpp"
 #include "tune/verification_code.hpp"
 #include "tune/worker_messages.hpp"
 
@@ -18,40 +19,70 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Does what the message asks on this rank, and returns what each rank answers.
-std::vector<Json> answer_together(team::Member& team, TrialService& service, const Json& message) {
-  Json own;
-  try {
-    if (message.contains("reset"))
-      team.reset();
-    else
-      own = service.answer(message);
-  } catch (const Error& error) {
-    own = process::to_json(error);
-  } catch (const std::exception& error) {
-    own = process::to_json(Error(ErrorKind::io, error.what()));
-  }
-  std::vector<Json> answers;
-  for (const std::string& each : team::gather_texts(team.rendezvous(), process::packed(own)))
-    answers.push_back(process::unpacked(each));
-  return answers;
-}
-
-std::string of_rank(std::size_t rank, const std::string& text) { return fmt::format("on rank {}: {}", rank, text); }
-
 class TeamBench final : public Bench {
  public:
-  TeamBench(const BenchSettings& settings, answer::Cubins& cubins)
-      : team_(*settings.member), patience_(team_.rendezvous()), service_(team_, settings.device.ordinal) {
-    Json begin = to_json(settings, verification_rows(settings.bucket, settings.arch, cubins));
-    begin["seed"] = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-    for (const Json& each : ask(begin)) prepared_ns_ = std::max(prepared_ns_, prepared_ns_from_json(each));
+  TeamBench(const BenchSettings& settings, answer::Cubins& cubins, RankTrials& trials)
+      : trials_(trials),
+        patience_(trials.team().rendezvous()),
+        op_(settings.bucket.op->name),
+        begin_(to_json(settings, verification_rows(settings.bucket, settings.arch, cubins))) {
+    begin_["seed"] = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+    ready();
   }
 
-  void set_sizes(std::vector<Problem> sizes) override { ask({{"lengths", to_json(std::span<const Problem>(sizes))}}); }
+  void set_sizes(std::vector<Problem> sizes) override {
+    sizes_ = {{"lengths", to_json(std::span<const Problem>(sizes))}};
+    if (has_bucket_) tell(sizes_);
+  }
 
   Admission admit(std::size_t candidate, const Trial& trial) override {
-    const std::vector<Json> answers = ask(to_json(candidate, trial));
+    Json message = to_json(candidate, trial);
+    const Answers answers = attempt(message);
+    Admission all;
+    all.verdict = store::Verdict::launch_failed;
+    all.reason = answers.failure;
+    if (!answers.failure.empty()) return all;
+    all = combined(answers.all);
+    if (all.verdict == store::Verdict::ok)
+      admitted_.insert_or_assign(candidate, std::move(message));
+    else
+      leave_out(candidate);
+    return all;
+  }
+
+  std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
+    const Answers answers = attempt({{"sample", to_json(points)}, {"rounds", rounds}}, points);
+    if (!answers.failure.empty()) {
+      if (points.size() > 1) return one_by_one(points, rounds);
+      admitted_.erase(points.front().candidate);
+      return {{{}, answers.failure}};
+    }
+    std::vector<Samples> all = samples_from_json(answers.all.front(), points.size());
+    bool has_failed = false;
+    for (std::size_t rank = 0; rank < answers.all.size(); ++rank) {
+      const std::vector<Samples> some = samples_from_json(answers.all[rank], points.size());
+      for (std::size_t i = 0; i < all.size(); ++i) has_failed = add(all[i], some[i], rank) || has_failed;
+    }
+    if (has_failed) tell({{"reset", true}});
+    return all;
+  }
+
+  /// The length of a chain would follow from a rank's own times, so single launches are sampled.
+  std::vector<Samples> sample_chains(std::span<const Point> points, std::int64_t rounds) override {
+    return sample(points, rounds);
+  }
+
+  void drop(std::size_t candidate) override {
+    admitted_.erase(candidate);
+    if (has_bucket_) tell({{"drop", candidate}});
+  }
+
+  [[nodiscard]] double prepared_ns() const override { return prepared_ns_; }
+
+ private:
+  using Answers = RankTrials::Answers;
+
+  static Admission combined(const std::vector<Json>& answers) {
     Admission all = admission_from_json(answers.front());
     for (std::size_t rank = 0; rank < answers.size(); ++rank) {
       const Admission each = admission_from_json(answers[rank]);
@@ -61,34 +92,9 @@ class TeamBench final : public Bench {
       all.verdict = each.verdict;
       all.reason = of_rank(rank, each.reason);
     }
-    if (all.verdict == store::Verdict::ok) return all;
-    drop(candidate);  // by ranks that admitted it
-    ask({{"reset", true}});
     return all;
   }
 
-  std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
-    const std::vector<Json> answers = ask({{"sample", to_json(points)}, {"rounds", rounds}});
-    std::vector<Samples> all = samples_from_json(answers.front(), points.size());
-    bool has_failed = false;
-    for (std::size_t rank = 0; rank < answers.size(); ++rank) {
-      const std::vector<Samples> some = samples_from_json(answers[rank], points.size());
-      for (std::size_t i = 0; i < all.size(); ++i) has_failed = add(all[i], some[i], rank) || has_failed;
-    }
-    if (has_failed) ask({{"reset", true}});
-    return all;
-  }
-
-  /// The length of a chain would follow from a rank's own times, so single launches are sampled.
-  std::vector<Samples> sample_chains(std::span<const Point> points, std::int64_t rounds) override {
-    return sample(points, rounds);
-  }
-
-  void drop(std::size_t candidate) override { ask({{"drop", candidate}}); }
-
-  [[nodiscard]] double prepared_ns() const override { return prepared_ns_; }
-
- private:
   /// Takes the larger time of each run. Returns whether the rank failed.
   static bool add(Samples& all, const Samples& some, std::size_t rank) {
     if (!some.failure.empty()) {
@@ -102,37 +108,116 @@ class TeamBench final : public Bench {
     return false;
   }
 
-  /// Returns each rank's answer. Throws the error of the first rank that has one.
-  std::vector<Json> ask(const Json& message) {
-    team::broadcast_text(team_.rendezvous(), team_.rank(), process::packed(message));
-    std::vector<Json> answers = answer_together(team_, service_, message);
-    for (const Json& each : answers) process::rethrow(each);
+  /// Of ranks that admitted a candidate which another rank rejected.
+  void leave_out(std::size_t candidate) {
+    drop(candidate);
+    if (has_bucket_) tell({{"reset", true}});
+  }
+
+  std::vector<Samples> one_by_one(std::span<const Point> points, std::int64_t rounds) {
+    std::vector<Samples> result;
+    for (std::size_t i = 0; i < points.size(); ++i)
+      result.push_back(std::move(sample(points.subspan(i, 1), rounds).front()));
+    return result;
+  }
+
+  /// Has all ranks answer. Throws the error of the first rank that has one in its own process.
+  Answers tell(const Json& message) {
+    team::Member& team = trials_.team();
+    team::broadcast_text(team.rendezvous(), team.rank(), process::packed(message));
+    Answers answers = trials_.answer(message);
+    has_bucket_ = has_bucket_ && answers.failure.empty();
+    if (answers.failure.empty())
+      for (const Json& each : answers.all) process::rethrow(each);
     return answers;
   }
 
-  team::Member& team_;
+  /// Has all ranks answer, once they hold the bucket and the candidates of `points`. Makes another attempt where a
+  /// worker was killed from outside, a few at most. Workers hold memory beside the ranks' own: where that is too much,
+  /// the ranks go on without.
+  Answers attempt(const Json& message, std::span<const Point> points = {}) {
+    for (int left = most_attempts;;) {
+      ready();
+      if (!std::ranges::all_of(points, [&](const Point& each) { return admitted_.contains(each.candidate); }))
+        return {{}, "it failed when it was brought in again, into other workers"};
+      Answers answers = tell(message);
+      if (answers.lacks_memory)
+        why_here_ = answers.failure;
+      else if (!answers.was_killed || --left == 0)
+        return answers;
+    }
+  }
+
+  /// Makes sure that all ranks hold the bucket and the admitted candidates.
+  void ready() {
+    std::string failure;
+    for (int attempt = 0; !has_bucket_; ++attempt) {
+      if (attempt == most_attempts)
+        throw Error(ErrorKind::driver_failed,
+                    fmt::format("{}: the workers ended {} times in a row before candidates were in them again: {}", op_,
+                                most_attempts, failure));
+      begin();
+      if (!sizes_.is_null()) failure = tell(sizes_).failure;
+      for (auto each = admitted_.begin(); each != admitted_.end() && has_bucket_;) {
+        const Answers answers = tell(each->second);
+        failure = answers.failure;
+        const bool is_in = failure.empty() && combined(answers.all).verdict == store::Verdict::ok;
+        const bool stays = is_in || answers.was_killed || answers.lacks_memory;
+        if (answers.lacks_memory) why_here_ = failure;
+        if (!stays) attempt = 0;  // each candidate is rejected once
+        const std::size_t candidate = each->first;
+        ++each;
+        if (!stays) leave_out(candidate);
+      }
+    }
+  }
+
+  /// Sends the bucket to all ranks, in workers where they can have them.
+  void begin() {
+    for (int left = most_attempts; !has_bucket_;) {
+      tell({{"workers", why_here_.empty() ? unique_team_name() : std::string()}, {"why", why_here_}});
+      const Answers answers = tell(begin_);
+      if (answers.failure.empty()) {
+        for (const Json& each : answers.all) prepared_ns_ = std::max(prepared_ns_, prepared_ns_from_json(each));
+        has_bucket_ = true;
+      } else if (answers.lacks_memory) {
+        why_here_ = answers.failure;
+      } else if (!answers.was_killed || --left == 0) {
+        throw Error(ErrorKind::driver_failed,
+                    fmt::format("{}: a worker was not ready: it fills tensors and runs the reference first: {}", op_,
+                                answers.failure));
+      }
+    }
+  }
+
+  RankTrials& trials_;
   team::Patience patience_;
-  TrialService service_;
+  std::string op_;
+  Json begin_, sizes_;
+  bool has_bucket_ = false;  // all ranks do
+  std::string why_here_;     // this bucket's candidates run in the ranks' own processes; empty: not for want of memory
   double prepared_ns_ = 0;
+  std::map<std::size_t, Json> admitted_;  // the messages by which candidates were admitted
 };
 
 }  // namespace
 
-std::unique_ptr<Bench> team_bench(const BenchSettings& settings, answer::Cubins& cubins) {
-  return std::make_unique<TeamBench>(settings, cubins);
+std::unique_ptr<Bench> team_bench(const BenchSettings& settings, answer::Cubins& cubins, RankTrials& trials) {
+  return std::make_unique<TeamBench>(settings, cubins, trials);
 }
 
-void end_team_trials(team::Member& team) {
+void end_team_trials(RankTrials& trials) {
+  team::Member& team = trials.team();
   team::broadcast_text(team.rendezvous(), team.rank(), process::packed({{"end", true}}));
+  trials.end_tune();
 }
 
-void serve_team_trials(team::Member& team, int tuning, const cuda::Context& context) {
-  const team::Patience patience(team.rendezvous());
-  TrialService service(team, context.info().ordinal);
+void serve_team_trials(RankTrials& trials, int tuning) {
+  const team::Patience patience(trials.team().rendezvous());
   for (;;) {
-    const Json message = process::unpacked(team::broadcast_text(team.rendezvous(), tuning, {}));
-    if (message.contains("end")) return;
-    answer_together(team, service, message);
+    const Json message = process::unpacked(team::broadcast_text(trials.team().rendezvous(), tuning, {}));
+    if (message.contains("end")) return trials.end_tune();
+    trials.answer(message);
   }
 }
 

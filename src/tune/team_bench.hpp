@@ -4,19 +4,21 @@
 #include <memory>
 
 #include "tune/bench.hpp"
+#include "tune/rank_trials.hpp"
 
 namespace kiln::tune {
 
 /// The bench of the rank that tunes. Each call is a collective, which the other ranks answer within
-/// serve_team_trials(). A time is the maximum over the ranks, and a failure on one rank is the candidate's. Throws on
-/// this rank what local_bench() or its calls throw on any rank, and as team::Rendezvous does. Precondition:
-/// `settings.member` is given.
-std::unique_ptr<Bench> team_bench(const BenchSettings& settings, answer::Cubins& cubins);
+/// serve_team_trials(). A time is the maximum over the ranks, and a failure on one rank is the candidate's. A candidate
+/// that ends a worker or exceeds the limit is rejected with the reason; new workers take the next one. Throws on this
+/// rank what local_bench() or its calls throw on any rank, as team::Rendezvous does, and Error(driver_failed) where
+/// workers end before a candidate is in them.
+std::unique_ptr<Bench> team_bench(const BenchSettings& settings, answer::Cubins& cubins, RankTrials& trials);
 
-/// Collective, of the rank that tunes: the others' serve_team_trials() return.
-void end_team_trials(team::Member& team);
+/// Collective, of the rank that tunes: the serve_team_trials() of the other ranks return.
+void end_team_trials(RankTrials& trials);
 
 /// Answers the rank `tuning` until it calls end_team_trials(). Throws as team::Rendezvous does.
-void serve_team_trials(team::Member& team, int tuning, const cuda::Context& context);
+void serve_team_trials(RankTrials& trials, int tuning);
 
 }  // namespace kiln::tune

@@ -16,8 +16,6 @@ namespace kiln::tune {
 
 using process::Channel;
 
-constexpr int most_attempts = 3;  // of workers that somebody kills
-
 struct Worker::State {
   State(std::filesystem::path found, WorkerTimeouts chosen) : program(std::move(found)), patience(chosen) {}
 

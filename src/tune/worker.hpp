@@ -14,6 +14,8 @@ struct WorkerTimeouts {
   std::chrono::milliseconds begin{300'000};  // for context, tensors and reference
 };
 
+inline constexpr int most_attempts = 3;  // of workers that somebody kills
+
 /// One worker process, started on demand, kept from bucket to bucket, and replaced after it ended.
 class Worker {
  public:

@@ -79,6 +79,25 @@ TEST_CASE("NCCL serves ranks that launch alike where it is the fastest, and its 
   CHECK(ranks.outcome(2) == "right right by nccl; nccl, nccl 2.28.9, 0 tunes");
 }
 
+TEST_CASE("workers time NCCL by a communicator of their own") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    Options options;
+    options.isolation = Isolation::worker;
+    options.worker = std::filesystem::path(KILN_COMMAND).parent_path() / "kiln-worker";
+    std::int64_t rejected = 0;
+    options.on_tune = [&](const TuneEvent& event) {
+      rejected += event.kind == TuneEvent::Kind::candidate && event.verdict != "ok" ? 1 : 0;
+    };
+    const Rank rank(of, ample, options);
+    const Gather one(rank, rows, rows, "alike");
+    const std::string said = served(rank, one, 2);
+    return fmt::format("{}, {} rejected, {} launches here", said, rejected, query("launches vendor_collective"));
+  });
+  CHECK(ranks.outcome(0) == "right right by nccl, 0 rejected, 2 launches here");
+  CHECK(ranks.outcome(1) == "right right by nccl, 0 rejected, 2 launches here");
+}
+
 TEST_CASE("kernels serve where NCCL is slower on one rank") {
   Ranks ranks;
   ranks.begin_all(2, [](const team::Membership& of) {

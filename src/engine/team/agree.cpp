@@ -13,6 +13,7 @@
 #include "engine/tune_once.hpp"
 #include "jit/library.hpp"
 #include "kiln/error.hpp"
+#include "process/child.hpp"
 #include "process/message.hpp"
 #include "store/json.hpp"
 #include "team/exchange.hpp"
@@ -104,22 +105,58 @@ void end_own_launches(const EngineState& engine, team::Member& team) {
   });
 }
 
+/// Where this rank's candidates may run. Throws nothing but std::bad_alloc: the other ranks wait for this one.
+tune::RankTrialSettings trial_settings(EngineState& engine, const team::Member& team) {
+  const Options& options = engine.options;
+  tune::RankTrialSettings settings;
+  settings.limits.trial = options.candidate_limit;
+  if (options.isolation == Isolation::in_process)
+    settings.why_none = "Options::isolation is in_process";
+  else
+    try {
+      settings.why_none = why_no_worker(options, engine.context.info());
+      if (settings.why_none.empty()) settings.program = process::find_worker(options.worker);
+    } catch (const std::exception& error) {
+      settings.why_none = error.what();
+    }
+  if (settings.program.empty() && settings.why_none.empty())
+    settings.why_none = "kiln-worker was not found; name it in Options::worker or KILN_WORKER";
+  const bool is_expected = settings.program.empty() || team.link() == manifest::TeamLink::network;
+  if (options.isolation != Isolation::in_process)
+    settings.on_news = [&engine, is_expected](const std::string& text) {
+      if (is_expected)
+        engine.tell(LogEvent::Kind::tune, {}, {}, text);
+      else
+        engine.warn(text);
+    };
+  return settings;
+}
+
+tune::RankTrials& rank_trials_of(EngineState& engine, team::Member& team) {
+  if (!engine.rank_trials)
+    engine.rank_trials =
+        std::make_unique<tune::RankTrials>(team, engine.context.info().ordinal, trial_settings(engine, team));
+  return *engine.rank_trials;
+}
+
 /// Collective. Returns what the tune threw, on the rank that tunes: the others must hear of it before anybody leaves.
 std::exception_ptr tune_together(plan::OpState& op_state, team::Member& team, const answer::Resolution& missed,
                                  TuneAsked asked) {
-  end_own_launches(engine_of(op_state), team);
+  EngineState& engine = engine_of(op_state);
+  end_own_launches(engine, team);
+  tune::RankTrials& trials = rank_trials_of(engine, team);
   if (team.rank() != 0) {
-    tune::serve_team_trials(team, 0, op_state.owner.context);
+    tune::serve_team_trials(trials, 0);
     return nullptr;
   }
   std::exception_ptr failure;
   try {
-    asked.team = &team;
-    static_cast<void>(tune_once(engine_of(op_state), op_state.op, missed.bucket.edge, asked));
+    asked.team = &trials;
+    static_cast<void>(tune_once(engine, op_state.op, missed.bucket.edge, asked));
   } catch (...) {
     failure = std::current_exception();
   }
-  tune::end_team_trials(team);
+  tune::end_team_trials(trials);
   return failure;
 }
 

@@ -1,0 +1,243 @@
+#include "tune/rank_trials.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "kiln/error.hpp"
+#include "process/message.hpp"
+#include "team/exchange.hpp"
+#include "tune/worker_messages.hpp"
+
+namespace kiln::tune {
+namespace {
+
+using Json = nlohmann::json;
+using process::Channel;
+
+constexpr std::chrono::milliseconds to_meet{60'000};  // for workers to find each other
+
+bool is_failure(const Json& answer) { return answer.contains("error") || answer.contains("lost"); }
+
+ErrorKind kind_of(const Json& error) { return static_cast<ErrorKind>(error.at("error").at("kind").get<int>()); }
+
+std::string text_of(const Json& failure) {
+  return failure.contains("lost") ? failure.at("lost").get<std::string>()
+                                  : failure.at("error").at("message").get<std::string>();
+}
+
+/// How much a failure says of the candidate: a rank that another one left alone says least.
+enum class Weight : std::uint8_t { none, left_alone, killed, late, own, lacks_memory };
+
+Weight weight_of(const Json& answer) {
+  if (answer.contains("lost")) {
+    if (answer.at("killed").get<bool>()) return Weight::killed;
+    return answer.at("late").get<bool>() ? Weight::late : Weight::own;
+  }
+  if (!answer.contains("error")) return Weight::none;
+  switch (kind_of(answer)) {
+    case ErrorKind::out_of_memory: return Weight::lacks_memory;
+    case ErrorKind::team_failed: return Weight::left_alone;
+    default: return Weight::own;
+  }
+}
+
+/// Throws a std::exception where a worker's answer is none to the message.
+void require_readable(const Json& message, const Json& answer) {
+  try {
+    process::rethrow(answer);
+  } catch (const Error&) {
+    return;
+  }
+  if (answer.contains("lost")) throw std::runtime_error("it is what an owner says of a worker");
+  if (message.contains("files")) {
+    prepared_ns_from_json(answer);
+  } else if (message.contains("admit")) {
+    admission_from_json(answer);
+  } else if (message.contains("sample")) {
+    samples_from_json(answer, message.at("sample").size());
+  }
+}
+
+std::string ranks_text(const std::vector<std::size_t>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+}  // namespace
+
+std::string of_rank(std::size_t rank, const std::string& text) { return fmt::format("on rank {}: {}", rank, text); }
+
+RankTrials::RankTrials(team::Member& team, int device, RankTrialSettings settings)
+    : team_(team), device_(device), settings_(std::move(settings)) {
+  if (settings_.program.empty()) why_here_ = settings_.why_none;
+  if (team_.link() == manifest::TeamLink::network)
+    why_here_ = "the ranks met at an address, where workers have none to meet at";
+}
+
+RankTrials::~RankTrials() = default;
+
+RankTrials::Answers RankTrials::answer(const Json& message) {
+  if (message.contains("workers")) {
+    const std::string name = message.at("workers");
+    if (name.empty())
+      run_here(message.at("why"));
+    else
+      seek_workers(name);
+    return {};
+  }
+  const bool is_remote = worker_.has_value();
+  Answers answers{gather(is_remote ? asked(message) : answered_here(message)), {}};
+  if (is_remote) judge(answers);
+  return answers;
+}
+
+void RankTrials::end_tune() {
+  here_.reset();
+  if (worker_ && is_failure(asked({{"forget", true}}))) stop();
+}
+
+void RankTrials::seek_workers(const std::string& name) {
+  const bool runs = worker_ && !worker_->gone();
+  const std::vector<Json> all = gather({{"why", why_here_}, {"runs", runs ? name_ : std::string()}});
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (const std::string why = all[rank].at("why"); !why.empty()) return run_here(of_rank(rank, why));
+  const std::string running = all.front().at("runs");
+  const bool all_run =
+      !running.empty() && std::ranges::all_of(all, [&](const Json& each) { return each.at("runs") == running; });
+  Json failure{{"why", ""}, {"killed", false}};
+  if (!all_run) {
+    int left = most_attempts;
+    do {
+      failure = try_to_begin(fmt::format("{}/{}", name, left));
+    } while (failure.at("killed").get<bool>() && --left > 0);
+  }
+  if (failure.at("why") == "" && team_.nccl() != nullptr)
+    failure = first_failure([this] {
+      if (const Json answer = asked({{"nccl", true}}); is_failure(answer))
+        throw Error(ErrorKind::no_nccl, text_of(answer));
+    });
+  if (failure.at("why") == "") return here_.reset();
+  why_here_ = failure.at("why");
+  run_here(why_here_);
+}
+
+Json RankTrials::try_to_begin(const std::string& name) {
+  stop();
+  Json failure = first_failure([this] { worker_.emplace(settings_.program); });
+  if (failure.at("why") == "") failure = first_failure([&] { join(name); });
+  if (failure.at("why") != "") stop();
+  return failure;
+}
+
+void RankTrials::join(const std::string& name) {
+  name_ = name;
+  const Json answer = asked({{"team", name},
+                             {"rank", team_.rank()},
+                             {"world", team_.world()},
+                             {"device", device_},
+                             {"bytes", team_.bytes()},
+                             {"timeout_ms", to_meet.count()}});
+  if (!is_failure(answer)) return;
+  // ErrorKind::interrupted is first_failure()'s sign of it.
+  const bool was_killed = answer.contains("lost") && answer.at("killed").get<bool>();
+  throw Error(was_killed ? ErrorKind::interrupted : ErrorKind::team_failed,
+              fmt::format("its worker could not join those of the other ranks: {}", text_of(answer)));
+}
+
+Json RankTrials::first_failure(const std::function<void()>& step) {
+  Json own{{"why", ""}, {"killed", false}};
+  try {
+    step();
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    own = {{"why", error.what()}, {"killed", known != nullptr && known->kind() == ErrorKind::interrupted}};
+  }
+  const std::vector<Json> all = gather(own);
+  Json first{{"why", ""}, {"killed", false}};
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].at("why") == "") continue;
+    if (first.at("why") == "") first["why"] = of_rank(rank, all[rank].at("why"));
+    if (all[rank].at("killed").get<bool>()) first["killed"] = true;
+  }
+  return first;
+}
+
+std::vector<Json> RankTrials::gather(const Json& own) const {
+  std::vector<Json> all;
+  for (const std::string& each : team::gather_texts(team_.rendezvous(), process::packed(own)))
+    all.push_back(process::unpacked(each));
+  return all;
+}
+
+void RankTrials::run_here(const std::string& why) {
+  stop();
+  if (why == told_ || !settings_.on_news) return;
+  told_ = why;
+  settings_.on_news(
+      fmt::format("team '{}': candidates run in the ranks' own processes, where one that hangs or faults ends the "
+                  "tune: {}",
+                  team_.name(), why));
+}
+
+void RankTrials::stop() {
+  worker_.reset();
+  name_.clear();
+}
+
+Json RankTrials::asked(const Json& message) {
+  const bool prepares = message.contains("files") || message.contains("team") || message.contains("nccl");
+  const auto limit = prepares ? settings_.limits.begin : settings_.limits.trial;
+  Json answer;
+  const Channel::Outcome outcome = worker_->ask(message, answer, limit);
+  const auto lost = [](std::string text, bool late, bool killed) {
+    return Json{{"lost", std::move(text)}, {"late", late}, {"killed", killed}};
+  };
+  if (outcome == Channel::Outcome::received) {
+    try {
+      require_readable(message, answer);
+      return answer;
+    } catch (const std::exception& error) {
+      worker_->stop();
+      return lost(fmt::format("the answer of the worker that tried it cannot be read: {}", error.what()), false, false);
+    }
+  }
+  const std::string how = worker_->stop();
+  switch (outcome) {
+    case Channel::Outcome::late:
+      return lost(
+          fmt::format("it was not done after {} s, and was stopped", std::chrono::duration<double>(limit).count()),
+          true, false);
+    case Channel::Outcome::closed:
+      return lost(fmt::format("the worker that tried it {}", how), false, worker_->was_killed());
+    default: return lost("the worker that tried it answered what is no message", false, false);
+  }
+}
+
+Json RankTrials::answered_here(const Json& message) {
+  try {
+    if (!here_) here_.emplace(team_, device_);
+    return here_->answer(message);
+  } catch (const Error& error) {
+    return process::to_json(error);
+  } catch (const std::exception& error) {
+    return process::to_json(Error(ErrorKind::io, error.what()));
+  }
+}
+
+void RankTrials::judge(Answers& answers) {
+  Weight heaviest = Weight::none;
+  for (const Json& each : answers.all) heaviest = std::max(heaviest, weight_of(each));
+  if (heaviest == Weight::none) return;
+  std::vector<std::size_t> ranks;
+  for (std::size_t rank = 0; rank < answers.all.size(); ++rank)
+    if (weight_of(answers.all[rank]) == heaviest) ranks.push_back(rank);
+  answers.failure = fmt::format("on {}: {}", ranks_text(ranks), text_of(answers.all[ranks.front()]));
+  answers.was_killed = heaviest == Weight::killed;
+  answers.lacks_memory = heaviest == Weight::lacks_memory;
+  stop();
+}
+
+}  // namespace kiln::tune
