@@ -4,9 +4,10 @@
 #include "common/team/gemm_block.cuh"
 
 /// grid: blocks that run at once, a multiple of the cluster; block, cluster and dynamic shared memory as its manifest says. The maps of rows and
-/// of y have the ranks outermost, that of x has one.
+/// of y have the ranks outermost, that of x has one. moved: pieces in a run of the thread that pushes; below 0, warps move rows, and push them in
+/// one of -moved blocks.
 template <typename T, int World, int tile_m, int tile_n, int stages, int cluster_m, int cluster_n, bool swap,
-          bool pingpong, int run = 0>
+          bool pingpong, int moved = 0>
 __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layout::nt, tile_m, tile_n, stages,
                                                           cluster_m, cluster_n, 1, swap, pingpong, true>::threads,
                                   1)
@@ -42,8 +43,8 @@ __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layo
                                            n};
     store_tile<Tiles, true>(sums, work, first, staging, {&y_map, 0, work.plane, work.rows < rank_stride}, ending);
   };
-  kiln::team::gather_block<Tiles, World, run>({&x_map, &first_half_map, &w_map}, {&x_map, &second_half_map, &w_map},
-                                              exchange, {pushed, row_words, most_rows, chunk_rows}, team, rows,
-                                              static_cast<int>(min(rank_stride, static_cast<long long>(most_rows))), n,
-                                              k, band, store);
+  kiln::team::gather_block<Tiles, World, (moved > 0 ? moved : 0), (moved < 0 ? -moved : 0)>(
+      {&x_map, &first_half_map, &w_map}, {&x_map, &second_half_map, &w_map}, exchange,
+      {pushed, row_words, most_rows, chunk_rows}, team, rows,
+      static_cast<int>(min(rank_stride, static_cast<long long>(most_rows))), n, k, band, store);
 }

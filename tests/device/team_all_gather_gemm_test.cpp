@@ -78,8 +78,9 @@ struct Gather : test::GatheredProducts<bf16> {
     test::run_passes(team, {gather<World>(seed), product}, launches, absent);
   }
 
-  /// A kernel that multiplies while rows arrive, of so many clusters of which `resident` run at once. `in_run`: pieces that are pushed as one.
-  template <int World, Shape shape, int in_run = 0>
+  /// A kernel that multiplies while rows arrive, of so many clusters of which `resident` run at once. `moved`: pieces that are pushed as one, or
+  /// below 0 warps move rows, and push them in one of so many blocks.
+  template <int World, Shape shape, int moved = 0>
   void run_fused(std::uint32_t seed, int launches = 1, int absent = -1, unsigned clusters = 2, unsigned resident = 0,
                  int at_once = 1) {
     using Tiles = kiln::gemm::WgmmaTiling<bf16, bf16, kiln::gemm::Layout::nt, shape.tile_m, shape.tile_n, shape.stages,
@@ -107,14 +108,14 @@ struct Gather : test::GatheredProducts<bf16> {
     const test::TeamPass all = {
         {.grid = {clusters * Tiles::cluster},
          .block = {Tiles::threads},
-         .shared_bytes = kiln::team::GatherLayout<Tiles>::pieces + 2 * piece_bytes,
+         .shared_bytes = kiln::team::GatherLayout<Tiles>::pieces + (moved < 0 ? 0 : 2 * piece_bytes),
          .cluster = {Tiles::cluster},
          .seed = seed},
         [&](int, int rank) {
           Rank& its = at(rank);
           const Maps& of = maps[static_cast<std::size_t>(rank)];
           all_gather_gemm_fused<bf16, World, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m, shape.cluster_n,
-                                shape.swap, shape.pingpong, in_run>(
+                                shape.swap, shape.pingpong, moved>(
               of.x, of.halves[0], of.halves[1], of.w, of.y, its.x.data(), keeps ? its.gathered.data() : nullptr,
               its.y.data(), test::length(rows_of(rank)), n, k, rank_stride, static_cast<int>(most_rows), chunk_rows,
               piece_bytes, 2, team.workspace(), team.argument(rank));
@@ -212,6 +213,66 @@ TEST_CASE("all_gather_gemm pushes several pieces before the first is counted") {
   CHECK(late.error(0, 1) == 0);
   CHECK(late.team.report(0).state == Report::timed_out);
   CHECK(late.team.idle(0, 1));
+}
+
+/// One of `pushing` blocks pushes.
+template <int pushing>
+void check_warps(std::uint32_t seed) {
+  CAPTURE(pushing);
+  CAPTURE(seed);
+  const auto check = [](Gather& of, int launches) {
+    for (int rank = 0; rank < static_cast<int>(of.rows.size()); ++rank) {
+      CHECK(of.error(rank) == 0);
+      CHECK((!of.keeps || of.gathered_all(rank)));
+      CHECK(of.team.idle(rank, static_cast<unsigned>(launches)));
+    }
+  };
+  Gather two({70, 100}, 110, 128);
+  two.run_fused<2, Shape{64, 64, 3}, -pushing>(seed, 3);
+  check(two, 3);
+  Gather three({9, 0, 16}, 16, 16);
+  three.run_fused<3, Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .swap = true}, -pushing>(seed);
+  check(three, 1);
+  three.keeps = false;
+  three.run_fused<3, Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .swap = true}, -pushing>(seed + 1);
+  check(three, 2);
+  Gather of({130, 129, 256}, 256, 256);
+  of.run_fused<3, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .pingpong = true}, -pushing>(seed);
+  check(of, 1);
+  Gather shared({397, 161}, 400, 512);
+  shared.run_fused<2, Shape{.tile_m = 160, .tile_n = 256, .stages = 3, .cluster_n = 2, .swap = true}, -pushing>(seed);
+  check(shared, 1);
+  Gather one_at_once({70, 128}, 128, 128);
+  one_at_once.run_fused<2, Shape{64, 64, 3}, -pushing>(seed, 2, -1, 3, 1);
+  check(one_at_once, 2);
+}
+
+TEST_CASE("all_gather_gemm moves rows by warps too, which push in all blocks or in some") {
+  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+    check_warps<1>(seed);
+    check_warps<2>(seed);
+  }
+}
+
+TEST_CASE("all_gather_gemm gives NaN for rows that did not come to its warps, and tells whose") {
+  for (const std::uint32_t seed : {0u, 1u}) {
+    Gather late({70, 128}, 128, 128);
+    late.team.timeout_ns = 100'000;
+    late.run_fused<2, Shape{64, 64, 3}, -1>(seed, 1, 1);
+    CHECK(late.error(0, 1) == 0);
+    CHECK(std::isnan(late.at(0).gathered.value(128, 0)));
+    CHECK(late.team.report(0).state == Report::timed_out);
+    CHECK(late.team.idle(0, 1));
+    late.run_fused<2, Shape{64, 64, 3}, -1>(seed, 1, 1);
+    CHECK(std::isnan(late.at(0).y.value(0, 0)));  // takes part no more
+    CHECK(late.team.idle(0, 2));
+    Gather clusters({70, 40, 128}, 128, 128);
+    clusters.team.timeout_ns = 100'000;
+    clusters.run_fused<3, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2}, -2>(seed, 1, 1);
+    CHECK(clusters.team.reports(0, Report::timed_out, 1));
+    CHECK(clusters.team.idle(0, 1));
+    CHECK(clusters.team.idle(2, 1));
+  }
 }
 
 TEST_CASE("all_gather_gemm needs no two blocks of a rank to run at once while rows arrive") {

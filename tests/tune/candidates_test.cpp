@@ -186,6 +186,27 @@ TEST_CASE("a bucket of few sizes gets one where a tile's stair ends that is fast
   CHECK(std::ranges::count(found.sizes.ends.front(), 2 * 208) == 1);  // tiles of 208 rows, fewer than four of 128
 }
 
+TEST_CASE("all_gather_gemm is tried with warps that push where rows are many bytes and columns few") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  const manifest::Op& op = *ops.op("all_gather_gemm");
+  const auto pushing = [&](const char* rows, const char* n) {
+    const std::array settings = {manifest::Setting{"rows", rows}, manifest::Setting{"n", n},
+                                 manifest::Setting{"k", "4096"}, manifest::Setting{"world", "4"},
+                                 manifest::Setting{"dtype", "bf16"}};
+    const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
+    std::set<std::int64_t> tried;
+    for (const Candidate& each : candidates_of({{{op, h100}, bucket}, "sm_90a", false, false}, {}).list) {
+      const auto& all = each.implementation->parameters;
+      const auto at = std::ranges::find(all, "pushing", &manifest::Parameter::name);
+      if (at != all.end()) tried.insert(each.config.at(static_cast<std::size_t>(at - all.begin())));
+    }
+    return tried;
+  };
+  CHECK(pushing("2048", "1536") == std::set<std::int64_t>{0, 1, 3});
+  CHECK(pushing("1024", "1536") == std::set<std::int64_t>{0});
+  CHECK(pushing("2048", "14336") == std::set<std::int64_t>{0});
+}
+
 TEST_CASE("all_reduce by two exchanges has few candidates, where two ranks have very many bytes, or more ranks many") {
   const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
   const manifest::Op& op = *ops.op("all_reduce");

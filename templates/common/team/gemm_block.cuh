@@ -1,13 +1,14 @@
 // A block that multiplies the rows of all ranks while they arrive, by wgmma: common/gemm/wgmma_block.cuh says how a block multiplies.
 //
 // One thread of the first warpgroup copies stages, and waits for what it copies. This rank's rows come from x, those of
-// other ranks from this rank's symmetric workspace. A thread of another of its warps pushes this rank's rows. The other
-// warpgroups multiply.
+// other ranks from this rank's symmetric workspace. A thread of another of its warps pushes this rank's rows, and then
+// keeps what arrived; or three other warps push and keep at the same time. The other warpgroups multiply.
 #pragma once
 
 #include "common/gemm/wgmma_block.cuh"
 #include "common/team/gemm_push.cuh"
 #include "common/team/gemm_schedule.cuh"
+#include "common/team/gemm_warps.cuh"
 
 namespace kiln::team {
 
@@ -33,15 +34,17 @@ struct GatherLayout {
   static_assert(sizeof(ArrivalStorage) <= 128);
 };
 
-/// Registers: what waits for flags and what pushes need more than what only copies.
-template <typename Tiles>
+/// Registers: what waits for flags and what pushes need more than what only copies. Warps that move rows need most.
+template <typename Tiles, bool by_warps>
 __device__ __forceinline__ void take_registers(bool produces) {
   static_assert(Tiles::consumers <= 2);
+  constexpr bool many_sums = Tiles::row_blocks * Tiles::B::extent / 2 > 128;
+  constexpr int of_producer = by_warps && !many_sums ? 72 : 56, of_consumer = (504 - of_producer) / 2;
   if constexpr (Tiles::consumers == 2) {
     if (produces) {
-      setmaxnreg_dec<56>();
+      setmaxnreg_dec<of_producer>();
     } else {
-      setmaxnreg_inc<224>();
+      setmaxnreg_inc<of_consumer>();
     }
   }
 }
@@ -73,16 +76,21 @@ __device__ __forceinline__ void produce(const RowMaps& maps, const gemm::Ring<Ti
   }
 }
 
+/// By one thread of the launch's first block.
+template <int World>
+__device__ __forceinline__ void tell_rows(const Epoch& epoch, const ArrivingRows& rows) {
+  if (blockIdx.x != 0 || rows.shared->failed != 0) return;
+#pragma unroll 1
+  for (int step = 1; step < World; ++step) epoch.send(following<World>(rows.rank, step), rows_flag, rows.own);
+}
+
 /// What the thread that pushes does in a launch.
 template <int World, int Run>
 __device__ __forceinline__ void push_and_keep(const Pusher<World>& pusher, const RowExchange& exchange,
                                               const Arrivals<World>& arrivals, const ArrivingRows& rows,
                                               PiecePlaces places) {
   const int rank = pusher.team.rank;
-  if (blockIdx.x == 0 && rows.shared->failed == 0) {
-#pragma unroll 1
-    for (int step = 1; step < World; ++step) pusher.epoch.send(following<World>(rank, step), rows_flag, rows.own);
-  }
+  tell_rows<World>(pusher.epoch, rows);
   const auto kept = [&](int of) {
     return exchange.gathered == nullptr ? nullptr : exchange.gathered + of * exchange.gathered_bytes;
   };
@@ -96,15 +104,29 @@ __device__ __forceinline__ void push_and_keep(const Pusher<World>& pusher, const
   }
 }
 
-/// A block of a launch. store(sums, work, first, staging, failed) stores a tile; NaN if `failed`. `Run`: as Pusher::push() has it.
-template <typename Tiles, int World, int Run, typename Store>
+/// What a warp that moves rows does in a launch.
+template <int World>
+__device__ __forceinline__ void move_by_warp(const WarpMover<World>& mover, const RowExchange& exchange,
+                                             const Arrivals<World>& arrivals, const ArrivingRows& rows, bool pushes) {
+  if (pushes)
+    mover.push(exchange.x, rows.own,
+               exchange.gathered == nullptr ? nullptr : exchange.gathered + rows.rank * exchange.gathered_bytes);
+  if constexpr (World > 1) {
+    if (exchange.gathered != nullptr) mover.keep(rows, exchange.gathered, exchange.gathered_bytes, arrivals);
+  }
+}
+
+/// A block of a launch. store(sums, work, first, staging, failed) stores a tile; NaN if `failed`. `Run`: as Pusher::push() has it. `Pushing`:
+/// 0, or warps move rows, and push them in one of so many blocks.
+template <typename Tiles, int World, int Run, int Pushing, typename Store>
 __device__ __forceinline__ void gather_block(const RowMaps& first_half, const RowMaps& second_half,
                                              const RowExchange& exchange, const PushedParts& parts, const Team& team,
                                              const axis_length& length, int most, long long n, long long k, int band,
                                              Store store) {
   using namespace gemm;
   using Layout = GatherLayout<Tiles>;
-  constexpr int done_barrier = 6, done_threads = 64 + Tiles::consumers * warpgroup;
+  constexpr bool by_warps = Pushing > 0;
+  constexpr int done_barrier = 6, done_threads = (by_warps ? 128 : 64) + Tiles::consumers * warpgroup;
   char* const shared = dynamic_shared();
   const Ring<Tiles> ring{shared_address(shared), shared_address(shared) + Layout::barriers};
   auto* const arrived = reinterpret_cast<ArrivalStorage*>(shared + Layout::arrivals);
@@ -132,7 +154,7 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
 
   const int of_block =
       __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);  // not of `warp`: ptxas would ignore setmaxnreg
-  take_registers<Tiles>(of_block == 0);
+  take_registers<Tiles, by_warps>(of_block == 0);
   if (of_block == 0) {
     const Arrivals<World> arrivals(epoch, team, arrived, parts.chunk_rows);
     if (warp == 0) {
@@ -140,7 +162,7 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
       team::produce<Tiles, World>(maps, ring, schedule, team.rank, arrivals, block, x_box);
       named_barrier_sync(done_barrier, done_threads);
       if (elect_one()) epoch.end_by_one(*static_cast<volatile int*>(&arrived->failed) != 0);
-    } else if (warp == 1) {
+    } else if (warp == 1 && !by_warps) {
       if (elect_one()) {
         const Pusher<World> pusher{team, parts, epoch, arrived};
         push_and_keep<World, Run>(pusher, exchange, arrivals, {arrived, team.rank, rows, most},
@@ -149,9 +171,18 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
       }
       __syncwarp();
       named_barrier_arrive(done_barrier, done_threads);
-    } else if (warp == 2) {
-      if (World > 1 && block == 0 && elect_one())  // else nobody waits, and another block may have ended
+    } else if (warp == 2 || by_warps) {
+      if (World > 1 && warp == 2 && block == 0 && elect_one())  // else nobody waits, and another block may have ended
         arrivals.template count<Tiles::cluster>();
+      if constexpr (by_warps) {
+        const ArrivingRows arriving = {arrived, team.rank, rows, most};
+        if (warp == 1 && elect_one()) tell_rows<World>(epoch, arriving);
+        __syncwarp();
+        const WarpMover<World> mover = {team, parts, epoch, arrived};
+        move_by_warp(mover, exchange, arrivals, arriving, warp != 2 && static_cast<int>(blockIdx.x) % Pushing == 0);
+        __syncwarp();
+        named_barrier_arrive(done_barrier, done_threads);
+      }
     }
     return;
   }
