@@ -1,23 +1,29 @@
 // Multiplies and adds up over the ranks in one kernel. Each block sends the words of its tile to all peers, receives
 // those of the same block of each, and stores the sums. See common/team/gemm_reduce.cuh for how words travel.
 //
+// A tile of few bytes may travel as packets (common/team/gemm_packets.cuh), which no flag follows.
+//
 // A block sends before it waits, and waits for blocks of its own number alone. Devices start blocks of lower numbers
 // first, so the lowest that has not ended on some rank runs on all of them. So the launch need not be cooperative.
 #pragma once
 
 #include "common/length.cuh"
-#include "common/team/gemm_reduce.cuh"
+#include "common/team/gemm_packets.cuh"
 
-/// grid: the bucket's tiles times `splits`; block, cluster and dynamic shared memory as its manifest says. `tiles_m`: of the bucket, along m.
-template <typename T, int World, int tile_m, int tile_n, int stages, int splits, bool swap>
+/// grid: the bucket's tiles times the splits of k; block, cluster and dynamic shared memory as its manifest says. `tiles_m`: of the bucket,
+/// along m. signed_splits: below 0, tiles travel as packets.
+template <typename T, int World, int tile_m, int tile_n, int stages, int signed_splits, bool swap>
 __global__ void __launch_bounds__(
-    kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layout::nt, tile_m, tile_n, stages, 1, 1, splits, swap, false>::threads,
+    kiln::gemm::WgmmaTiling<T, T, kiln::gemm::Layout::nt, tile_m, tile_n, stages, 1, 1,
+                            (signed_splits < 0 ? -signed_splits : signed_splits), swap, false>::threads,
     1) gemm_all_reduce_fused(const __grid_constant__ kiln::tensor_map x_map,
                              const __grid_constant__ kiln::tensor_map w_map, T* y, kiln::axis_length length,
                              long long n, long long k, int tiles_m, const __grid_constant__ kiln::team::Peers pushed,
                              const __grid_constant__ kiln::team::Team team) {
   using namespace kiln;
   using namespace kiln::gemm;
+  constexpr bool packets = signed_splits < 0;
+  constexpr int splits = packets ? -signed_splits : signed_splits;
   using Tiles = WgmmaTiling<T, T, Layout::nt, tile_m, tile_n, stages, 1, 1, splits, swap, false>;
   using Shared = team::ReduceLayout<Tiles>;
   using Words =
@@ -49,16 +55,24 @@ __global__ void __launch_bounds__(
   const int index = static_cast<int>(blockIdx.x);  // of the block's flags
   const int consumer = warp / loading_warps - 1, first = consumer * Tiles::row_blocks * wgmma_rows;
   Words held = {first};
+  if constexpr (packets && splits > 1)
+    held.columns = static_cast<int>(n) - work.column;  // of tiles that only peers have too
   typename Words::Word own[Words::count] = {};
   const team::ExchangedTile<Words, World> tile = {
       pushed, epoch.half(), team.rank, blockIdx.x / splits, gridDim.x / splits, tile_m * tile_n / Words::width};
+  const team::Packets all_packets = {team, arrived->epoch.epoch};
+  const team::PacketTile<Words, World> in_packets = {all_packets, blockIdx.x / splits, tile_m * tile_n / Words::width};
+  if (packets && index == 0 && warp == sending_warp && !epoch.failed()) {
+    const int thread = static_cast<int>(threadIdx.x) % 32;
+    if (thread < peers) all_packets.tell_rows(team::following<World>(team.rank, thread + 1), rows);
+  }
   if (warp < loading_warps) {
     if (warp == copying_warp) team::copy_stages<Tiles>(&x_map, &w_map, ring, work, x_box, begun, work.k_tiles);
     if (splits > 1 && exists) {  // as held.take() does
       cluster_arrive_relaxed();
       cluster_wait();
     }
-    if (warp == sending_warp) {
+    if (!packets && warp == sending_warp) {
       const int thread = static_cast<int>(threadIdx.x) % 32;
       named_barrier_sync(pushed_barrier, barrier_threads);
       if (thread < peers && !epoch.failed()) epoch.send(team::following<World>(team.rank, thread + 1), index, rows);
@@ -68,17 +82,30 @@ __global__ void __launch_bounds__(
     const auto scales = [](const WgmmaWork&) { return NoScales{}; };
     consume<Tiles>(ring, team::OneWork{exists}, consumer, first, work, scales, WholeTiles(),
                    [&](const WgmmaSums<Tiles>& sums, const WgmmaWork& of) { held.take(sums, of, n, shared, own); });
-    if (exists && !epoch.failed()) tile.push(held, own);
-    named_barrier_arrive(pushed_barrier, barrier_threads);
+    if constexpr (packets) {
+      if (exists && !epoch.failed()) in_packets.push(held, own);
+    } else {
+      if (exists && !epoch.failed()) tile.push(held, own);
+      named_barrier_arrive(pushed_barrier, barrier_threads);
+    }
   }
   if (splits > 1 && exists) cluster_arrive_relaxed();  // this block has read the others' sums
 
-  const bool came = epoch.await_all(peers, [&](int thread) {
+  bool came = epoch.await_all(peers, [&](int thread) {
     const int peer = team::following<World>(team.rank, thread + 1);
-    return (arrived->rows_of[peer] = epoch.await(peer, index)) >= 0;
+    return (arrived->rows_of[peer] = epoch.await(peer, packets ? 0 : index)) >= 0;
   });
+  if constexpr (packets) {
+    came = epoch.await_all(static_cast<int>(blockDim.x), [&](int thread) {
+      if (thread < warpgroup) return true;
+      int sent[World];
+#pragma unroll
+      for (int rank = 0; rank < World; ++rank) sent[rank] = arrived->rows_of[rank] - work.row;
+      return in_packets.template add<T>(held, sent, own);
+    });
+  }
   if (warp >= loading_warps) {
-    if (exists && came) {
+    if (!packets && exists && came) {
       int sent[World];
 #pragma unroll
       for (int rank = 0; rank < World; ++rank) sent[rank] = arrived->rows_of[rank] - work.row;

@@ -116,7 +116,7 @@ struct Reduction {
   }
 
   /// `resident`: clusters of a rank that run at once, if not all.
-  template <int World, Shape shape>
+  template <int World, Shape shape, bool packets = false>
   void run_fused(std::uint32_t seed, int launches = 1, int absent = -1, unsigned resident = 0, int at_once = 1) {
     using Tiles = kiln::gemm::WgmmaTiling<bf16, bf16, kiln::gemm::Layout::nt, shape.tile_m, shape.tile_n, shape.stages,
                                           1, 1, shape.splits, shape.swap, false>;
@@ -131,19 +131,20 @@ struct Reduction {
     const int tiles_m = static_cast<int>((most_rows + shape.tile_m - 1) / shape.tile_m);
     const int tiles = tiles_m * static_cast<int>((n + shape.tile_n - 1) / shape.tile_n);
     REQUIRE(world() * tiles * shape.tile_m * shape.tile_n * 2 <= team.argument(0).half_bytes);
-    const TeamPass all = {
-        {.grid = {static_cast<unsigned>(tiles * shape.splits)},
-         .block = {Tiles::threads},
-         .shared_bytes = kiln::team::ReduceLayout<Tiles>::bytes,
-         .cluster = {shape.splits},
-         .seed = seed},
-        [&](int, int rank) {
-          const Maps& of = maps[static_cast<std::size_t>(rank)];
-          gemm_all_reduce_fused<bf16, World, shape.tile_m, shape.tile_n, shape.stages, shape.splits, shape.swap>(
-              of.x, of.w, at(rank).y.data(), length(rank), n, k, tiles_m, team.workspace(), team.argument(rank));
-        },
-        resident,
-        at_once};
+    const TeamPass all = {{.grid = {static_cast<unsigned>(tiles * shape.splits)},
+                           .block = {Tiles::threads},
+                           .shared_bytes = kiln::team::ReduceLayout<Tiles>::bytes,
+                           .cluster = {shape.splits},
+                           .seed = seed},
+                          [&](int, int rank) {
+                            const Maps& of = maps[static_cast<std::size_t>(rank)];
+                            gemm_all_reduce_fused<bf16, World, shape.tile_m, shape.tile_n, shape.stages,
+                                                  packets ? -shape.splits : shape.splits, shape.swap>(
+                                of.x, of.w, at(rank).y.data(), length(rank), n, k, tiles_m, team.workspace(),
+                                team.argument(rank));
+                          },
+                          resident,
+                          at_once};
     run_passes(team, {all}, launches, absent);
   }
 

@@ -85,6 +85,8 @@ struct FragmentWords {
 
   /// Whether y may have elements of it.
   static __device__ __forceinline__ bool has(int) { return true; }
+  /// Whether a rank with `rows` rows from the tile's first one on sends it.
+  static __device__ __forceinline__ bool has(int, int rows) { return rows > 0; }
   /// Where it lies in the tile, in words.
   __device__ __forceinline__ int place(int i) const {
     return (first / (gemm::wgmma_rows * Tiles::row_blocks) * count + i) * gemm::warpgroup + gemm::warpgroup_thread();
@@ -172,6 +174,9 @@ struct ClusterWords {
 
   __device__ __forceinline__ bool has(int i) const {
     return place(i) < of_tile && row(i, 0) < rows && column(i) < columns;
+  }
+  __device__ __forceinline__ bool has(int i, int rows_of) const {
+    return place(i) < of_tile && row(i, 0) < rows_of && column(i) < columns;
   }
   __device__ __forceinline__ int place(int i) const {
     return (i * Tiles::cluster_k + block) * threads + static_cast<int>(threadIdx.x) - gemm::warpgroup;

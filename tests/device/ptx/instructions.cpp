@@ -31,7 +31,7 @@ constexpr Entry table[] = {
     {"st.release.gpu.global.u32", is::st_release},
     {"ld.acquire.sys.global.u64", is::ld_acquire_system},
     {"st.release.sys.global.u64", is::st_release_system},
-    {"ld.relaxed.sys.global.v4.u32", is::ld_relaxed_system},
+    {"ld.relaxed.sys.global.v", is::ld_relaxed_system},
     {"st.relaxed.sys.global.", is::st_relaxed_system},
     {"red.relaxed.gpu.global.add.", is::red},
     {"st.async.", is::st_async},
