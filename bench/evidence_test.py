@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from evidence import attention, checks, claim, digests, marks, programs, table, team, turns
+from evidence import attention, checks, claim, digests, marks, programs, summary, table, team, turns
 
 LOADER = importlib.machinery.SourceFileLoader("present", str(pathlib.Path(__file__).with_name("present")))
 script = importlib.util.module_from_spec(importlib.util.spec_from_loader("present", LOADER))
@@ -459,6 +459,15 @@ class Tables(unittest.TestCase):
                  "team4_peers": [self.peer(self.GATHER, "nccl", 3000), self.peer(self.GATHER, "fused", 1000, right=False)]}
         self.assertEqual(self.table("team_ops4", **files), [[self.GATHER, "2.0", "1.50", "-", "5.0", "100", "-", "1.00"]])
         self.assertIn("of each of four ranks", team.TABLES["team_ops4"](lambda path: files.get(pathlib.PurePath(path).stem, [])))
+
+    def test_a_problem_that_a_later_run_compared_again_counts_by_that_run(self):
+        few = "all_reduce rows=256 cols=8192 dtype=bf16"
+        files = {"team4": [self.op(self.GATHER, 2000), self.op(few, 3000)], "team4_peers": [self.peer(self.GATHER, "nccl", 3000), self.peer(few, "nccl", 2000)]}
+        def told():
+            return summary.team(lambda path: files.get(pathlib.PurePath(path).stem, []), "team4", "nccl")
+        self.assertIn("1 of 2", told())
+        files |= {"team4_few": [self.op(few, 1000)], "team4_few_peers": [self.peer(few, "nccl", 2000)]}
+        self.assertEqual(told(), "")  # slower at none
 
     def test_skewed_times_are_set_against_those_of_the_same_skew(self):
         own, peer = {"0": 1000, "50": 2000, "500": 4000, "100000": 5000}, {"0": 1500, "50": 2000, "500": 8000, "100000": 20000}

@@ -48,8 +48,8 @@ class Reader:
         return rows
 
     def figure(self, told):
-        """What `told` makes of a reader, with the mark of the files that it read; "" where one of them is too old or has no build to be shown. `told` may
-        return a text and the rows that it is of: then their marks count, not those of the others."""
+        """What `told` makes of a reader, with the mark of the files that it read; "" where that is nothing, or one of them is too old or has no build to be
+        shown. `told` may return a text and the rows that it is of: then their marks count, not those of the others."""
         read, rows = Reader(), None
         text = told(read)
         if isinstance(text, tuple):
@@ -60,7 +60,7 @@ class Reader:
             return ""
         mark = state().mark(read.used, rows)
         self.figures.append(mark)
-        return text + (f" {mark}" if mark else "")
+        return text + (f" {mark}" if text and mark else "")
 
 
 def markdown(head, body):
