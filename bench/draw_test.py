@@ -87,8 +87,9 @@ class Draws(unittest.TestCase):
                     whole = (own["n"] * ranks, own["k"]) if gathers else (own["n"], own["k"] * ranks)
                     self.assertIn(list(whole), [[n, k] for name, n, k in model.products if gathers != models.is_sum(name)])
                     self.assertEqual((own["n"] % 8, own["k"] % 8), (0, 0))
-                    self.assertEqual(line.startswith("gemm_all_reduce"), not gathers and own["rows"] <= ranks * (models.DIVIDED - 1) and "scatter" not in line)
-                    self.assertTrue(own["rows"] >= models.DIVIDED or not gathers)
+                    self.assertIn(line.split()[0], ("all_gather_gemm", "gemm_reduce_scatter", "gemm_all_reduce"))
+                    sums = line.startswith("gemm_all_reduce")  # of all rows; the other two have a rank's
+                    self.assertEqual(sums, -(-own["rows"] // (ranks if sums else 1)) < models.DIVIDED)
                     self.assertIn("ranks=alike", line)
 
     def test_few_rows_are_summed_and_many_are_divided_among_the_ranks(self):

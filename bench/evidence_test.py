@@ -250,6 +250,10 @@ class Evidence(unittest.TestCase):
         self.assertEqual(self.mark(), "‡")
         self.assertIn("‡ torch (2.11.0) is not of the version in bench/peers.lock.", self.caption())
 
+    def test_a_function_is_left_out_where_it_is_declared_and_not_where_it_is_called(self):
+        code = b"int used(int x);\nvoid publish(const A& a,\n             B b);\nvoid run() {\n  publish(a, b);\n  return publish(a,\n    b);\n}\n"
+        self.assertEqual(digests.without(code, {"publish"}), code.replace(b"void publish(const A& a,\n             B b);", b""))
+
     def test_a_peer_without_a_version_is_marked(self):
         self.change_run(peers={"torch": ""})
         self.assertEqual(self.mark(), "‡")

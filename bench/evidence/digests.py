@@ -85,7 +85,8 @@ def without(content, names):
     text = LITERAL_OR_COMMENT.sub(lambda found: found[1] or b"", content).decode()
     for part in defined(".cpp", content, names):
         text = text.replace(part.decode(), "")
-    return re.sub(rf"^[^\n;{{}}=#]*\b(?:{'|'.join(sorted(names))})\([^;{{}}]*\);", "", text, flags=re.M).encode()
+    either = "|".join(sorted(names))  # a declaration has its type before the name; a call has nothing, or a `return`
+    return re.sub(rf"^(?!\s*(?:return|co_return|throw)\b)[^\n;{{}}=#()]*[\w>&*\]]\s+[&*]?(?:{either})\([^;{{}}]*\);", "", text, flags=re.M).encode()
 
 
 def of_part(path, read):

@@ -19,8 +19,8 @@ def unmarked(read, told):
 
 
 def as_fast(found):
-    """The cells 'Kiln is' and 'at its worst' of ratios, a peer's time over Kiln's."""
-    return f"{mean(found):.2f} x as fast | {min(found):.2f} x"
+    """How many ratios there are, a peer's time over Kiln's, and the cells 'Kiln is' and 'at its worst'."""
+    return f"{len(found)} | {mean(found):.2f} x as fast | {min(found):.2f} x"
 
 
 def products(read):
@@ -48,15 +48,16 @@ def of_two_gpus(read):
 
 
 # What is computed, how many problems, the peer, and the figure of a reader.
-FACE = [("40 matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
-        ("attention forward of 20 models, 39 dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward),
-        ("gradients of attention of 19 models, 26 dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
+FACE = [("{} matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
+        ("attention forward of 20 models, {} dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward),
+        ("gradients of attention of 19 models, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
         ("norms, softmax, SwiGLU, rotary and their gradients at about 1 GB, bf16", "`torch.compile`", memory_bound),
         ("collectives, and products fused with them, on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_two_gpus)]
 
 
 def face(read):
-    body = [[what, peer, *figure.split(" | ")] for what, peer, told in FACE if (figure := unmarked(read, told))]
+    told_of = [(what, peer, unmarked(read, told).split(" | ")) for what, peer, told in FACE]
+    body = [[what.format(cells[0]), peer, *cells[1:]] for what, peer, cells in told_of if cells != [""]]
     return markdown(["H100, unless said", "beside", "Kiln is", "at its worst"], body)
 
 
