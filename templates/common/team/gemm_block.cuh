@@ -178,7 +178,7 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
         const ArrivingRows arriving = {arrived, team.rank, rows, most};
         if (warp == 1 && elect_one()) tell_rows<World>(epoch, arriving);
         __syncwarp();
-        const WarpMover<World> mover = {team, parts, epoch, arrived};
+        const WarpMover<World> mover = {team, parts, epoch};
         move_by_warp(mover, exchange, arrivals, arriving, warp != 2 && static_cast<int>(blockIdx.x) % Pushing == 0);
         __syncwarp();
         named_barrier_arrive(done_barrier, done_threads);

@@ -73,13 +73,13 @@ struct WarpMover {
   const Team& team;
   const PushedParts& parts;
   const Epoch& epoch;
-  ArrivalStorage* shared;
 
-  /// Claimed units of the own part, to all peers and to `kept`, which may be null.
+  /// Claimed units of the own part, to all peers and to `kept`, which may be null. A block that began in a failed team sends none and counts
+  /// none: no flag may follow what it left out.
   __device__ __forceinline__ void push(const unsigned char* x, int rows, unsigned char* kept) const {
     const RowUnits units(rows, parts);
     const unsigned count = units.count();
-    const bool sends = shared->failed == 0;
+    const bool sends = !epoch.failed();  // the same in all lanes: a wait that fails meanwhile changes nothing here
     Control& own = *team.control[team.rank];
     WarpClaims claims(&own.claimed[0]);
 #pragma unroll 1
@@ -95,10 +95,10 @@ struct WarpMover {
           store(parts.row(following<World>(team.rank, step), epoch.half(), team.rank, 0) + at, words, left);
       });
       __syncwarp();
-      if (lane() == 0) {
+      if (sends && lane() == 0) {
         const unsigned last = units.in_chunk(unit.chunk) - 1;
         __threadfence_system();
-        if (atomicInc(own.pushed[team.rank] + unit.chunk, last) == last && sends) {
+        if (atomicInc(own.pushed[team.rank] + unit.chunk, last) == last) {
           __threadfence_system();
 #pragma unroll 1
           for (int step = 1; step < World; ++step) epoch.send(following<World>(team.rank, step), unit.chunk, rows);
@@ -124,6 +124,7 @@ struct WarpMover {
       if (unit.rows <= 0) continue;
       bool came = true;
       if (lane() == 0) came = arrivals.await(peer, unit.row, unit.row + 1);
+      __syncwarp();  // all lanes read what lane 0 was told of
       came = __shfl_sync(full_warp, came, 0);
       uint4* const to = reinterpret_cast<uint4*>(gathered + peer * rank_bytes);
       copy(parts.row(team.rank, epoch.half(), peer, 0), unit, [&](long long at, uint4(&words)[batch], int left) {
