@@ -1,6 +1,7 @@
 // One .kiln file: an SQLite database with digests on each row.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -75,6 +76,11 @@ class File {
   /// Stores all rows in one transaction; `existing` says whether a stored cubin is replaced.
   virtual void put_all(std::span<const Record> records, std::span<const CubinRow> cubins,
                        Existing existing = Existing::keep) = 0;
+  /// As put_all(), of rows found earlier: one of `additions` is stored where the file has no record of its key, or a
+  /// worse one (merge_order.hpp). Throws BusyFile (opening.hpp) when the file, or this process's connection to it, is
+  /// in use longer than `patience`.
+  virtual void add_all(std::span<const Record> records, std::span<const Record> additions,
+                       std::span<const CubinRow> cubins, std::chrono::milliseconds patience) = 0;
   /// Runs `work` in one transaction, which is rolled back when `work` throws.
   virtual void write_all(const std::function<void(Writer&)>& work) = 0;
   virtual bool remove_record(std::string_view key) = 0;

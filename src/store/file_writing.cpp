@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "manifest/text.hpp"
+#include "store/merge_order.hpp"
 #include "store/sqlite_file.hpp"
 
 namespace kiln::store {
@@ -123,6 +124,27 @@ void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinR
   });
 }
 
+void SqliteFile::add_all(std::span<const Record> records, std::span<const Record> additions,
+                         std::span<const CubinRow> cubins, std::chrono::milliseconds patience) {
+  const auto checked = check_all(records), checked_additions = check_all(additions);
+  const auto packed = pack_all(cubins);
+  const auto work = [&](Session& session) {
+    Flaws flaws;
+    Rows rows(session.connection);
+    for (const Record& record : checked) rows.put(record);
+    for (const Record& record : checked_additions) {
+      const auto present = store::find_record(session.connection, record.key, true, flaws);
+      if (!present || is_better(record, *present)) rows.put(record);
+    }
+    for (const Packed& each : packed) {
+      rows.put(each.cubin, each.digest, false);
+      session.relied_on.insert(each.cubin.key);
+    }
+    store::set_aside(session.connection, flaws);
+  };
+  write_and_prune(work, patience);
+}
+
 void SqliteFile::write_all(const std::function<void(Writer&)>& work) {
   write_and_prune([&](Session& session) {
     Flaws flaws;
@@ -134,8 +156,8 @@ void SqliteFile::write_all(const std::function<void(Writer&)>& work) {
 
 /// Runs `work` in a transaction, and prunes in it when the file is past its limit.
 template <class Work>
-void SqliteFile::write_and_prune(Work&& work) {
-  write<void>("written", [&](Session& session) {
+void SqliteFile::write_and_prune(Work&& work, std::chrono::milliseconds patience) {
+  const auto all = [&](Session& session) {
     Connection& c = session.connection;
     const Newest newest = newest_rows(c);
     work(session);
@@ -147,7 +169,8 @@ void SqliteFile::write_and_prune(Work&& work) {
     rule.newest_cubin = newest.cubin;
     rule.is_relied_on = [&](const manifest::Digest& key) { return session.relied_on.contains(key); };
     store::prune(c, rule);
-  });
+  };
+  write<void>("written", all, patience);
 }
 
 void TableWriter::put(const Record& record) { rows_.put(check(record)); }

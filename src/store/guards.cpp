@@ -7,6 +7,7 @@
 #include <ctime>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 namespace kiln::store {
 namespace {
@@ -65,6 +66,18 @@ sigset_t only_the_limit() noexcept {
 }
 
 }  // namespace
+
+std::unique_lock<std::mutex> lock_within(std::mutex& mutex, std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds between{1};
+  if (patience >= longest_wait) return std::unique_lock(mutex);
+  const auto end = std::chrono::steady_clock::now() + patience;
+  std::unique_lock lock(mutex, std::try_to_lock);
+  while (!lock.owns_lock() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(between);
+    (void)lock.try_lock();
+  }
+  return lock;
+}
 
 ForkGuard::ForkGuard() {
   if (guards++ > 0) return;

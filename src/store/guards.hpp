@@ -1,7 +1,9 @@
-// What a process must hold back while it is inside SQLite: forks, and the signal of the file-size limit.
+// What a process must hold back while it is inside SQLite: forks, the signal of the file-size limit, and other threads.
 #pragma once
 
+#include <chrono>
 #include <csignal>
+#include <mutex>
 
 namespace kiln::store {
 
@@ -29,5 +31,9 @@ class SizeLimitGuard {
   bool blocked_before_ = false;
   bool pending_before_ = false;
 };
+
+/// Returns a lock that is not owned when `patience` passed before. Waits without a limit for 5 s or more: each holder
+/// ends its own waits by then.
+std::unique_lock<std::mutex> lock_within(std::mutex& mutex, std::chrono::milliseconds patience);
 
 }  // namespace kiln::store

@@ -9,7 +9,10 @@
 #include "manifest/environment.hpp"
 #include "store/custody.hpp"
 #include "store/file_system.hpp"
+#include "store/guards.hpp"
+#include "store/merge_order.hpp"
 #include "store/opening.hpp"
+#include "store/sqlite.hpp"
 #include "store/transfer.hpp"
 #include "store/trust.hpp"
 
@@ -230,32 +233,79 @@ File& Layers::Memory::ready() {
   return *file;
 }
 
-void Layers::keep_in_memory(const Error& error, const std::function<void(File&)>& work) {
+void Layers::Memory::put(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing,
+                         Replaces replaces) {
+  ++puts;
+  std::vector<Record> taken;
+  for (const Record& record : records) {
+    const auto present = replaces == Replaces::worse ? ready().find_record(record.key, true) : std::nullopt;
+    if (present && !is_better(record, *present)) continue;
+    taken.push_back(record);
+  }
+  ready().put_all(taken, cubins, existing);
+  for (const Record& record : taken) {
+    Kept& row = kept.try_emplace(record.key, Kept{replaces, puts}).first->second;
+    row.number = puts;
+    if (replaces == Replaces::any) row.replaces = replaces;
+  }
+}
+
+Layers::Memory::Taken Layers::Memory::take() {
+  Taken taken{{}, {}, file->cubins(), puts};
+  for (Record& record : file->records({}, true)) {
+    const auto row = kept.find(record.key);
+    const bool is_addition = row != kept.end() && row->second.replaces == Replaces::worse;
+    (is_addition ? taken.additions : taken.records).push_back(std::move(record));
+  }
+  return taken;
+}
+
+void Layers::Memory::remove(const std::function<bool(const Record&)>& is_done, std::span<const CubinRow> cubins) {
+  std::set<manifest::Digest> code;
+  for (const CubinRow& cubin : cubins) code.insert(cubin.key);
+  PruneRule rule;
+  rule.record = [&](const Record& record) {
+    const bool is_removed = is_done(record);
+    if (is_removed) kept.erase(record.key);
+    return is_removed;
+  };
+  rule.cubin = [&](const PackedCubin& cubin) { return code.contains(cubin.key); };
+  file->prune(rule);
+}
+
+void Layers::keep_in_memory(const Error& error, const std::function<void(Memory&)>& work) {
   {
     const std::lock_guard guard(memory_->mutex);
-    File& file = memory_->ready();
+    memory_->ready();
     if (memory_->why.empty())
       memory_->why = fmt::format("{}; what is found from now on is kept in this process's memory only", error.what());
-    work(file);
+    work(*memory_);
   }
   if (told_) told_();
 }
 
 /// Moves the rows that could not be stored earlier, and those of put_later(), into the overlay, in one transaction.
-void Layers::move_from_memory(File& to) {
+/// Precondition: memory_->writing is held.
+void Layers::move_from_memory(File& to, std::chrono::milliseconds patience) {
   if (memory() == nullptr) return;
+  Memory::Taken taken;
+  {
+    const std::lock_guard guard(memory_->mutex);
+    if (memory_->lost_rows.empty() && !memory_->has_queued) return;
+    taken = memory_->take();
+  }
+  to.add_all(taken.records, taken.additions, taken.cubins, patience);
   const std::lock_guard guard(memory_->mutex);
-  if (memory_->lost_rows.empty() && !memory_->has_queued) return;
-  const auto records = memory_->file->records({}, true);
-  const auto cubins = memory_->file->cubins();
-  to.put_all(records, cubins);
+  const auto is_moved = [&](const Record& record) {
+    const auto row = memory_->kept.find(record.key);
+    return row == memory_->kept.end() || row->second.number <= taken.last;
+  };
+  memory_->remove(is_moved, taken.cubins);
+  memory_->in_use = {};
+  if (memory_->queued_at <= taken.last) memory_->has_queued = false;
+  if (memory_->lost_at > taken.last) return;
   memory_->lost_rows.clear();
   memory_->why.clear();
-  memory_->has_queued = false;
-  PruneRule all;
-  all.record = [](const Record&) { return true; };
-  all.cubin = [](const PackedCubin&) { return true; };
-  memory_->file->prune(all);
 }
 
 /// An overlay that cannot be read here and there would be tuned into again and again, and keep nothing.
@@ -285,39 +335,70 @@ auto Layers::write(Work&& work) {
 void Layers::put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) {
   try {
     write([&](File& file) {
-      move_from_memory(file);
+      const std::lock_guard writing(memory_->writing);
+      move_from_memory(file, usual_lock_wait);
       file.put_all(records, cubins, existing);
+      const std::lock_guard guard(memory_->mutex);
+      const auto is_replaced = [&](const Record& kept) {
+        return std::ranges::any_of(records, [&](const Record& record) { return record.key == kept.key; });
+      };
+      if (!memory_->kept.empty()) memory_->remove(is_replaced, {});  // what put_later() put meanwhile
     });
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bad_input) throw;
-    keep_in_memory(error, [&](File& file) {
-      file.put_all(records, cubins, existing);
-      memory_->lost_rows = error.what();
+    keep_in_memory(error, [&](Memory& memory) {
+      memory.put(records, cubins, existing, Replaces::any);
+      memory.lost_at = memory.puts;
+      memory.lost_rows = error.what();
     });
   }
 }
 
-bool Layers::put_later(std::span<const Record> records, std::span<const CubinRow> cubins) {
+bool Layers::put_later(std::span<const Record> records, std::span<const CubinRow> cubins, Replaces replaces) {
   if (overlay().path().empty()) {
     put_all(records, cubins);
     return false;
   }
   const std::lock_guard guard(memory_->mutex);
-  memory_->ready().put_all(records, cubins);
+  memory_->put(records, cubins, Existing::keep, replaces);
+  memory_->queued_at = memory_->puts;
   memory_->has_queued = true;
   return true;
 }
 
-void Layers::write_queued() {
+void Layers::write_queued() { write_queued(usual_lock_wait, false); }
+
+bool Layers::write_queued(std::chrono::milliseconds patience) { return write_queued(patience, true); }
+
+bool Layers::has_queued() const {
+  const std::lock_guard guard(memory_->mutex);
+  return memory_->has_queued && memory_->lost_rows.empty();
+}
+
+bool Layers::write_queued(std::chrono::milliseconds patience, bool may_remain) {
+  const auto begun = std::chrono::steady_clock::now();
   {
     const std::lock_guard guard(memory_->mutex);
-    if (!memory_->has_queued) return;
+    if (!memory_->has_queued) return true;
   }
+  const auto is_overdue = [&] {
+    const std::lock_guard guard(memory_->mutex);
+    if (memory_->in_use == std::chrono::steady_clock::time_point()) memory_->in_use = begun;
+    return std::chrono::steady_clock::now() - memory_->in_use >= usual_lock_wait;
+  };
   try {
-    write([&](File& file) { move_from_memory(file); });
+    write([&](File& file) {
+      const std::unique_lock writing = lock_within(memory_->writing, patience);
+      if (!writing) throw BusyFile(fmt::format("'{}' is being written by another thread", file.path().string()));
+      move_from_memory(file, patience);
+    });
+  } catch (const BusyFile& error) {
+    if (may_remain && !is_overdue()) return false;
+    keep_in_memory(error, [&](Memory& memory) { memory.lost_rows = error.what(); });
   } catch (const Error& error) {
-    keep_in_memory(error, [&](File&) { memory_->lost_rows = error.what(); });
+    keep_in_memory(error, [&](Memory& memory) { memory.lost_rows = error.what(); });
   }
+  return true;
 }
 
 std::string Layers::not_kept() {
@@ -347,7 +428,7 @@ bool Layers::acquire_lease(std::string_view key, std::string_view holder, std::i
   try {
     return write([&](File& file) { return file.acquire_lease(key, holder, term_seconds); });
   } catch (const Error& error) {
-    keep_in_memory(error, [](File&) {});
+    keep_in_memory(error, [](Memory&) {});
     return true;
   }
 }
@@ -384,7 +465,7 @@ Layers::~Layers() {
   told_ = nullptr;           // who listens may be gone
   release_what_is_left();
   try {
-    write([&](File& file) { move_from_memory(file); });
+    write([&](File& file) { move_from_memory(file, usual_lock_wait); });
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): not_kept() told so
   }
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +18,9 @@
 #include "store/file.hpp"
 
 namespace kiln::store {
+
+/// Of a record that is stored later: what it replaces then. `worse` is judged as merging does (merge_order.hpp).
+enum class Replaces : std::uint8_t { worse, any };
 
 enum class LayerKind : std::uint8_t { overlay, base };
 
@@ -81,11 +86,19 @@ class Layers {
   /// destructor try to move them into the overlay. warnings() tells each of these once. Throws only Error(bad_input).
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing = Existing::keep);
   /// For rows that can be fetched again: look-ups find them at once, and they are written in one transaction by the
-  /// next write_queued(), put_all() or the destructor. A crash before loses them. Returns false where the overlay is in
-  /// memory: they are stored then. Throws only Error(bad_input).
-  bool put_later(std::span<const Record> records, std::span<const CubinRow> cubins);
-  /// Writes the rows of put_later(). When the overlay cannot be written, does as put_all() does.
+  /// next write_queued(), put_all() or the destructor. A crash before loses them. A record that the overlay has by
+  /// then stays unless it is worse, or `replaces` is `any`; one of a later put_all() stays always. Returns false where
+  /// the overlay is in memory: they are stored then. Throws only Error(bad_input).
+  bool put_later(std::span<const Record> records, std::span<const CubinRow> cubins,
+                 Replaces replaces = Replaces::worse);
+  /// Writes the rows of put_later(). Look-ups find them meanwhile, and other calls of put_later() do not wait. When the
+  /// overlay cannot be written, does as put_all() does.
   void write_queued();
+  /// As write_queued(), but waits `patience` at most for who uses the overlay. Returns false when that was too short:
+  /// the rows remain, for another call. After 5 s of such calls the overlay counts as one that cannot be written.
+  bool write_queued(std::chrono::milliseconds patience);
+  /// Whether there are rows of put_later() that no write has met yet.
+  [[nodiscard]] bool has_queued() const;
   /// Calls File::acquire_lease on the overlay. Returns true when the overlay cannot be written: each process then
   /// tunes.
   bool acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds);
@@ -110,14 +123,33 @@ class Layers {
  private:
   /// Rows that the overlay could not store, or that are not written yet. Look-ups search them before the overlay.
   struct Memory {
-    File& ready();  // precondition: the mutex is held
-    std::mutex mutex;
+    struct Kept {
+      Replaces replaces = Replaces::any;
+      std::uint64_t number = 0;  // of the call that put it
+    };
+    struct Taken {
+      std::vector<Record> records, additions;
+      std::vector<CubinRow> cubins;
+      std::uint64_t last = 0;  // the number of the last call that put any
+    };
+    // Precondition of these: the mutex is held.
+    File& ready();
+    void put(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing, Replaces replaces);
+    [[nodiscard]] Taken take();
+    /// Removes the records for which `is_done` is true, and the cubins.
+    void remove(const std::function<bool(const Record&)>& is_done, std::span<const CubinRow> cubins);
+    std::mutex writing;  // held while rows are moved, so that none overwrites a later one; taken before `mutex`
+    std::mutex mutex;    // never held while the overlay is read or written
     std::unique_ptr<File> file;
     std::atomic<File*> opened = nullptr;
-    std::string why;                     // the first failure, for warnings()
-    std::string lost_rows;               // the last failure to store rows, or empty
-    bool has_queued = false;             // rows of put_later()
-    std::vector<std::string> set_aside;  // overlays that turned out to be damaged, for warnings()
+    std::map<std::string, Kept, std::less<>> kept;   // by the keys of the file's records
+    std::uint64_t puts = 0;                          // calls so far that put rows
+    std::uint64_t queued_at = 0, lost_at = 0;        // the last of put_later(), and of a put_all() that failed
+    std::string why;                                 // the first failure, for warnings()
+    std::string lost_rows;                           // the last failure to store rows, or empty
+    bool has_queued = false;                         // rows of put_later()
+    std::chrono::steady_clock::time_point in_use{};  // since when write_queued() finds the overlay so
+    std::vector<std::string> set_aside;              // overlays that turned out to be damaged, for warnings()
   };
   /// Leases whose release failed. Other processes wait for them until their terms end, because this process lives.
   struct Unreleased {
@@ -131,8 +163,9 @@ class Layers {
   template <class Work>
   auto write(Work&& work);
   void begin_anew_if_damaged(const Error& error);
-  void keep_in_memory(const Error& error, const std::function<void(File&)>& work);
-  void move_from_memory(File& to);
+  void keep_in_memory(const Error& error, const std::function<void(Memory&)>& work);
+  void move_from_memory(File& to, std::chrono::milliseconds patience);
+  bool write_queued(std::chrono::milliseconds patience, bool may_remain);
   [[nodiscard]] File* memory() const noexcept { return memory_->opened.load(); }
 
   std::vector<Layer> layers_;

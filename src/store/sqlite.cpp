@@ -38,7 +38,7 @@ int try_again(void* context, int tries) {
   const auto limit = wait.begun < wait.short_until ? std::min(wait.limit, short_lock_wait) : wait.limit;
   const auto waited = now - wait.begun;
   if (waited >= limit || (waited >= short_lock_wait && wait.stop && wait.stop())) {
-    wait.short_until = now + wait.limit;
+    if (wait.limit >= short_lock_wait) wait.short_until = now + wait.limit;
     return 0;
   }
   std::this_thread::sleep_for(

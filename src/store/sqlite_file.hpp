@@ -37,6 +37,20 @@ struct Session {
   }
 };
 
+/// Bounds a connection's waits for other connections, and sets the usual bound at its end.
+class Patience {
+ public:
+  Patience(Connection& connection, std::chrono::milliseconds limit) : connection_(connection) {
+    connection_.wait_at_most(limit);
+  }
+  ~Patience() { connection_.wait_at_most(usual_lock_wait); }
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
+
+ private:
+  Connection& connection_;
+};
+
 class SqliteFile final : public File {
  public:
   SqliteFile(std::filesystem::path path, Access access, std::int64_t limit_bytes, Creation creation)
@@ -111,6 +125,8 @@ class SqliteFile final : public File {
   }
 
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) override;
+  void add_all(std::span<const Record> records, std::span<const Record> additions, std::span<const CubinRow> cubins,
+               std::chrono::milliseconds patience) override;
   void write_all(const std::function<void(Writer&)>& work) override;
   bool remove_record(std::string_view key) override {
     return write<bool>("changed", [&](Session& s) {
@@ -179,9 +195,9 @@ class SqliteFile final : public File {
   template <class Result, class Work>
   Result read_and_set_aside(Work&& work, Counters& met);
   template <class Result, class Work>
-  Result write(std::string_view doing, Work&& work);
+  Result write(std::string_view doing, Work&& work, std::chrono::milliseconds patience = usual_lock_wait);
   template <class Work>
-  void write_and_prune(Work&& work);
+  void write_and_prune(Work&& work, std::chrono::milliseconds patience = usual_lock_wait);
   void refuse_unless_writable(std::string_view doing) const;
   void refuse_what_others_write() const;
   void set_aside(Session& session, const Flaws& flaws);
@@ -249,12 +265,14 @@ Result SqliteFile::read(Work&& work, Counters* met) {
 }
 
 template <class Result, class Work>
-Result SqliteFile::write(std::string_view doing, Work&& work) {
+Result SqliteFile::write(std::string_view doing, Work&& work, std::chrono::milliseconds patience) {
   refuse_unless_writable(doing);
   try {
     Session& session = this->session();
-    const std::lock_guard guard(session.mutex);
+    const std::unique_lock guard = lock_within(session.mutex, patience);
+    if (!guard) throw BusyFile(fmt::format("'{}' is being read or written by another thread", path_.string()));
     reopen_for_writing(session);
+    const Patience bounded(session.connection, patience);
     Transaction transaction(session.connection, Transaction::Kind::write);
     if constexpr (std::is_void_v<Result>) {
       work(session);
@@ -266,7 +284,9 @@ Result SqliteFile::write(std::string_view doing, Work&& work) {
     }
   } catch (const SqliteFailure& failure) {
     ++write_failures_;
-    throw to_error(path_, doing, failure);
+    const Error error = to_error(path_, doing, failure);
+    if (failure.is_temporary()) throw BusyFile(error.what());
+    throw error;
   } catch (const Error&) {
     ++write_failures_;
     throw;

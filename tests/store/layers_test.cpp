@@ -2,7 +2,10 @@
 
 #include <stdlib.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <optional>
+#include <thread>
 
 #include "store/custody.hpp"
 #include "store/transfer.hpp"
@@ -163,6 +166,21 @@ TEST_CASE("rows for later are found at once, and written together in one transac
   for (int number = 1; number <= 50; ++number) CHECK(has(path, "key" + std::to_string(number)));
 }
 
+/// Another connection's lock on the file, against writes.
+class Locked {
+ public:
+  explicit Locked(const fs::path& path) {
+    REQUIRE(sqlite3_open(path.c_str(), &database_) == SQLITE_OK);
+    REQUIRE(sqlite3_exec(database_, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK);
+  }
+  ~Locked() { sqlite3_close(database_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  sqlite3* database_ = nullptr;
+};
+
 TEST_CASE("rows for later that cannot be written are told once, stay in memory and are written by a later call") {
   const Folder folder;
   const fs::path path = folder / "overlay.kiln";
@@ -189,6 +207,116 @@ TEST_CASE("rows for later that cannot be written are told once, stay in memory a
   CHECK(layers.warnings().empty());
   CHECK(layers.not_kept().empty());
   CHECK(has(path, "key"));
+}
+
+std::int64_t samples_of(const std::optional<Record>& record) { return record ? record->choices.front().samples : 0; }
+
+/// Of the record in the overlay's file.
+std::int64_t samples_in(const fs::path& path, const std::string& key) {
+  return samples_of(File::open(path, Access::read_only)->find_record(key));
+}
+
+TEST_CASE("a row for later replaces no record that is as good, and none that this process put later") {
+  const Folder folder;
+  const fs::path path = folder / "overlay.kiln";
+  Layers layers({.overlay = path});
+  const Record fetched = with_samples(sample_record("key", 1), 20), worse = with_samples(sample_record("key", 2), 10),
+               better = with_samples(sample_record("key", 3), 30);
+  const auto put_later = [&] { layers.put_later({&fetched, 1}, {}); };
+  SUBCASE("of another process, written meanwhile") {
+    put_later();
+    File::open(path, Access::read_write)->put(better, nullptr);
+    layers.write_queued();
+    CHECK(samples_in(path, "key") == 30);
+    CHECK(samples_of(layers.find_record("key")->value) == 30);
+  }
+  SUBCASE("and replaces a worse one of another process") {
+    put_later();
+    File::open(path, Access::read_write)->put(worse, nullptr);
+    layers.write_queued();
+    CHECK(samples_in(path, "key") == 20);
+  }
+  SUBCASE("of this process, put before it") {
+    layers.put_all({&better, 1}, {});
+    put_later();
+    layers.write_queued();
+    CHECK(samples_in(path, "key") == 30);
+    CHECK(layers.keeps("key"));
+  }
+  SUBCASE("of this process, put after it, better or not") {
+    put_later();
+    layers.put_all({&worse, 1}, {});
+    CHECK(samples_of(layers.find_record("key")->value) == 10);
+    layers.write_queued();
+    CHECK(samples_in(path, "key") == 10);
+  }
+  SUBCASE("of this process, which the overlay has not taken") {
+    File::open(path, Access::read_write);
+    layers.overlay().stop_waiting_when([] { return true; });
+    const Locked locked(path);
+    layers.put_all({&better, 1}, {});
+    put_later();
+    CHECK(samples_of(layers.find_record("key")->value) == 30);
+  }
+  SUBCASE("unless the one there serves nothing") {
+    layers.put_all({&better, 1}, {});
+    layers.put_later({&fetched, 1}, {}, Replaces::any);
+    layers.write_queued();
+    CHECK(samples_in(path, "key") == 20);
+  }
+}
+
+TEST_CASE("while rows for later wait for another process's lock, others are put and found, and warnings are read") {
+  const Folder folder;
+  const fs::path path = folder / "overlay.kiln";
+  File::open(path, Access::read_write);
+  Layers layers({.overlay = path});
+  const Record first = sample_record("first"), second = sample_record("second");
+  layers.put_later({&first, 1}, {});
+  auto locked = std::make_optional<Locked>(path);
+  std::thread writer([&] { layers.write_queued(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it waits 5 s
+  const auto begun = std::chrono::steady_clock::now();
+  layers.put_later({&second, 1}, {});
+  CHECK(layers.find_record("first"));
+  CHECK(layers.find_record("second"));
+  CHECK(layers.warnings().empty());
+  CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(2));
+  locked.reset();
+  writer.join();
+  CHECK(layers.warnings().empty());
+  CHECK(samples_in(path, "first") > 0);
+  layers.write_queued();
+  CHECK(samples_in(path, "second") > 0);
+}
+
+TEST_CASE("a write that may not wait leaves the rows for another call, and fails after 5 s of such calls") {
+  const Folder folder;
+  const fs::path path = folder / "overlay.kiln";
+  File::open(path, Access::read_write);
+  Layers layers({.overlay = path});
+  const Record record = sample_record("key");
+  layers.put_later({&record, 1}, {});
+  auto locked = std::make_optional<Locked>(path);
+  const auto begun = std::chrono::steady_clock::now();
+  CHECK_FALSE(layers.write_queued(std::chrono::milliseconds(0)));
+  CHECK_FALSE(layers.write_queued(std::chrono::milliseconds(10)));
+  CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(2));
+  CHECK(layers.warnings().empty());
+  CHECK(layers.has_queued());
+  SUBCASE("which then writes them") {
+    locked.reset();
+    CHECK(layers.write_queued(std::chrono::milliseconds(10)));
+    CHECK_FALSE(layers.has_queued());
+    CHECK(samples_in(path, "key") > 0);
+  }
+  SUBCASE("with a warning") {
+    while (!layers.write_queued(std::chrono::milliseconds(10)))
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    CHECK(std::chrono::steady_clock::now() - begun >= std::chrono::seconds(5));
+    CHECK(contains(only_warning(layers), "kept in this process's memory only"));
+    CHECK(layers.find_record("key"));
+  }
 }
 
 TEST_CASE("rows for later are stored at once in an overlay in memory") {
