@@ -355,7 +355,8 @@ class KILN_API Engine {
   /// a problem that the op does not have.
   [[nodiscard]] Explanation explain(const Op& op, const Problem& problem) const;
   /// Waits until nothing is compiled ahead, and, under MissPolicy::background, until every queued bucket was tuned or
-  /// has failed. Writes to the overlay what was fetched from Options::remote. Returns false when `limit` passed before.
+  /// has failed. Until then writes to the overlay what was fetched from Options::remote, which is written soon anyway.
+  /// Returns false when `limit` passed before.
   bool wait_for_tunes(std::chrono::milliseconds limit) const;
   /// Waits for `stream`, then returns a length that was outside its bound (see Arguments), or an index that was outside
   /// its table, or nothing. For each op and axis, or tensor of indices, only the latest is kept, and each is returned

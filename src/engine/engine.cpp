@@ -169,7 +169,10 @@ EngineState::~EngineState() {
   const auto shared_counts = shared ? shared->client().counters() : remote::ClientCounters();
   shared.reset();
   ahead.reset();
-  layers.write_queued();  // while its failure can be reported
+  try {
+    layers.write_queued();           // while its failure can be reported
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory, and what is lost can be fetched again
+  }
   layers.tell_news_to({});
   {
     const cuda::Context::Guest guest(context);
@@ -334,8 +337,10 @@ Coverage Engine::coverage() const {
 bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
   cuda::require_not_forked();
   const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(limit, engine::longest_limit);
-  return (!state_->background || state_->background->wait_until(end)) &&
-         (!state_->ahead || state_->ahead->wait_until(end)) && (!state_->shared || state_->shared->wait_until(end));
+  if (state_->shared) state_->shared->write_until(end);  // before waits that may last until the end
+  const bool is_done = (!state_->background || state_->background->wait_until(end)) &&
+                       (!state_->ahead || state_->ahead->wait_until(end));
+  return (!state_->shared || state_->shared->wait_until(end)) && is_done;
 }
 
 std::optional<LengthFault> Engine::check(Stream stream) const {

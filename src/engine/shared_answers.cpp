@@ -14,8 +14,12 @@
 namespace kiln::engine {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::chrono::milliseconds first_pause{50}, longest_pause{2000};
 constexpr std::chrono::milliseconds write_pause{200};  // a crash loses what was fetched within it
+/// Of one try. Look-ups in the overlay wait for it, and so does the end of the engine.
+constexpr std::chrono::milliseconds write_patience{20};
 constexpr std::chrono::seconds list_limit{5};
 
 store::RemotePlace place_of(const manifest::Site& site, std::string key) {
@@ -76,22 +80,29 @@ void SharedAnswers::bring_all(const manifest::Site& site) {
 }
 
 void SharedAnswers::keep(const remote::Rows& rows) {
-  if (engine_.layers.put_later({&rows.record, 1}, rows.code)) write_soon();
+  const auto own = engine_.layers.overlay().find_record(rows.record.key, true);  // as an inspection, not a use
+  const auto replaces = own && !is_usable(engine_, *own) ? store::Replaces::any : store::Replaces::worse;
+  if (engine_.layers.put_later({&rows.record, 1}, rows.code, replaces)) write_soon();
 }
 
 void SharedAnswers::write_soon() {
   if (will_write_.exchange(true)) return;
   const auto write = [this] {
     will_write_ = false;  // before the write: rows that come meanwhile need another one
-    engine_.layers.write_queued();
+    if (!engine_.layers.write_queued(write_patience)) write_soon();
   };
-  if (!client_.call_after(write_pause, write)) write();
+  if (!client_.call_after(write_pause, write)) will_write_ = false;  // a later row's write takes this one too
 }
 
-bool SharedAnswers::wait_until(std::chrono::steady_clock::time_point end) {
-  const bool is_done = client_.wait_until(end);
-  engine_.layers.write_queued();
-  return is_done;
+bool SharedAnswers::wait_until(Clock::time_point end) { return client_.wait_until(end) && write_until(end); }
+
+bool SharedAnswers::write_until(Clock::time_point end) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0) return !engine_.layers.has_queued();
+    if (engine_.layers.write_queued(std::min<std::chrono::milliseconds>(left, write_patience))) return true;
+    std::this_thread::sleep_for(std::min<std::chrono::milliseconds>(left, write_patience));
+  }
 }
 
 void SharedAnswers::bring_when_there(const manifest::Bucket& bucket, std::function<void()> then) {

@@ -45,8 +45,10 @@ class SharedAnswers {
   void release(const manifest::Bucket& bucket);
   void publish(const store::Record& record, std::vector<store::CubinRow> code);
 
-  /// Client::wait_until(), and writes what was fetched.
+  /// Client::wait_until(), and writes what was fetched, while time is left.
   bool wait_until(std::chrono::steady_clock::time_point end);
+  /// Returns false when the end came before. A write that fails is done with: it was reported.
+  bool write_until(std::chrono::steady_clock::time_point end);
   [[nodiscard]] remote::Client& client() noexcept { return client_; }
 
  private:

@@ -1,7 +1,9 @@
 // A folder that machines share: one tunes, the others serve what it found, and what is wrong with it costs a tune at most.
 #include <sqlite3.h>
 
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "e2e/shared.hpp"
 
@@ -121,6 +123,7 @@ TEST_CASE("a launch does not wait for the overlay to take what was fetched, and 
   kiln::Options first = cluster.machine("first.kiln");
   first.signing_key = cluster.secret();
   cluster.tune(machine, 64, first);
+  cluster.tune(machine, 256, first);
   kiln::Options chosen = cluster.machine("second.kiln");
   chosen.trusted_keys = {cluster.keys()};
   {
@@ -131,16 +134,32 @@ TEST_CASE("a launch does not wait for the overlay to take what was fetched, and 
   sqlite3* other = nullptr;
   REQUIRE(sqlite3_open((cluster.folder() / "second.kiln").c_str(), &other) == SQLITE_OK);
   REQUIRE(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK);
-  const auto begun = std::chrono::steady_clock::now();
-  CHECK(ScaleCall(*engine, 50, 128).launch(machine.stream()) == Origin::overlay);
-  CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(4));  // a write waits 5 s for the lock
+  const auto is_brief = [](const auto& work) {
+    const auto begun = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::steady_clock::now() - begun < std::chrono::seconds(4);  // a write waits 5 s for the lock
+  };
+  const auto launch = [&](std::int64_t rows) {
+    return is_brief([&] { CHECK(ScaleCall(*engine, rows, 128).launch(machine.stream()) == Origin::overlay); });
+  };
+  CHECK(launch(50));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // the first rows are being written now
+  CHECK(launch(200));
+  CHECK(is_brief([&] { CHECK_FALSE(engine->wait_for_tunes(std::chrono::milliseconds(0))); }));
+  CHECK(is_brief([&] { CHECK_FALSE(engine->wait_for_tunes(std::chrono::milliseconds(100))); }));
   CHECK(engine->stats().tunes == 0);
   REQUIRE(sqlite3_close(other) == SQLITE_OK);
-  REQUIRE(engine->wait_for_tunes(patience));
+  SUBCASE("when asked") { REQUIRE(engine->wait_for_tunes(patience)); }
+  SUBCASE("or else soon") {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (!engine->wait_for_tunes(std::chrono::milliseconds(0)) && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
   CHECK(engine->warnings().empty());
   kiln::Options alone = cluster.machine("second.kiln", MissPolicy::error);
   alone.remote = "";
-  CHECK(ScaleCall(Engine(alone), 50, 128).launch(machine.stream()) == Origin::overlay);
+  for (const std::int64_t rows : {50, 200})
+    CHECK(ScaleCall(Engine(alone), rows, 128).launch(machine.stream()) == Origin::overlay);
 }
 
 TEST_CASE("in the background, what cannot be tuned here for want of a worker is fetched all the same") {
