@@ -87,7 +87,7 @@ TEST_CASE("fault 06: the default overlay comes from KILN_CACHE, XDG_CACHE_HOME o
           setenv("XDG_CACHE_HOME", "relative", 1);
           if (default_overlay() != "/c/.cache/kiln/overlay.kiln") return false;
           unsetenv("HOME");
-          const Layers layers({.overlay = default_overlay()});
+          Layers layers({.overlay = default_overlay()});
           return !default_overlay() && layers.warnings().size() == 1 && contains(layers.warnings()[0], "HOME") &&
                  contains(layers.not_kept(), "HOME");
         })) == 0);
