@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <type_traits>
 
@@ -272,7 +273,8 @@ Result SqliteFile::write(std::string_view doing, Work&& work, std::chrono::milli
     const std::unique_lock guard = lock_within(session.mutex, patience);
     if (!guard) throw BusyFile(fmt::format("'{}' is being read or written by another thread", path_.string()));
     reopen_for_writing(session);
-    const Patience bounded(session.connection, patience);
+    std::optional<Patience> bounded;  // else the connection's own limit is kept, which is short at its end
+    if (patience < usual_lock_wait) bounded.emplace(session.connection, patience);
     Transaction transaction(session.connection, Transaction::Kind::write);
     if constexpr (std::is_void_v<Result>) {
       work(session);
