@@ -234,7 +234,7 @@ struct Options : FileOptions, LaunchOptions, CompileOptions, TuneOptions {
   int device = 0;  // ordinal
   /// The ranks that compute ops with a team axis together, on this engine's device, which is Team::device(). Nothing:
   /// launches of these ops throw Error(bad_input). A plan of such an op is made by all ranks at once, in the same order
-  /// on each (see docs/teams.md). Its candidates run in this process.
+  /// on each (see docs/teams.md). If one rank has Isolation::worker, a tune without workers throws on all ranks.
   std::shared_ptr<Team> team;
   /// Called for each LogEvent, on the thread on which it happens, by several threads at once. What it throws is
   /// dropped. It must not call the engine. Nothing: Engine::warnings() keeps the warnings, as it does with a callback.

@@ -26,7 +26,7 @@ struct TeamOptions {
   /// many GPUs, else the only GPU that it sees. A process that sees several and has neither must give it.
   std::optional<int> device;
   /// Of symmetric memory on each rank: device memory that every rank reaches. The same for all ranks, 1 or more. 16 MiB
-  /// are allocated beside it. With an address: none is allocated.
+  /// are allocated beside it. A worker allocates as much again while it tunes. With an address: none is allocated.
   std::int64_t bytes = std::int64_t{256} << 20;
   /// How long a rank waits for every other rank, in each collective. Ranks that load for different times need more.
   std::chrono::milliseconds timeout{60'000};

@@ -9,6 +9,7 @@
 #include "cuda/stream_owner.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
+#include "engine/team/agree.hpp"
 #include "kiln/error.hpp"
 #include "plan/capture_launch.hpp"
 
@@ -155,6 +156,8 @@ Coverage prepare_all(plan::OpState& op_state, std::span<const Problem> problems,
               ": Engine::prepare was given a stream that is capturing, and nothing is made ready then; call it before the capture");
   }
   begin_compiles(op_state, problems);
+  std::optional<KeptTrialWorkers> kept;
+  if (op_state.op.is_of_team()) kept.emplace(engine_of(op_state));
   std::unordered_map<Problem, std::string, manifest::ProblemHash> failed;  // buckets, and why: none is tried twice
   std::vector<std::string> failures;                                       // by problem
   for (const Problem& problem : problems) {

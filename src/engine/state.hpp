@@ -1,6 +1,7 @@
 // The state behind kiln::Engine: engine.cpp, and miss_path.cpp for launch_cold().
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -58,8 +59,9 @@ struct EngineState final : plan::Owner {
   std::unique_ptr<tune::Worker> worker;  // runs candidates; null: this process does
   /// This rank's part in tunes of its team; null before the first. Who holds the team's collectives() uses it.
   std::unique_ptr<tune::RankTrials> rank_trials;
-  std::mutex tune_mutex;  // one tune at a time: two would disturb each other's timings
-  std::string holder;     // this process and engine, in leases
+  std::atomic<int> keeps_trial_workers = 0;  // KeptTrialWorkers alive
+  std::mutex tune_mutex;                     // one tune at a time: two would disturb each other's timings
+  std::string holder;                        // this process and engine, in leases
   /// Null except under MissPolicy::background. ~EngineState ends it first: its thread uses the other members.
   std::unique_ptr<Background> background;
   /// Null where nothing is compiled ahead. Ended after `background`, for the same reason.

@@ -170,6 +170,7 @@ class Job {
   void serve_with_team(TunerDevice& device) {
     run_guarded(device, [&] {
       require_same_tunes(*device.engine);
+      const KeptTrialWorkers kept(*device.engine);
       for (const std::size_t i : indices_of(buckets_, true)) {
         stop_together(*device.engine);
         tuned_[device.device_class * buckets_.size() + i] = tune_one(device, buckets_[i], ++number_);

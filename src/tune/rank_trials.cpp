@@ -29,17 +29,18 @@ std::string text_of(const Json& failure) {
                                   : failure.at("error").at("message").get<std::string>();
 }
 
-/// How much a failure says of the candidate: a rank that another one left alone says least.
-enum class Weight : std::uint8_t { none, left_alone, killed, late, own, lacks_memory };
+/// How much a failure says: a rank that another one left alone says least. Memory that lacks for one candidate must not
+/// hide that the candidate hangs or breaks the context of another rank.
+enum class Weight : std::uint8_t { none, left_alone, killed, lacks_memory_in_trial, late, own, lacks_memory };
 
-Weight weight_of(const Json& answer) {
+Weight weight_of(const Json& answer, bool is_trial) {
   if (answer.contains("lost")) {
     if (answer.at("killed").get<bool>()) return Weight::killed;
     return answer.at("late").get<bool>() ? Weight::late : Weight::own;
   }
   if (!answer.contains("error")) return Weight::none;
   switch (kind_of(answer)) {
-    case ErrorKind::out_of_memory: return Weight::lacks_memory;
+    case ErrorKind::out_of_memory: return is_trial ? Weight::lacks_memory_in_trial : Weight::lacks_memory;
     case ErrorKind::team_failed: return Weight::left_alone;
     default: return Weight::own;
   }
@@ -72,9 +73,9 @@ std::string of_rank(std::size_t rank, const std::string& text) { return fmt::for
 
 RankTrials::RankTrials(team::Member& team, int device, RankTrialSettings settings)
     : team_(team), device_(device), settings_(std::move(settings)) {
-  if (settings_.program.empty()) why_here_ = settings_.why_none;
+  if (settings_.program.empty()) why_never_ = settings_.why_none;
   if (team_.link() == manifest::TeamLink::network)
-    why_here_ = "the ranks met at an address, where workers have none to meet at";
+    why_never_ = "the ranks met at an address, where workers have none to meet at";
 }
 
 RankTrials::~RankTrials() = default;
@@ -82,32 +83,40 @@ RankTrials::~RankTrials() = default;
 RankTrials::Answers RankTrials::answer(const Json& message) {
   if (message.contains("workers")) {
     const std::string name = message.at("workers");
-    if (name.empty())
-      run_here(message.at("why"));
-    else
-      seek_workers(name);
-    return {};
+    return name.empty() ? run_here(message.at("why"), ErrorKind::out_of_memory) : seek_workers(name);
   }
   const bool is_remote = worker_.has_value();
-  Answers answers{gather(is_remote ? asked(message) : answered_here(message)), {}};
-  if (is_remote) judge(answers);
+  Answers answers;
+  answers.all = gather(is_remote ? asked(message) : answered_here(message));
+  if (is_remote) judge(answers, message.contains("admit") || message.contains("sample"));
   return answers;
 }
 
 void RankTrials::end_tune() {
   here_.reset();
+  why_not_now_ = {};
   if (worker_ && is_failure(asked({{"forget", true}}))) stop();
 }
 
-void RankTrials::seek_workers(const std::string& name) {
+void RankTrials::abandon() {
+  here_.reset();
+  why_not_now_ = {};
+  stop();
+}
+
+RankTrials::Answers RankTrials::seek_workers(const std::string& name) {
+  if (!why_not_now_.is_null()) return run_here(why_not_now_.at("why"), why_not_now_.at("kind").get<ErrorKind>());
   const bool runs = worker_ && !worker_->gone();
-  const std::vector<Json> all = gather({{"why", why_here_}, {"runs", runs ? name_ : std::string()}});
+  const std::vector<Json> all =
+      gather({{"why", why_never_}, {"runs", runs ? name_ : std::string()}, {"is_required", settings_.is_required}});
+  is_required_ = std::ranges::any_of(all, [](const Json& each) { return each.at("is_required").get<bool>(); });
   for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (const std::string why = all[rank].at("why"); !why.empty()) return run_here(of_rank(rank, why));
+    if (const std::string why = all[rank].at("why"); !why.empty())
+      return run_here(of_rank(rank, why), ErrorKind::bad_input);
   const std::string running = all.front().at("runs");
   const bool all_run =
       !running.empty() && std::ranges::all_of(all, [&](const Json& each) { return each.at("runs") == running; });
-  Json failure{{"why", ""}, {"killed", false}};
+  Json failure{{"why", ""}};
   if (!all_run) {
     int left = most_attempts;
     do {
@@ -119,9 +128,13 @@ void RankTrials::seek_workers(const std::string& name) {
       if (const Json answer = asked({{"nccl", true}}); is_failure(answer))
         throw Error(ErrorKind::no_nccl, text_of(answer));
     });
-  if (failure.at("why") == "") return here_.reset();
-  why_here_ = failure.at("why");
-  run_here(why_here_);
+  if (failure.at("why") == "") {
+    here_.reset();
+    return {};
+  }
+  const bool lacks_memory = failure.at("kind") == ErrorKind::out_of_memory;
+  why_not_now_ = {{"why", failure.at("why")}, {"kind", lacks_memory ? ErrorKind::out_of_memory : ErrorKind::io}};
+  return run_here(failure.at("why"), why_not_now_.at("kind").get<ErrorKind>());
 }
 
 Json RankTrials::try_to_begin(const std::string& name) {
@@ -141,26 +154,36 @@ void RankTrials::join(const std::string& name) {
                              {"bytes", team_.bytes()},
                              {"timeout_ms", to_meet.count()}});
   if (!is_failure(answer)) return;
-  // ErrorKind::interrupted is first_failure()'s sign of it.
-  const bool was_killed = answer.contains("lost") && answer.at("killed").get<bool>();
-  throw Error(was_killed ? ErrorKind::interrupted : ErrorKind::team_failed,
-              fmt::format("its worker could not join those of the other ranks: {}", text_of(answer)));
+  ErrorKind kind = ErrorKind::io;
+  if (answer.contains("error"))
+    kind = kind_of(answer);
+  else if (answer.at("killed").get<bool>())
+    kind = ErrorKind::interrupted;  // first_failure()'s sign of it
+  std::string text = text_of(answer);
+  // A reason is told once, so it must not have the name that these workers alone have.
+  if (const std::size_t at = text.find(name); at != std::string::npos) text.replace(at, name.size(), team_.name());
+  throw Error(kind, fmt::format("its worker could not join those of the other ranks: {}", text));
 }
 
 Json RankTrials::first_failure(const std::function<void()>& step) {
-  Json own{{"why", ""}, {"killed", false}};
+  Json own{{"why", ""}, {"kind", ErrorKind::io}};
   try {
     step();
+  } catch (const Error& error) {
+    own = {{"why", error.what()}, {"kind", error.kind()}};
   } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const Error*>(&error);
-    own = {{"why", error.what()}, {"killed", known != nullptr && known->kind() == ErrorKind::interrupted}};
+    own["why"] = error.what();
   }
   const std::vector<Json> all = gather(own);
-  Json first{{"why", ""}, {"killed", false}};
+  Json first{{"why", ""}, {"kind", ErrorKind::team_failed}, {"killed", false}};
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].at("why") == "") continue;
-    if (first.at("why") == "") first["why"] = of_rank(rank, all[rank].at("why"));
-    if (all[rank].at("killed").get<bool>()) first["killed"] = true;
+    if (first.at("why") == "" ||
+        (first.at("kind") == ErrorKind::team_failed && all[rank].at("kind") != ErrorKind::team_failed)) {
+      first["why"] = of_rank(rank, all[rank].at("why"));
+      first["kind"] = all[rank].at("kind");
+    }
+    if (all[rank].at("kind") == ErrorKind::interrupted) first["killed"] = true;
   }
   return first;
 }
@@ -172,14 +195,23 @@ std::vector<Json> RankTrials::gather(const Json& own) const {
   return all;
 }
 
-void RankTrials::run_here(const std::string& why) {
+RankTrials::Answers RankTrials::run_here(const std::string& why, ErrorKind kind) {
   stop();
-  if (why == told_ || !settings_.on_news) return;
-  told_ = why;
+  Answers answers;
+  if (is_required_) {
+    answers.refused.emplace(
+        kind,
+        fmt::format("team '{}': worker processes were asked for, and candidates cannot run in any: {}; mend that, "
+                    "or leave Options::isolation automatic on all ranks, and they run in the ranks' own processes",
+                    team_.name(), why));
+    return answers;
+  }
+  if (!settings_.on_news || !told_.insert(why).second) return answers;
   settings_.on_news(
       fmt::format("team '{}': candidates run in the ranks' own processes, where one that hangs or faults ends the "
                   "tune: {}",
                   team_.name(), why));
+  return answers;
 }
 
 void RankTrials::stop() {
@@ -227,16 +259,16 @@ Json RankTrials::answered_here(const Json& message) {
   }
 }
 
-void RankTrials::judge(Answers& answers) {
+void RankTrials::judge(Answers& answers, bool is_trial) {
   Weight heaviest = Weight::none;
-  for (const Json& each : answers.all) heaviest = std::max(heaviest, weight_of(each));
+  for (const Json& each : answers.all) heaviest = std::max(heaviest, weight_of(each, is_trial));
   if (heaviest == Weight::none) return;
   std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < answers.all.size(); ++rank)
-    if (weight_of(answers.all[rank]) == heaviest) ranks.push_back(rank);
+    if (weight_of(answers.all[rank], is_trial) == heaviest) ranks.push_back(rank);
   answers.failure = fmt::format("on {}: {}", ranks_text(ranks), text_of(answers.all[ranks.front()]));
   answers.was_killed = heaviest == Weight::killed;
-  answers.lacks_memory = heaviest == Weight::lacks_memory;
+  answers.lacks_memory = heaviest == Weight::lacks_memory || heaviest == Weight::lacks_memory_in_trial;
   stop();
 }
 

@@ -43,10 +43,12 @@ class TeamBench final : public Bench {
     all.reason = answers.failure;
     if (!answers.failure.empty()) return all;
     all = combined(answers.all);
-    if (all.verdict == store::Verdict::ok)
+    if (all.verdict == store::Verdict::ok) {
       admitted_.insert_or_assign(candidate, std::move(message));
-    else
+      was_admitted_ = true;
+    } else {
       leave_out(candidate);
+    }
     return all;
   }
 
@@ -126,6 +128,7 @@ class TeamBench final : public Bench {
     team::Member& team = trials_.team();
     team::broadcast_text(team.rendezvous(), team.rank(), process::packed(message));
     Answers answers = trials_.answer(message);
+    if (answers.refused) throw Error(*answers.refused);
     has_bucket_ = has_bucket_ && answers.failure.empty();
     if (answers.failure.empty())
       for (const Json& each : answers.all) process::rethrow(each);
@@ -133,15 +136,18 @@ class TeamBench final : public Bench {
   }
 
   /// Has all ranks answer, once they hold the bucket and the candidates of `points`. Makes another attempt where a
-  /// worker was killed from outside, a few at most. Workers hold memory beside the ranks' own: where that is too much,
-  /// the ranks go on without.
+  /// worker was killed from outside, a few at most. Workers hold memory beside the ranks' own: where that is too much
+  /// for the bucket and any candidate, the ranks go on without. Later a lack of memory is one candidate's failure.
   Answers attempt(const Json& message, std::span<const Point> points = {}) {
     for (int left = most_attempts;;) {
       ready();
-      if (!std::ranges::all_of(points, [&](const Point& each) { return admitted_.contains(each.candidate); }))
-        return {{}, "it failed when it was brought in again, into other workers"};
-      Answers answers = tell(message);
-      if (answers.lacks_memory)
+      Answers answers;
+      if (!std::ranges::all_of(points, [&](const Point& each) { return admitted_.contains(each.candidate); })) {
+        answers.failure = "it failed when it was brought in again, into other workers";
+        return answers;
+      }
+      answers = tell(message);
+      if (answers.lacks_memory && !was_admitted_)
         why_here_ = answers.failure;
       else if (!answers.was_killed || --left == 0)
         return answers;
@@ -162,8 +168,7 @@ class TeamBench final : public Bench {
         const Answers answers = tell(each->second);
         failure = answers.failure;
         const bool is_in = failure.empty() && combined(answers.all).verdict == store::Verdict::ok;
-        const bool stays = is_in || answers.was_killed || answers.lacks_memory;
-        if (answers.lacks_memory) why_here_ = failure;
+        const bool stays = is_in || answers.was_killed;
         if (!stays) attempt = 0;  // each candidate is rejected once
         const std::size_t candidate = each->first;
         ++each;
@@ -194,11 +199,23 @@ class TeamBench final : public Bench {
   team::Patience patience_;
   std::string op_;
   Json begin_, sizes_;
-  bool has_bucket_ = false;  // all ranks do
-  std::string why_here_;     // this bucket's candidates run in the ranks' own processes; empty: not for want of memory
+  bool has_bucket_ = false;    // all ranks do
+  bool was_admitted_ = false;  // a candidate of this bucket
+  std::string why_here_;  // this bucket's candidates run in the ranks' own processes; empty: not for want of memory
   double prepared_ns_ = 0;
   std::map<std::size_t, Json> admitted_;  // the messages by which candidates were admitted
 };
+
+/// Calls `work`. Where it throws, no end of the tune comes, and this rank drops what it holds of it.
+template <class Work>
+void or_abandon(RankTrials& trials, const Work& work) {
+  try {
+    work();
+  } catch (...) {
+    trials.abandon();
+    throw;
+  }
+}
 
 }  // namespace
 
@@ -208,17 +225,21 @@ std::unique_ptr<Bench> team_bench(const BenchSettings& settings, answer::Cubins&
 
 void end_team_trials(RankTrials& trials) {
   team::Member& team = trials.team();
-  team::broadcast_text(team.rendezvous(), team.rank(), process::packed({{"end", true}}));
-  trials.end_tune();
+  or_abandon(trials, [&] {
+    team::broadcast_text(team.rendezvous(), team.rank(), process::packed({{"end", true}}));
+    trials.end_tune();
+  });
 }
 
 void serve_team_trials(RankTrials& trials, int tuning) {
   const team::Patience patience(trials.team().rendezvous());
-  for (;;) {
-    const Json message = process::unpacked(team::broadcast_text(trials.team().rendezvous(), tuning, {}));
-    if (message.contains("end")) return trials.end_tune();
-    trials.answer(message);
-  }
+  or_abandon(trials, [&] {
+    for (;;) {
+      const Json message = process::unpacked(team::broadcast_text(trials.team().rendezvous(), tuning, {}));
+      if (message.contains("end")) return trials.end_tune();
+      trials.answer(message);
+    }
+  });
 }
 
 }  // namespace kiln::tune

@@ -110,6 +110,7 @@ tune::RankTrialSettings trial_settings(EngineState& engine, const team::Member& 
   const Options& options = engine.options;
   tune::RankTrialSettings settings;
   settings.limits.trial = options.candidate_limit;
+  settings.is_required = options.isolation == Isolation::worker;
   if (options.isolation == Isolation::in_process)
     settings.why_none = "Options::isolation is in_process";
   else
@@ -145,18 +146,19 @@ std::exception_ptr tune_together(plan::OpState& op_state, team::Member& team, co
   EngineState& engine = engine_of(op_state);
   end_own_launches(engine, team);
   tune::RankTrials& trials = rank_trials_of(engine, team);
+  std::exception_ptr failure;
   if (team.rank() != 0) {
     tune::serve_team_trials(trials, 0);
-    return nullptr;
+  } else {
+    try {
+      asked.team = &trials;
+      static_cast<void>(tune_once(engine, op_state.op, missed.bucket.edge, asked));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    tune::end_team_trials(trials);
   }
-  std::exception_ptr failure;
-  try {
-    asked.team = &trials;
-    static_cast<void>(tune_once(engine, op_state.op, missed.bucket.edge, asked));
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  tune::end_team_trials(trials);
+  if (engine.keeps_trial_workers == 0) trials.stop();
   return failure;
 }
 
@@ -293,6 +295,15 @@ Agreement agree(plan::OpState& op_state, team::Member& team, const Problem& prob
 }
 
 }  // namespace
+
+KeptTrialWorkers::KeptTrialWorkers(EngineState& engine) : engine_(engine) { ++engine_.keeps_trial_workers; }
+
+KeptTrialWorkers::~KeptTrialWorkers() {
+  // A tune around this, in a callback of which it is, holds the lock and ends the workers.
+  if (--engine_.keeps_trial_workers > 0 || engine_.team == nullptr || WithinTune::is_within(engine_)) return;
+  const std::lock_guard lock(engine_.team->collectives());
+  if (engine_.keeps_trial_workers == 0 && engine_.rank_trials) engine_.rank_trials->stop();
+}
 
 TuneOutcome agree_on_record(plan::OpState& op_state, const Problem& problem, bool tunes, const TuneAsked& asked) {
   if (op_state.owner.team == nullptr) plan::require_team(op_state, problem);  // throws

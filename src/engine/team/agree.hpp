@@ -12,6 +12,20 @@ namespace kiln::engine {
 
 struct EngineState;
 
+/// While it lives, the workers of the team's tunes run from one tune to the next. Otherwise they end with each tune,
+/// because they hold as much symmetric memory as the ranks. Not collective. The last one waits for the
+/// team's collectives().
+class KeptTrialWorkers {
+ public:
+  explicit KeptTrialWorkers(EngineState& engine);
+  ~KeptTrialWorkers();
+  KeptTrialWorkers(const KeptTrialWorkers&) = delete;
+  KeptTrialWorkers& operator=(const KeptTrialWorkers&) = delete;
+
+ private:
+  EngineState& engine_;
+};
+
 /// Collective: returns the bucket's record, which all ranks then have. A record that some ranks have, and that
 /// `asked.retune` spares, goes from the lowest of them to the others. Where none has one, and all tune, rank 0 tunes as
 /// `asked` and the others take part. Either all ranks return or all throw: Error(bad_input) where a rank asks for

@@ -1,6 +1,11 @@
 // A candidate of a team that never ends, breaks its context or loses its worker, tried beside good ones in the workers of all ranks.
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <thread>
 
 #include "e2e/team_fixture.hpp"
 #include "faults/engine/liar.hpp"
@@ -67,6 +72,27 @@ Options in_workers() {
   options.isolation = Isolation::worker;
   options.worker = KILN_WORKER_PROGRAM;
   return options;
+}
+
+/// What a launch throws. A check would leave the process of a rank.
+std::string failure_of(const Rank& rank, const Gather& one) {
+  try {
+    one.launch(rank);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+/// Those of `program` that run candidates, and so have symmetric memory. Others compile.
+std::vector<pid_t> team_workers(const fs::path& program) {
+  std::vector<pid_t> found;
+  for (const pid_t each : test::processes_of(program)) {
+    std::ifstream file(fmt::format("/proc/{}/maps", each));
+    const std::string maps{std::istreambuf_iterator<char>(file), {}};
+    if (contains(maps, "memfd:")) found.push_back(each);
+  }
+  return found;
 }
 
 /// "chunk_bytes=... threads=512 ... launch_failed: ..." for each that was rejected.
@@ -162,7 +188,9 @@ TEST_CASE("fault 107: where one rank can have no worker, all ranks try candidate
 
 TEST_CASE("fault 107: workers that lack memory leave the candidates to the ranks' own processes") {
   const auto said = tuned(2, [](int rank) {
-    return RankScene{rank == 1 ? std::string("memory 33554432") : std::string(), in_workers()};
+    RankScene scene{rank == 1 ? std::string("memory 33554432") : std::string(), in_workers()};
+    scene.options.isolation = Isolation::automatic;
+    return scene;
   });
   for (const std::string& each : said) {
     CHECK_MESSAGE(each.starts_with("right\n"), each);
@@ -170,6 +198,161 @@ TEST_CASE("fault 107: workers that lack memory leave the candidates to the ranks
     CHECK_MESSAGE(contains(each, "on rank 1"), each);
   }
   tally(107, 1, "workers of a team without memory");
+}
+
+TEST_CASE("fault 107: a rank that requires workers refuses the tune on all ranks where one can have none") {
+  struct Case {
+    std::string program, order, why;
+    int requires_workers;  // the rank
+  };
+  for (const Case& of :
+       {Case{"none", "", "kiln-worker was not found", 0}, Case{"/bin/true", "", "was to be run as a worker", 0},
+        Case{KILN_WORKER_PROGRAM, "memory 33554432", "bytes are free", 1}}) {
+    CAPTURE(of.program);
+    Ranks ranks;
+    ranks.begin_all(2, [&](const team::Membership& own) {
+      setenv("KILN_WORKER", own.rank == 0 ? KILN_WORKER_PROGRAM : of.program.c_str(), 1);
+      Options options;
+      if (own.rank == of.requires_workers) options.isolation = Isolation::worker;
+      const Rank rank(own, test::ample, options);
+      if (own.rank == 1 && !of.order.empty()) setenv("FAKE_CUDA", of.order.c_str(), 1);
+      const Gather one(rank, 100, 128);
+      return failure_of(rank, one);
+    });
+    for (const std::size_t rank : {0, 1}) {
+      const std::string said = ranks.outcome(rank);
+      CHECK_MESSAGE(contains(said, "worker processes were asked for"), said);
+      CHECK_MESSAGE(contains(said, "on rank 1: "), said);
+      CHECK_MESSAGE(contains(said, of.why), said);
+      CHECK_MESSAGE(contains(said, "leave Options::isolation automatic on all ranks"), said);
+    }
+  }
+}
+
+TEST_CASE(
+    "fault 107: a candidate of a team that lacks memory in a worker costs itself at most, even where it hangs elsewhere") {
+  for (const bool hangs : {false, true}) {
+    CAPTURE(hangs);
+    const auto said = tuned(2, [&](int rank) {
+      RankScene scene{"launch CUDA_ERROR_OUT_OF_MEMORY all_gather_push<2, 512>", in_workers()};
+      if (rank == 0) scene.order = hangs ? "kernel hang all_gather_push<2, 512>" : "";
+      scene.options.isolation = Isolation::automatic;
+      scene.options.search.trials = 6;
+      return scene;
+    });
+    CHECK_MESSAGE(said[0].starts_with("right\nsome good"), said[0]);
+    CHECK(said[1] == "right");
+    const std::vector<std::string> all = rejected(said[0]);
+    REQUIRE_MESSAGE(!all.empty(), said[0]);
+    for (const std::string& each : all) {
+      CHECK_MESSAGE(contains(each, "threads=512"), each);
+      CHECK_MESSAGE(contains(each, "launch_failed: on rank"), each);
+    }
+  }
+}
+
+TEST_CASE("fault 107: ranks that could have no workers for one tune have them in the next") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    Options options;
+    options.worker = KILN_WORKER_PROGRAM;
+    Verdicts verdicts;
+    int told = 0;
+    options.on_tune = [&](const TuneEvent& event) { verdicts(event); };
+    options.on_log = [&](const LogEvent& event) { told += contains(std::string(event.text), "own processes") ? 1 : 0; };
+    const Rank rank(of, test::ample, options);
+    std::string said;
+    const auto tune = [&](std::int64_t rows, const char* order) {
+      setenv("FAKE_CUDA", of.rank == 1 ? order : "", 1);
+      const Gather one(rank, rows, rows);
+      one.set(1);
+      one.launch(rank);
+      rank.machine.synchronize();
+      said += one.outcome({rows, rows}, 1) + fmt::format(", told {} times\n", told);
+    };
+    tune(100, "memory 1048576");
+    tune(300, "memory 1048576");
+    const std::size_t before = verdicts.rejected.size();
+    tune(1000, "kernel fault all_gather_push<2, 512>");  // of workers alone: this process has its driver
+    if (of.rank == 0 && before > 0) said += "rejected in this process: " + verdicts.rejected.front();
+    if (of.rank == 0 && before == verdicts.rejected.size()) said += "no worker ran";
+    return said;
+  });
+  for (const std::size_t rank : {0, 1})
+    CHECK(ranks.outcome(rank) == "right, told 1 times\nright, told 1 times\nright, told 1 times\n");
+}
+
+TEST_CASE("fault 107: a rank that another one leaves within a tune keeps nothing of the tune") {
+  for (const bool is_isolated : {false, true})
+    for (const int leaves : {0, 1}) {
+      CAPTURE(is_isolated);
+      CAPTURE(leaves);
+      const TemporaryFolder folder;
+      const fs::path program = folder / "kiln-worker";
+      fs::create_symlink(KILN_WORKER_PROGRAM, program);
+      Ranks ranks;
+      ranks.begin_all(2, [&](const team::Membership& of) {
+        Options options;
+        options.isolation = is_isolated ? Isolation::worker : Isolation::in_process;
+        options.worker = program;
+        options.on_tune = [&, candidates = 0](const TuneEvent& event) mutable {
+          if (event.kind != TuneEvent::Kind::candidate || ++candidates != 3) return;
+          if (leaves == 0) raise(SIGKILL);
+          pid_t other = 0;
+          std::ifstream(folder / "rank 1") >> other;
+          kill(other, SIGKILL);
+        };
+        if (of.rank == 1) std::ofstream(folder / "rank 1") << getpid();
+        const Rank rank(of, test::ample, options);
+        const Gather one(rank, 100, 128);
+        const std::int64_t before = query("memory");
+        const std::string failure = failure_of(rank, one);
+        for (int waits = 0; waits < 200 && !team_workers(program).empty(); ++waits)  // the other rank's are ending
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        const char* const what = contains(failure, "has ended") ? "a rank has ended" : failure.c_str();
+        return fmt::format("{}: {} bytes more, {} workers", what, query("memory") - before,
+                           team_workers(program).size());
+      });
+      CHECK(ranks.outcome(leaves == 0 ? 1 : 0) == "a rank has ended: 0 bytes more, 0 workers");
+    }
+}
+
+TEST_CASE("fault 107: the workers of a team run from bucket to bucket, and end with the tune that was asked for") {
+  const TemporaryFolder folder;
+  const fs::path program = folder / "kiln-worker";
+  fs::create_symlink(KILN_WORKER_PROGRAM, program);
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& of) {
+    Options options = in_workers();
+    options.worker = program;
+    std::set<pid_t> seen;
+    options.on_tune = [&](const TuneEvent& event) {
+      if (event.kind == TuneEvent::Kind::candidate)
+        for (const pid_t each : team_workers(program)) seen.insert(each);
+    };
+    const Rank rank(of, test::ample, options);
+    std::string said;
+    const auto end = [&](const char* what) {
+      team::state_of(*rank.team).rendezvous.barrier();
+      said += fmt::format("{}: {} began, {} run\n", what, seen.size(), team_workers(program).size());
+      seen.clear();
+      team::state_of(*rank.team).rendezvous.barrier();
+    };
+    const Gather one(rank, 100, 128);
+    one.launch(rank);
+    rank.machine.synchronize();
+    end("a launch");
+    const Gather other(rank, 1000, 1000), another(rank, 3000, 3000);
+    static_cast<void>(rank.engine->prepare(one.op, std::vector<Problem>{other.problem, another.problem}));
+    end("Engine::prepare");
+    const Gather last(rank, 10'000, 10'000), very_last(rank, 20'000, 20'000);
+    static_cast<void>(
+        Tuner(*rank.engine).tune(std::vector<Demand>{{"all_gather", last.problem}, {"all_gather", very_last.problem}}));
+    end("a Tuner");
+    return said;
+  });
+  CHECK(ranks.outcome(0) == "a launch: 2 began, 0 run\nEngine::prepare: 2 began, 0 run\na Tuner: 2 began, 0 run\n");
+  CHECK(ranks.outcome(1) == "a launch: 0 began, 0 run\nEngine::prepare: 0 began, 0 run\na Tuner: 0 began, 0 run\n");
 }
 
 TEST_CASE("fault 107: a candidate about which the worker of another rank lies or is killed costs itself at most") {
