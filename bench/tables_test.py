@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Tests that tables pair the rows that belong together."""
+import pathlib
+import unittest
+
+from evidence import attention, summary, team, turns
+
+
+class Tables(unittest.TestCase):
+    """Rows made here; a file that is not among them is absent."""
+    GATHER, SCATTER = "all_gather_gemm rows=4096 k=8192 n=1536 dtype=bf16", "gemm_reduce_scatter rows=4096 k=1536 n=8192 dtype=bf16 ranks=alike"
+
+    @staticmethod
+    def table(name, **files):
+        """The cells below the head of the table, whose files are named without folder and ending."""
+        show = (team.TABLES | attention.TABLES | turns.TABLES)[name]
+        text = show(lambda path: files.get(pathlib.PurePath(path).stem, []))
+        return [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
+
+    @staticmethod
+    def op(asked, ns, **more):
+        return {"asked": asked, "world": 2, "implementation": "fused", "ns": ns, "replayed_ns": ns, "host_us": 5.0, **more}
+
+    @staticmethod
+    def peer(asked, peer, ns, right=True, **more):
+        return {"asked": asked, "peer": peer, "right": right, "ns": ns, "host_us": 100.0, **more}
+
+    def test_tables_of_absent_files_are_empty(self):
+        for name in ("team_ops", "team_ops4", "team_skew", "team_parts", "attention_models", "turns_log"):
+            self.assertEqual(self.table(name), [], name)
+
+    def test_ops_of_four_ranks_are_not_those_of_two(self):
+        files = {"team": [self.op(self.GATHER, 9000)], "team4": [self.op(self.GATHER, 2000), {"asked": self.SCATTER, "error": "no answer"}],
+                 "team4_peers": [self.peer(self.GATHER, "nccl", 3000), self.peer(self.GATHER, "fused", 1000, right=False)]}
+        self.assertEqual(self.table("team_ops4", **files), [[self.GATHER, "2.0", "1.50", "-", "5.0", "100", "-", "1.00"]])
+        self.assertIn("of each of four ranks", team.TABLES["team_ops4"](lambda path: files.get(pathlib.PurePath(path).stem, [])))
+
+    def test_a_problem_that_a_later_run_compared_again_counts_by_that_run(self):
+        few = "all_reduce rows=256 cols=8192 dtype=bf16"
+        files = {"team4": [self.op(self.GATHER, 2000), self.op(few, 3000)], "team4_peers": [self.peer(self.GATHER, "nccl", 3000), self.peer(few, "nccl", 2000)]}
+        def told():
+            return summary.team(lambda path: files.get(pathlib.PurePath(path).stem, []), "team4", "nccl")
+        self.assertIn("1 of 2", told())
+        files |= {"team4_few": [self.op(few, 1000)], "team4_few_peers": [self.peer(few, "nccl", 2000)]}
+        self.assertEqual(told(), "")  # slower at none
+
+    def test_skewed_times_are_set_against_those_of_the_same_skew(self):
+        own, peer = {"0": 1000, "50": 2000, "500": 4000, "100000": 5000}, {"0": 1500, "50": 2000, "500": 8000, "100000": 20000}
+        rows = self.table("team_skew", team_skew=[self.op(self.GATHER, 900, skewed_ns=own), self.op(self.SCATTER, 900, skewed_ns=own)],
+                          team_skew_peers=[self.peer(self.GATHER, "nccl", 1200, skewed_ns=peer), self.peer(self.SCATTER, "fused", 1200, skewed_ns=peer)])
+        self.assertEqual(rows, [[self.GATHER, "0.9", "1.0", "2.0", "4.0", "5.0", "1.50, 1.00, 2.00, 4.00", "-"],
+                                [self.SCATTER, "0.9", "1.0", "2.0", "4.0", "5.0", "-", "1.50, 1.00, 2.00, 4.00"]])
+
+    def test_a_part_that_is_missing_shifts_no_other(self):
+        rows = self.table("team_parts", team_parts=[
+            self.op(self.GATHER, 100_000), self.op("all_gather rows=4096 cols=8192 dtype=bf16", 60_000),
+            self.op("gemm m=8192 n=8192 k=1536 dtype=bf16", 80_000), self.op("reduce_scatter rows=4096 cols=8192 dtype=bf16", 70_000), self.op(self.SCATTER, 100_000)])
+        self.assertEqual(rows, [[self.GATHER, "fused", "100.0", "-", "60.0", "-", "-"], [self.SCATTER, "fused", "100.0", "80.0", "70.0", "0.80", "1.50"]])
+
+    def test_the_problems_of_team_parts_are_fused_products_and_all_parts_of_these(self):
+        lines = (pathlib.Path(__file__).parent / "problems/team_parts.txt").read_text().splitlines()
+        asked = [line.split("#")[0].strip() for line in lines if not line.startswith("#")]
+        parts = {each: team.parts_of({"asked": each, "world": 2}) for each in asked}
+        self.assertEqual({part for of in parts.values() for part in of}, {each for each in asked if not parts[each]})
+
+    def test_the_fastest_right_peer_is_the_peer(self):
+        asked = "batch=2 queries=100 keys=100 heads=8 key_heads=2 head_dim=64 value_dim=64 mask=window window_left=9 window_right=0"
+        ways = {"kiln": {"right": True, "ns": 2000}, "flash3": {"right": True, "ns": 3000}, "flash4": {"right": False}, "cudnn": {"right": True, "ns": 1800}}
+        rows = self.table("turns_log", attention_turns_log=[{"asked": asked, "remark": "A model, log", "ways": ways},
+                                                            {"asked": asked, "remark": "Another, log", "ways": {**ways, "kiln": {"reason": "no answer"}}}])
+        model = ["2", "100", "8 of 2", "64", "window of 10"]
+        self.assertEqual(rows[:2], [["A model", *model, "2.0", "1.50", "-", "0.90", "0.90"], ["Another", *model, "no answer", "-", "-", "-", "-"]])
+        self.assertEqual((len(rows), rows[2][-1]), (3, "0.90"))
+
+
+if __name__ == "__main__":
+    unittest.main()
