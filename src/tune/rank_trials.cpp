@@ -29,6 +29,9 @@ std::string text_of(const Json& failure) {
                                   : failure.at("error").at("message").get<std::string>();
 }
 
+/// Whether {"why"} has a reason.
+bool has_reason(const Json& failure) { return !failure.at("why").get_ref<const std::string&>().empty(); }
+
 /// How much a failure says: a rank that another one left alone says least. Memory that lacks for one candidate must not
 /// hide that the candidate hangs or breaks the context of another rank.
 enum class Weight : std::uint8_t { none, left_alone, killed, lacks_memory_in_trial, late, own, lacks_memory };
@@ -123,12 +126,12 @@ RankTrials::Answers RankTrials::seek_workers(const std::string& name) {
       failure = try_to_begin(fmt::format("{}/{}", name, left));
     } while (failure.at("killed").get<bool>() && --left > 0);
   }
-  if (failure.at("why") == "" && team_.nccl() != nullptr)
+  if (!has_reason(failure) && team_.nccl() != nullptr)
     failure = first_failure([this] {
       if (const Json answer = asked({{"nccl", true}}); is_failure(answer))
         throw Error(ErrorKind::no_nccl, text_of(answer));
     });
-  if (failure.at("why") == "") {
+  if (!has_reason(failure)) {
     here_.reset();
     return {};
   }
@@ -140,8 +143,8 @@ RankTrials::Answers RankTrials::seek_workers(const std::string& name) {
 Json RankTrials::try_to_begin(const std::string& name) {
   stop();
   Json failure = first_failure([this] { worker_.emplace(settings_.program); });
-  if (failure.at("why") == "") failure = first_failure([&] { join(name); });
-  if (failure.at("why") != "") stop();
+  if (!has_reason(failure)) failure = first_failure([&] { join(name); });
+  if (has_reason(failure)) stop();
   return failure;
 }
 
@@ -177,8 +180,8 @@ Json RankTrials::first_failure(const std::function<void()>& step) {
   const std::vector<Json> all = gather(own);
   Json first{{"why", ""}, {"kind", ErrorKind::team_failed}, {"killed", false}};
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].at("why") == "") continue;
-    if (first.at("why") == "" ||
+    if (!has_reason(all[rank])) continue;
+    if (!has_reason(first) ||
         (first.at("kind") == ErrorKind::team_failed && all[rank].at("kind") != ErrorKind::team_failed)) {
       first["why"] = of_rank(rank, all[rank].at("why"));
       first["kind"] = all[rank].at("kind");
