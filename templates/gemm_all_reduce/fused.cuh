@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(
   typename Words::Word own[Words::count] = {};
   const team::ExchangedTile<Words, World> tile = {
       pushed, epoch.half(), team.rank, blockIdx.x / splits, gridDim.x / splits, tile_m * tile_n / Words::width};
-  const team::Packets all_packets = {team, arrived->epoch.epoch};
+  const unsigned number_of_epoch = arrived->epoch.epoch;  // read once
+  const team::Packets all_packets = {team, number_of_epoch};
   const team::PacketTile<Words, World> in_packets = {all_packets, blockIdx.x / splits, tile_m * tile_n / Words::width};
   if (packets && index == 0 && warp == sending_warp && !epoch.failed()) {
     const int thread = static_cast<int>(threadIdx.x) % 32;

@@ -19,69 +19,6 @@ __device__ __forceinline__ uint2 sealed(const uint2& word) { return make_uint2(s
 __device__ __forceinline__ uint2 opened(const uint2& packet) { return make_uint2(~packet.x, ~packet.y); }
 __device__ __forceinline__ bool is_whole(const uint2& packet) { return packet.x != 0 && packet.y != 0; }
 
-/// A launch's packets, as one of its blocks sees them.
-struct Packets {
-  const Team& team;
-  unsigned epoch;
-
-  /// In `at`'s memory: where what `of` sends begins.
-  template <int World>
-  __device__ __forceinline__ uint4* place(int at, int of) const {
-    unsigned char* const packets =
-        reinterpret_cast<unsigned char*>(team.control[at]) + control_bytes + 2 * team.half_bytes;
-    return reinterpret_cast<uint4*>(packets + (epoch & 1) * packet_bytes) + of * (packet_bytes / 16 / World);
-  }
-  __device__ __forceinline__ unsigned long long expected() const {
-    return static_cast<unsigned long long>(epoch) << 16 | team.tag;
-  }
-  /// Epoch::send() for what follows no data.
-  __device__ __forceinline__ void tell_rows(int rank, int rows) const {
-    const unsigned parity = epoch & 1;
-    store_relaxed_system(&team.control[rank]->flags[team.rank][parity * flags_per_epoch],
-                         expected() << 24 | static_cast<unsigned>(rows));
-  }
-  /// As Epoch::await() ends, for a peer whose flag came and whose words did not.
-  __device__ __forceinline__ bool has_to_end(unsigned polls, unsigned long long& begun, int peer) const {
-    Control& own = *team.control[team.rank];
-    if (*static_cast<const volatile unsigned*>(&own.failed) != 0) return true;
-    const unsigned told = *static_cast<const volatile unsigned*>(&own.told);
-    const unsigned long long now = nanoseconds();
-    if (begun == 0) begun = now;
-    Report::State why = Report::none;
-    if (told != 0)
-      why = Report::peer_failed;
-    else if (now - begun > team.timeout_ns)
-      why = Report::timed_out;
-    else if (polls % 1024 == 0 && *static_cast<const volatile unsigned*>(&team.report->abort) != 0)
-      why = Report::aborted;
-    if (why == Report::none) return false;
-    detail::report_failure(own, *team.report, why, peer, 0, expected() << 24, expected(), told);
-    return true;
-  }
-};
-
-/// The sum over the ranks of the thread's word i, of which rank r has parts[r] and `rows_of[r]` rows from the tile's first one on; others count as 0.
-template <typename T, int World, typename Words>
-__device__ __forceinline__ typename Words::Word sum_of_parts(const Words& held, int i,
-                                                             const typename Words::Word (&parts)[World],
-                                                             const int (&rows_of)[World]) {
-  vec<float, Words::width> sum = {};
-#pragma unroll
-  for (int of = 0; of < World; ++of) {
-    const auto more = to_floats<T, Words::width>(parts[of]);
-#pragma unroll
-    for (int j = 0; j < Words::width; ++j) {
-      const bool sent = held.row(i, j) < rows_of[of];
-      if (of == 0) {
-        sum.at[j] = sent ? more.at[j] : 0.0f;
-      } else if (sent) {
-        sum.at[j] += more.at[j];
-      }
-    }
-  }
-  return from_floats<T, Words::width>(sum);
-}
-
 /// A tile's words as packets, which hold [sending rank][tile][word].
 template <typename Words, int World>
 struct PacketTile {
@@ -107,7 +44,7 @@ struct PacketTile {
   /// has failed.
   template <typename T>
   __device__ __forceinline__ bool add(const Words& held, const int (&rows_of)[World], Word (&own)[Words::count]) const {
-    constexpr int batch = World <= 2 ? 8 : World <= 4 ? 4 : 2;  // words of a rank under way at once
+    constexpr int batch = words_at_once<World>;
     const int rank = packets.team.rank;
     unsigned long long begun = 0;
     bool failed = false;

@@ -203,6 +203,34 @@ __device__ __forceinline__ Word poisoned() {
                             vec<unsigned, sizeof(Word) / 4>().template map<unsigned>([](unsigned) { return ~0u; }));
 }
 
+/// The sum over the ranks of the thread's word i, of which rank r has parts[r] and `rows_of[r]` rows from the tile's first one on; others count as 0.
+template <typename T, int World, typename Words>
+__device__ __forceinline__ typename Words::Word sum_of_parts(const Words& held, int i,
+                                                             const typename Words::Word (&parts)[World],
+                                                             const int (&rows_of)[World]) {
+  vec<float, Words::width> sum = {};
+#pragma unroll
+  for (int of = 0; of < World; ++of) {
+    const auto more = to_floats<T, Words::width>(parts[of]);
+#pragma unroll
+    for (int j = 0; j < Words::width; ++j) {
+      const bool sent = held.row(i, j) < rows_of[of];
+      if (of == 0) {
+        sum.at[j] = sent ? more.at[j] : 0.0f;
+      } else if (sent) {
+        sum.at[j] += more.at[j];
+      }
+    }
+  }
+  return from_floats<T, Words::width>(sum);
+}
+
+/// Words of a rank that a thread has under way at once.
+template <int World>
+inline constexpr int words_at_once = World > 4   ? 2
+                                     : World > 2 ? 4
+                                                 : 8;
+
 /// A tile's words in the workspaces of all ranks, which hold [sending rank][tile][word].
 template <typename Words, int World>
 struct ExchangedTile {
@@ -228,7 +256,7 @@ struct ExchangedTile {
   /// Adds up the words of all ranks, in the order of the ranks. Rank r sent `rows_of[r]` rows from the tile's first one on; others count as 0.
   template <typename T>
   __device__ __forceinline__ void add(const Words& held, const int (&rows_of)[World], Word (&own)[Words::count]) const {
-    constexpr int batch = World <= 2 ? 8 : World <= 4 ? 4 : 2;  // words of a rank under way at once
+    constexpr int batch = words_at_once<World>;
 #pragma unroll
     for (int first = 0; first < Words::count; first += batch) {
       Word parts[batch][World];
@@ -242,21 +270,10 @@ struct ExchangedTile {
       }
 #pragma unroll
       for (int i = first; i < gemm::least_of(first + batch, Words::count); ++i) {
-        vec<float, Words::width> sum = {};
+        Word of_ranks[World];
 #pragma unroll
-        for (int of = 0; of < World; ++of) {
-          const auto more = to_floats<T, Words::width>(parts[i - first][of]);
-#pragma unroll
-          for (int j = 0; j < Words::width; ++j) {
-            const bool sent = held.row(i, j) < rows_of[of];
-            if (of == 0) {
-              sum.at[j] = sent ? more.at[j] : 0.0f;
-            } else if (sent) {
-              sum.at[j] += more.at[j];
-            }
-          }
-        }
-        own[i] = from_floats<T, Words::width>(sum);
+        for (int of = 0; of < World; ++of) of_ranks[of] = parts[i - first][of];
+        own[i] = sum_of_parts<T, World>(held, i, of_ranks, rows_of);
       }
       __syncwarp();  // no more words than these at once: registers
     }

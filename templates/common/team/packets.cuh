@@ -44,6 +44,49 @@ __device__ __forceinline__ bool is_whole(const uint4& packet) {
   return packet.x != 0 && packet.y != 0 && packet.z != 0 && packet.w != 0;
 }
 
+/// A launch's packets, as one of its blocks sees them.
+struct Packets {
+  const Team& team;
+  const unsigned& epoch;  // read for each use: where a kernel has it in shared memory, it takes no register
+
+  /// In `at`'s memory: where what `of` sends begins.
+  template <int World>
+  __device__ __forceinline__ uint4* place(int at, int of) const {
+    unsigned char* const packets =
+        reinterpret_cast<unsigned char*>(team.control[at]) + control_bytes + 2 * team.half_bytes;
+    return reinterpret_cast<uint4*>(packets + (epoch & 1) * packet_bytes) + of * (packet_bytes / 16 / World);
+  }
+  /// Epoch::send() for what follows no data.
+  __device__ __forceinline__ void tell_rows(int rank, int rows) const {
+    const unsigned parity = epoch & 1;
+    store_relaxed_system(&team.control[rank]->flags[team.rank][parity * flags_per_epoch],
+                         expected() << 24 | static_cast<unsigned>(rows));
+  }
+  /// As Epoch::await() ends, for `peer`, of which the flag came and words did not. `begun`: 0 at first.
+  __device__ __forceinline__ bool has_to_end(unsigned polls, unsigned long long& begun, int peer) const {
+    Control& own = *team.control[team.rank];
+    if (*static_cast<const volatile unsigned*>(&own.failed) != 0) return true;
+    const unsigned told = *static_cast<const volatile unsigned*>(&own.told);
+    const unsigned long long now = nanoseconds();
+    if (begun == 0) begun = now;
+    Report::State why = Report::none;
+    if (told != 0)
+      why = Report::peer_failed;
+    else if (now - begun > team.timeout_ns)
+      why = Report::timed_out;
+    else if (polls % 1024 == 0 && *static_cast<const volatile unsigned*>(&team.report->abort) != 0)
+      why = Report::aborted;
+    if (why == Report::none) return false;
+    detail::report_failure(own, *team.report, why, peer, 0, expected() << 24, expected(), told);
+    return true;
+  }
+
+ private:
+  __device__ __forceinline__ unsigned long long expected() const {
+    return static_cast<unsigned long long>(epoch) << 16 | team.tag;
+  }
+};
+
 /// One block's share of a sum over the ranks: `count` words from word `first` on of each rank's part, of which a thread has up to `Words`.
 /// All threads of the block make one, before their first access to global memory, and call push(), sum() and end() in this order.
 ///
@@ -82,14 +125,14 @@ class PacketSum {
     if constexpr (World > 1) {
       if (epoch_.failed()) return;
       const int thread = static_cast<int>(threadIdx.x);
-      if (blockIdx.x == 0 && thread < peers) tell_rows(following<World>(team_.rank, thread + 1));
+      if (blockIdx.x == 0 && thread < peers) packets().tell_rows(following<World>(team_.rank, thread + 1), rows_);
 #pragma unroll
       for (int i = 0; i < Words; ++i) {
         if (!has(i)) continue;
         const uint4 packet = sealed(own_.at[i]);
 #pragma unroll
         for (int step = 1; step < World; ++step)
-          store_relaxed_system(place(following<World>(team_.rank, step), team_.rank) + index(i), packet);
+          store_relaxed_system(place(following<World>(team_.rank, step), team_.rank, i), packet);
       }
     }
   }
@@ -144,23 +187,11 @@ class PacketSum {
 
   static __device__ __forceinline__ int place_in_block(int i) { return i * Threads + static_cast<int>(threadIdx.x); }
 
-  /// In `at`'s memory: where what `of` sends begins.
-  __device__ __forceinline__ uint4* place(int at, int of) const {
-    unsigned char* const packets =
-        reinterpret_cast<unsigned char*>(team_.control[at]) + control_bytes + 2 * team_.half_bytes;
-    return reinterpret_cast<uint4*>(packets + (shared_.epoch.epoch & 1) * packet_bytes) +
-           of * (packet_bytes / 16 / World);
+  __device__ __forceinline__ Packets packets() const { return {team_, shared_.epoch.epoch}; }
+  /// The thread's word i of what `of` sends to `at`.
+  __device__ __forceinline__ uint4* place(int at, int of, int i) const {
+    return packets().template place<World>(at, of) + index(i);
   }
-  __device__ __forceinline__ unsigned long long expected() const {
-    return static_cast<unsigned long long>(shared_.epoch.epoch) << 16 | team_.tag;
-  }
-  /// Epoch::send() for what follows no data.
-  __device__ __forceinline__ void tell_rows(int rank) const {
-    const unsigned parity = shared_.epoch.epoch & 1;
-    store_relaxed_system(&team_.control[rank]->flags[team_.rank][parity * flags_per_epoch],
-                         expected() << 24 | static_cast<unsigned>(rows_));
-  }
-
   __device__ __forceinline__ bool awaits(int rank, int i) const {
     return rank != team_.rank && has(i, shared_.rows_of[rank]);
   }
@@ -178,41 +209,23 @@ class PacketSum {
 #pragma unroll
       for (int i = 0; i < World * Words; ++i) {
         if ((missing >> i & 1) != 0)
-          parts[i / Words][i % Words] = load_relaxed_system(place(team_.rank, i / Words) + index(i % Words));
+          parts[i / Words][i % Words] = load_relaxed_system(place(team_.rank, i / Words, i % Words));
       }
 #pragma unroll
       for (int i = 0; i < World * Words; ++i) {
         if (is_whole(parts[i / Words][i % Words])) missing &= ~(1u << i);
       }
-      if (missing != 0 && polls % 32 == 0 && has_to_end(polls, begun, missing)) return false;
+      if (missing != 0 && polls % 32 == 0 &&
+          packets().has_to_end(polls, begun, (__ffs(static_cast<int>(missing)) - 1) / Words))
+        return false;
     }
 #pragma unroll
     for (int i = 0; i < World * Words; ++i) {
       if ((awaited >> i & 1) != 0)
-        store_relaxed_system(place(team_.rank, i / Words) + index(i % Words), make_uint4(0, 0, 0, 0));
+        store_relaxed_system(place(team_.rank, i / Words, i % Words), make_uint4(0, 0, 0, 0));
     }
     return true;
   }
-  /// As Epoch::await() ends, for a peer whose flag came and whose words did not.
-  __device__ __forceinline__ bool has_to_end(unsigned polls, unsigned long long& begun, unsigned missing) const {
-    Control& own = *team_.control[team_.rank];
-    if (*static_cast<const volatile unsigned*>(&own.failed) != 0) return true;
-    const unsigned told = *static_cast<const volatile unsigned*>(&own.told);
-    const unsigned long long now = nanoseconds();
-    if (begun == 0) begun = now;
-    Report::State why = Report::none;
-    if (told != 0)
-      why = Report::peer_failed;
-    else if (now - begun > team_.timeout_ns)
-      why = Report::timed_out;
-    else if (polls % 1024 == 0 && *static_cast<const volatile unsigned*>(&team_.report->abort) != 0)
-      why = Report::aborted;
-    if (why == Report::none) return false;
-    detail::report_failure(own, *team_.report, why, (__ffs(static_cast<int>(missing)) - 1) / Words, 0, expected() << 24,
-                           expected(), told);
-    return true;
-  }
-
   /// Word i of `rank`'s part: this rank's own, what came, or 0.
   __device__ __forceinline__ uint4 part(const uint4 (&parts)[World][Words], int rank, int i) const {
     if (rank == team_.rank) return own_.at[i];

@@ -106,6 +106,17 @@ std::vector<std::string> rejected(const std::string& said) {
   return lines;
 }
 
+/// Checks that candidates of 512 threads were rejected and no others, each for a reason that has all of `reasons`. Returns how many.
+std::size_t check_rejected(const std::string& said, const std::vector<std::string>& reasons) {
+  const std::vector<std::string> all = rejected(said);
+  REQUIRE_MESSAGE(!all.empty(), said);
+  for (const std::string& each : all) {
+    CHECK_MESSAGE(contains(each, "threads=512"), each);
+    for (const std::string& reason : reasons) CHECK_MESSAGE(contains(each, reason), each);
+  }
+  return all.size();
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -117,14 +128,9 @@ TEST_CASE(
   });
   CHECK_MESSAGE(said[0].starts_with("right\nsome good"), said[0]);
   CHECK(said[1] == "right");
-  const std::vector<std::string> all = rejected(said[0]);
-  REQUIRE_MESSAGE(!all.empty(), said[0]);
-  for (const std::string& each : all) {
-    CHECK_MESSAGE(contains(each, "threads=512"), each);
-    CHECK_MESSAGE(contains(each, "launch_failed: on rank"), each);
-    CHECK_MESSAGE(contains(each, "it was not done after 3 s, and was stopped"), each);
-  }
-  CHECK_MESSAGE(contains(said[0], fmt::format("{} remembered as failed", all.size())), said[0]);
+  const std::size_t count =
+      check_rejected(said[0], {"launch_failed: on rank", "it was not done after 3 s, and was stopped"});
+  CHECK_MESSAGE(contains(said[0], fmt::format("{} remembered as failed", count)), said[0]);
   tally(107, 1, "candidates of a team that never end");
 }
 
@@ -134,13 +140,7 @@ TEST_CASE("fault 107: a candidate of a team that reads an illegal address on one
   });
   CHECK_MESSAGE(said[0].starts_with("right\nsome good"), said[0]);
   for (const int rank : {1, 2}) CHECK(said[static_cast<std::size_t>(rank)] == "right");
-  const std::vector<std::string> all = rejected(said[0]);
-  REQUIRE_MESSAGE(!all.empty(), said[0]);
-  for (const std::string& each : all) {
-    CHECK_MESSAGE(contains(each, "threads=512"), each);
-    CHECK_MESSAGE(contains(each, "on rank 2: "), each);
-    CHECK_MESSAGE(contains(each, "CUDA_ERROR_ILLEGAL_ADDRESS"), each);
-  }
+  check_rejected(said[0], {"on rank 2: ", "CUDA_ERROR_ILLEGAL_ADDRESS"});
   tally(107, 1, "candidates of a team that read an illegal address");
 }
 
@@ -242,12 +242,7 @@ TEST_CASE(
     });
     CHECK_MESSAGE(said[0].starts_with("right\nsome good"), said[0]);
     CHECK(said[1] == "right");
-    const std::vector<std::string> all = rejected(said[0]);
-    REQUIRE_MESSAGE(!all.empty(), said[0]);
-    for (const std::string& each : all) {
-      CHECK_MESSAGE(contains(each, "threads=512"), each);
-      CHECK_MESSAGE(contains(each, "launch_failed: on rank"), each);
-    }
+    check_rejected(said[0], {"launch_failed: on rank"});
   }
 }
 
