@@ -186,10 +186,11 @@ TEST_CASE("a bucket of few sizes gets one where a tile's stair ends that is fast
   CHECK(std::ranges::count(found.sizes.ends.front(), 2 * 208) == 1);  // tiles of 208 rows, fewer than four of 128
 }
 
-TEST_CASE("all_gather_gemm is tried with warps that push where rows are many bytes and columns few") {
+TEST_CASE(
+    "all_gather_gemm is tried with warps that push and with narrow bands where rows are many bytes and columns few") {
   const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
   const manifest::Op& op = *ops.op("all_gather_gemm");
-  const auto pushing = [&](const char* rows, const char* n) {
+  const auto tried_of = [&](const char* parameter, const char* rows, const char* n) {
     const std::array settings = {manifest::Setting{"rows", rows}, manifest::Setting{"n", n},
                                  manifest::Setting{"k", "4096"}, manifest::Setting{"world", "4"},
                                  manifest::Setting{"dtype", "bf16"}};
@@ -197,14 +198,16 @@ TEST_CASE("all_gather_gemm is tried with warps that push where rows are many byt
     std::set<std::int64_t> tried;
     for (const Candidate& each : candidates_of({{{op, h100}, bucket}, "sm_90a", false, false}, {}).list) {
       const auto& all = each.implementation->parameters;
-      const auto at = std::ranges::find(all, "pushing", &manifest::Parameter::name);
+      const auto at = std::ranges::find(all, parameter, &manifest::Parameter::name);
       if (at != all.end()) tried.insert(each.config.at(static_cast<std::size_t>(at - all.begin())));
     }
     return tried;
   };
-  CHECK(pushing("2048", "1536") == std::set<std::int64_t>{0, 1, 3});
-  CHECK(pushing("1024", "1536") == std::set<std::int64_t>{0});
-  CHECK(pushing("2048", "14336") == std::set<std::int64_t>{0});
+  CHECK(tried_of("pushing", "2048", "1536") == std::set<std::int64_t>{0, 2, 3, 4});
+  CHECK(tried_of("pushing", "1024", "1536") == std::set<std::int64_t>{0});
+  CHECK(tried_of("pushing", "2048", "14336") == std::set<std::int64_t>{0});
+  CHECK(tried_of("group", "2048", "1536") == std::set<std::int64_t>{1, 4, 8});
+  CHECK(tried_of("group", "2048", "14336") == std::set<std::int64_t>{4, 8});
 }
 
 TEST_CASE("all_reduce by two exchanges has few candidates, where two ranks have very many bytes, or more ranks many") {

@@ -179,7 +179,9 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
         if (warp == 1 && elect_one()) tell_rows<World>(epoch, arriving);
         __syncwarp();
         const WarpMover<World> mover = {team, parts, epoch};
-        move_by_warp(mover, exchange, arrivals, arriving, warp != 2 && static_cast<int>(blockIdx.x) % Pushing == 0);
+        // Warp 2 keeps what arrives from the beginning on. Where nothing is kept, it pushes too.
+        const bool is_free = warp != 2 || exchange.gathered == nullptr;
+        move_by_warp(mover, exchange, arrivals, arriving, is_free && static_cast<int>(blockIdx.x) % Pushing == 0);
         __syncwarp();
         named_barrier_arrive(done_barrier, done_threads);
       }
