@@ -30,14 +30,19 @@ class File:
     script: str = ""    # that made it, reading problems
     words: tuple = ()   # of its command line
     partner: tuple = () # the problem beside which a row stands, as a replacement of text
+    world: int = 0      # ranks of a team
 
 
 FILES = [File("attention-h100", "attention", "attention_peers", "attention.py"),
          File("attention-h100", "attention_backward", "attention_backward_peers", "attention_backward.py"),
          File("attention-h100", "attention_models", "attention_models_peers", "attention_backward.py", ("--peers", "cudnn,flash4")),
+         File("attention-h100", "attention_heads_backward", "attention_heads_backward_peers", "attention_backward.py", ("--peers", "cudnn")),
          File("attention-h100", "attention_e4m3", partner=("dtype=e4m3", "dtype=bf16")),
          File("decode-h100", "decode", "decode_peers", "attention_decode.py"),
          File("products-h200", "products", "products_peers", "products.py"),
+         File("team-h200", "team", "team_peers", "team.py", world=2),
+         File("team-h200", "team_skew", "team_skew_peers", "team.py", ("--skew",), world=2),
+         File("team-h200", "team4", "team4_peers", "team.py", world=4),
          *(File(f"tuner-{device}", f"pairs_{dtype}") for device in ("h100", "h200") for dtype in ("bf16", "f16", "e4m3")),
          *(File("tuner-h200", f"pairs_{dtype}_rest") for dtype in ("bf16", "f16", "e4m3"))]
 
@@ -110,14 +115,15 @@ class Canary:
             now = self.kiln("bench_throughput", name, lines + [line.replace(*file.partner) for line in lines])
             before, after = (partner_ratios(file, rows) for rows in (was, now))
         else:
-            now = self.kiln("bench_throughput", name, lines)
-            peers = self.run(f"{name}_peers", ["python3", f"bench/peers/{file.script}", *file.words], lines)
+            ranks = ["--world", str(file.world)] if file.world else []
+            now = self.kiln("bench_team", name, lines, *ranks, *file.words) if ranks else self.kiln("bench_throughput", name, lines)
+            peers = self.run(f"{name}_peers", ["python3", f"bench/peers/{file.script}", *ranks, *file.words], lines)
             before, after = ratios(was, rows_of(file, file.peers)), ratios(now, peers)
             versions = {name: version for row in peers for name, version in row.get("versions", {}).items()}
         for key, ratio in after.items():
             if key in before:
                 timed = next((row for row in now if line_of(row) == key[0]), {})
-                yield {**{field: timed[field] for field in ("op", "problem", "implementation", "config") if field in timed}, "claim": file.claim, "file": f"{file.name}.json", "asked": key[0], "peer": key[1], "was": round(before[key], 4), "now": round(ratio, 4),
+                yield {**{field: timed[field] for field in ("op", "problem", "implementation", "config") if field in timed}, "claim": file.claim, "file": f"{file.name}.json", **({"peers": f"{file.peers}.json"} if file.peers else {}), "asked": key[0], "peer": key[1], "was": round(before[key], 4), "now": round(ratio, 4),
                        "holds": abs(ratio / before[key] - 1) <= APART, "build": self.build, "versions": versions}
         missing = {line for line in lines} - {key[0] for key in after} if not file.name.startswith("pairs_") and not file.partner else set()
         for line in sorted(missing):

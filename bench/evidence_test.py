@@ -322,6 +322,17 @@ class Evidence(unittest.TestCase):
         self.canary(True)
         self.assertEqual(self.mark(), "†")
 
+    def test_a_canary_of_a_problem_speaks_of_the_file_of_its_peers_too(self):
+        self.change_run(peers={"torch": ""})
+        self.write("bench/peers.lock", '[torch]\nversion = "2.11.0"\n')
+        self.canary(True)
+        canary = self.root / "bench/results/canary/canary.jsonl"
+        row = json.loads(canary.read_text()) | {"file": "other.json"}
+        canary.write_text(json.dumps(row) + "\n")
+        self.assertEqual(self.mark(), "‡")
+        canary.write_text(json.dumps(row | {"peers": "hits.json"}) + "\n")
+        self.assertEqual(self.mark(), "")
+
     def test_a_canary_that_fails_lifts_nothing(self):
         self.write("src/tune/a.cpp", CODE.replace("2 * x", "3 * x"))
         self.canary(False)

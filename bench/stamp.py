@@ -65,7 +65,7 @@ def versions_of(row):
 
 def code_of_canary(rows):
     """The code of all runs that a canary's rows speak of: it is as the canary's build has it that they held."""
-    about = {(row["claim"], row["file"]) for _, row in rows if "holds" in row}
+    about = {(row["claim"], name) for _, row in rows if "holds" in row for name in (row["file"], row.get("peers", row["file"]))}
     return dict.fromkeys(path for folder, name in sorted(about) for run in Claim.read(folder).run if name in run.files for path in run.code)
 
 

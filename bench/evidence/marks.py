@@ -96,7 +96,7 @@ class State:
         if self.canaries is None:
             self.canaries = Claim.read("canary").run if (claim.RESULTS / "canary/claim.toml").is_file() else []
         for canary in self.canaries:
-            rows = [row | {"canary": name} for name in canary.files for row in self.rows("canary", name) if row["claim"] == folder and row["file"] in run.files]
+            rows = [row | {"canary": name} for name in canary.files for row in self.rows("canary", name) if row["claim"] == folder and {row["file"], row.get("peers")} & set(run.files)]
             problems = {row.get("asked") or row.get("problem") for name in run.files for row in self.rows(folder, name)}
             if len({row["asked"] for row in rows}) >= DRAWN * len(problems - {None}) and rows and sum(row["holds"] for row in rows) >= HOLDS * len(rows):
                 yield canary, rows
