@@ -4,7 +4,6 @@ from evidence import torch_ops, turns
 from evidence.attention import ratios_of
 from evidence.claim import listed
 from evidence.digests import ROOT
-from evidence.family import in_class, ratios, rows_and_peers
 from evidence.marks import CHANGED
 from evidence.summary import MANY_ROWS, PARTS, of_many_rows, slower_by, team
 from evidence.table import Reader, markdown, mean, state
@@ -38,8 +37,7 @@ def gradients(read):
 
 
 def memory_bound(read):
-    rows, peers, _ = rows_and_peers(read)
-    return as_fast(ratios(in_class(rows, "0.7 to 1.4 GB"), peers, "compile"))
+    return as_fast(turns.ratios_of(read, ("family_turns",)))
 
 
 def of_two_gpus(read):
@@ -51,7 +49,7 @@ def of_two_gpus(read):
 FACE = [("{} matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
         ("attention forward of 20 models, {} dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward),
         ("gradients of attention of 19 models, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
-        ("norms, softmax, SwiGLU, rotary and their gradients at about 1 GB, bf16", "`torch.compile`", memory_bound),
+        ("norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB, {} problems", "the fastest of `torch.compile`, its max-autotune and QuACK at each", memory_bound),
         ("collectives, and products fused with them, on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_two_gpus)]
 
 
@@ -79,6 +77,7 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
           ("the same", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("gradients of attention of 19 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
+          ("norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB", "the fastest of `torch.compile`, its max-autotune and QuACK", lambda read: slower_by(turns.ratios_of(read, ("family_turns",)))),
           ("products fused with collectives, two H200", "torch's fused ops, without NVLS", lambda read: team(read, "team", "fused")),
           ("products fused with collectives, four H200", "torch's fused ops, without NVLS", lambda read: team(read, "team4", "fused")),
           ("collectives and products, four H200", "NCCL without NVLS, with cuBLAS", lambda read: team(read, "team4", "nccl"))]

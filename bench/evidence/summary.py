@@ -63,7 +63,8 @@ def in_turns():
         yield f"`gemm` of 20 models, rows {title}, bf16", "H100", "cuBLASLt's best algorithm at that length", lambda read, lengths=lengths: as_fast(
             [row["best_over_kiln"] for row in turns.compared(read, (lengths,))])
     for lists, title in ((turns.LOG, "attention forward of 20 models, lengths log-uniform"), (turns.SERVED, "attention forward of 20 models, lengths as served"),
-                         (turns.PACKED, "attention forward of models, packed batches"), (turns.BACKWARD, "gradients of attention of models")):
+                         (turns.PACKED, "attention forward of models, packed batches"), (turns.BACKWARD, "gradients of attention of models"),
+                         (("family_turns",), "norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB")):
         yield title, "H100", "the fastest of its peers at each", lambda read, lists=lists: as_fast(turns.ratios_of(read, lists))
 
 

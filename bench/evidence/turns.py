@@ -78,10 +78,25 @@ def products(read):
     return markdown(["product", "rows drawn", "m", "n", "k", "us", "TFLOP/s", "kernel", "cuBLASLt's best / Kiln", "cuBLASLt's best / Kiln's own kernels"], body)
 
 
+FAMILY = {"compile": "torch.compile", "max-autotune": "its max-autotune", "quack": "QuACK"}
+
+
+def family(read):
+    """Norms, softmax, SwiGLU and gradients, each beside the ways that torch.compile has and QuACK."""
+    rows = [row for row in read(f"{FOLDER}/family_turns.json") if is_timed(row)]
+    if not rows:
+        return ""
+    ratio = lambda row, peer: over_kiln(row, peer) if peer is None or peer in of_peers(row) else None
+    body = [[row["op"], row["asked"].replace("rows=", "").replace(" cols=", " x "), kiln_us(row), *(number(ratio(row, peer)) for peer in (*FAMILY, None))] for row in rows]
+    means = [[each for row in rows if (each := ratio(row, peer)) is not None] for peer in (*FAMILY, None)]
+    body.append(["geometric mean", "", "", *(number(mean(each)) for each in means)])
+    return markdown(["op, bf16", "rows x columns", "us", *(f"{title} / Kiln" for title in FAMILY.values()), "the fastest / Kiln"], body)
+
+
 LOG, SERVED = ("attention_turns_log",), ("attention_turns_served",)
 PACKED, BACKWARD = (("attention_turns_packed", "attention_turns_packed_2"), ("attention_turns_backward", "attention_turns_backward_2"))
 DENSE = (*LOG, *SERVED)
 OF_FORWARD, OF_BACKWARD = ("flash3", "flash4", "cudnn"), ("flash4", "cudnn")
 TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),
           "turns_packed": lambda read: attention(read, PACKED, ("flash3", "flash4", "varlen")), "turns_backward": lambda read: attention(read, BACKWARD, OF_BACKWARD),
-          "turns_products": products}
+          "turns_products": products, "turns_family": family}
