@@ -43,6 +43,12 @@ class Tables(unittest.TestCase):
         self.assertIn("1 of 2", told())
         files |= {"team4_few": [self.op(few, 1000)], "team4_few_peers": [self.peer(few, "nccl", 2000)]}
         self.assertEqual(told(), "")  # slower at none
+        files |= {"team4_again": [self.op(self.GATHER, 4000)], "team4_again_peers": [self.peer(self.GATHER, "nccl", 3000)]}
+        self.assertIn("1 of 2", told())
+        files |= {"team8": [self.op(self.GATHER, 3000)], "team8_peers": [self.peer(self.GATHER, "nccl", 1000)]}
+        both = summary.team(lambda path: files.get(pathlib.PurePath(path).stem, []), {"four": "team4", "eight": "team8"}, "nccl")
+        self.assertIn("2 of 3", both)
+        self.assertIn("of eight", both)
 
     def test_skewed_times_are_set_against_those_of_the_same_skew(self):
         own, peer = {"0": 1000, "50": 2000, "500": 4000, "100000": 5000}, {"0": 1500, "50": 2000, "500": 8000, "100000": 20000}

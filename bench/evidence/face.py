@@ -78,9 +78,8 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
           ("gradients of attention of 19 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
           ("norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB", "the fastest of `torch.compile`, its max-autotune and QuACK", lambda read: slower_by(turns.ratios_of(read, ("family_turns",)))),
-          ("products fused with collectives, two H200", "torch's fused ops, without NVLS", lambda read: team(read, "team", "fused")),
-          ("products fused with collectives, four H200", "torch's fused ops, without NVLS", lambda read: team(read, "team4", "fused")),
-          ("collectives and products, four H200", "NCCL without NVLS, with cuBLAS", lambda read: team(read, "team4", "nccl"))]
+          ("products fused with collectives, two to eight H200", "torch's fused ops, without NVLS", lambda read: team(read, {"two": "team", "four": "team4", "eight": "team8"}, "fused")),
+          ("collectives and products, four and eight H200", "NCCL without NVLS, with cuBLAS", lambda read: team(read, {"four": "team4", "eight": "team8"}, "nccl"))]
 
 
 def losses(read):

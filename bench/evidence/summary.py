@@ -88,8 +88,8 @@ def on_two_gpus():
     for name, title in (("collectives", "collectives"), ("products", "products fused with collectives"), ("attention", "attention over a split sequence")):
         yield title, "two H200", "the faster of torch with NCCL and torch's fused ops, without NVLS", lambda read, name=name: as_fast(
             [best_of_peers(peers) / row["ns"] for row, peers in compared(read) if PARTS[name](row["asked"]) and peers])
-    yield "collectives between products of models", "four H200", "torch with NCCL, without NVLS", lambda read: as_fast(
-        [peers["nccl"]["ns"] / row["ns"] for row, peers in compared(read, "team4_drawn") if peers])
+    yield "collectives and products of teams, drawn from models", "four H200", "the faster of NCCL with cuBLAS and torch's fused ops, without NVLS", lambda read: as_fast(
+        [best_of_peers(peers) / row["ns"] for run in ("team4_drawn", "team4_models") for row, peers in compared(read, run) if peers])
     for stack, title in (("llama", "80 layers of Llama 70B's MLP, steady"), ("flux", "57 blocks of Flux, steady")):
         yield title, "two H200", "the faster of torch with NCCL, without NVLS, and one GPU", lambda read, stack=stack: as_fast(layers(read, stack))
 
@@ -192,21 +192,21 @@ def of_many_rows(rows):
     return [row for row in rows if sizes(row)[0] > MANY_ROWS]
 
 
-RENEWED = {"team4": "team4_few"}  # a later run, which compared some of an earlier one's problems again
+RENEWED = {"team4": ("team4_few", "team4_again")}  # later runs, which compared some of an earlier one's problems again
 
 
 def team_ratios(read, run, peer):
-    """A peer's time over Kiln's of each op that a run compared, or the later run of the same problem, and the worst problem in short."""
-    later = {row["asked"]: (row, peers) for row, peers in compared(read, RENEWED[run])} if run in RENEWED else {}
+    """A peer's time over Kiln's and the problem in short, of each op that a run compared, or the later run of the same problem."""
+    later = {row["asked"]: (row, peers) for renewed in RENEWED.get(run, ()) for row, peers in compared(read, renewed)}
     latest = [later.get(row["asked"], (row, peers)) for row, peers in compared(read, run)]
-    found = [(peers[peer]["ns"] / row["ns"], row["asked"]) for row, peers in latest if peer in peers]
-    return [ratio for ratio, _ in found], min(found)[1].removesuffix(" dtype=bf16").removesuffix(" ranks=alike").removesuffix(" dtype=bf16")
+    return [(peers[peer]["ns"] / row["ns"], row["asked"].removesuffix(" dtype=bf16").removesuffix(" ranks=alike").removesuffix(" dtype=bf16")) for row, peers in latest if peer in peers]
 
 
-def team(read, run, peer):
-    """Nothing where Kiln loses at none."""
-    found, worst = team_ratios(read, run, peer)
-    return slower_by(found, f", at `{worst}`") if any(ratio < 1 for ratio in found) else ""
+def team(read, runs, peer):
+    """By ranks of each run, or by one run's name. Nothing where Kiln loses at none."""
+    of_runs = {"": runs} if isinstance(runs, str) else runs
+    found = [(ratio, f"`{problem}`{ranks and f' of {ranks}'}") for ranks, run in of_runs.items() for ratio, problem in team_ratios(read, run, peer)]
+    return slower_by([ratio for ratio, _ in found], f", at {min(found)[1]}") if any(ratio < 1 for ratio, _ in found) else ""
 
 
 def of_heads(read, dim):
@@ -237,6 +237,8 @@ def losing():
     yield "products fused with collectives", "two H200", "torch's fused ops, without NVLS", lambda read: team(read, "team", "fused")
     yield "products fused with collectives", "four H200", "torch's fused ops, without NVLS", lambda read: team(read, "team4", "fused")
     yield "collectives and products", "four H200", "torch with NCCL, without NVLS", lambda read: team(read, "team4", "nccl")
+    yield "products fused with collectives", "eight H200", "torch's fused ops, without NVLS", lambda read: team(read, "team8", "fused")
+    yield "collectives and products", "eight H200", "torch with NCCL, without NVLS", lambda read: team(read, "team8", "nccl")
     yield "sums of few bytes, alone and with a norm", "four H200", "the faster of NCCL and torch's two all-reduces at each, without NVLS", lambda read: losing_by(
         [best_of_peers(peers) / row["ns"] for row, peers in compared(read, "team4_few") if peers])
     for block, title in BLOCKS.items():
