@@ -70,7 +70,7 @@ class SegmentRows : public WarpgroupRows<Tiles> {
     this->end_scores(scores, last);
     limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
-    rows.template absorb<true, false>(scores, this->to_scores_.rate, factor);
+    rows.template absorb<true, Lazy::no>(scores, this->to_scores_.rate, factor);
     this->pack(weights, scores);
   }
 };

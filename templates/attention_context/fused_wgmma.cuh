@@ -51,7 +51,7 @@ __device__ __forceinline__ void push_claimed(const team::Team& team, const team:
 /// attention_wgmma's, with one sequence a plane. The maps of keys and values show the parts of all ranks in either
 /// half. `rows` of each of `batch` sequences. The first `pushers` blocks push. `section`: heads whose keys and values
 /// L2 holds.
-template <typename Form, int World, int tile_m, int tile_n, int stages, bool pingpong, bool lazy>
+template <typename Form, int World, int tile_m, int tile_n, int stages, bool pingpong, int lazy>
 __global__ void __launch_bounds__(
     kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, true, pingpong, lazy>::threads, 1)
     attention_context_fused(

@@ -147,7 +147,7 @@ __device__ __forceinline__ void absorb_tile(float (&sums)[sums_count], SoftmaxRo
   to_scores.cap(scores);
   limits.template apply<Tiling::Form::mask>(scores, key);
   float factor[2];
-  if (rows.template absorb<true, true>(scores, to_scores.rate, factor)) scale_rows(sums, factor);
+  if (rows.template absorb<true, Lazy::by_warp>(scores, to_scores.rate, factor)) scale_rows(sums, factor);
 #pragma unroll
   for (int step = 0; step < tile_n / 16; ++step) {
     unsigned a[4], b[4];

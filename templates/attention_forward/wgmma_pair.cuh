@@ -5,7 +5,7 @@
 #include "common/attention/forward_wgmma.cuh"
 
 /// As attention_wgmma, of dense sequences; by clusters of two blocks.
-template <typename Form, int tile_m, int tile_n, int stages, bool pingpong, bool lazy>
+template <typename Form, int tile_m, int tile_n, int stages, bool pingpong, int lazy>
 __global__ void __launch_bounds__(
     kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, true, pingpong, lazy>::threads, 1)
     attention_wgmma_pair(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,

@@ -30,9 +30,9 @@ kiln::tensor_map map_of(const Attention<Form>& of, Matrix<typename Form::T>& ope
 
 struct Tile {
   int m = 128, n = 64, stages = 2;
-  bool overlap = true, pingpong = false, lazy = false, promoted = false, holds_queries = false, late = false,
-       drawn = false, pair = false;
-  int section = 1;
+  bool overlap = true, pingpong = false, promoted = false, holds_queries = false, late = false, drawn = false,
+       pair = false;
+  int lazy = 0, section = 1;
 };
 
 /// Returns whether the counters are left as they have to be.

@@ -42,6 +42,8 @@ TEST_CASE(
     check<Causal, Tile{.pingpong = true, .promoted = true, .holds_queries = true}>(problem, seed);
     check<Causal, Tile{.m = 192, .n = 96, .stages = 3, .pingpong = true, .promoted = true, .late = true}>(problem,
                                                                                                           seed);
+    check<Causal, Tile{.n = 128, .pingpong = true, .promoted = true, .holds_queries = true, .late = true}>(problem,
+                                                                                                           seed);
     check<Causal, Tile{.m = 64, .n = 160, .stages = 1}>(problem, seed);
     check<Causal, Tile{.overlap = false, .promoted = true}>(problem, seed);
   }

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(warps * 32)
     added.add_to(scores);
     limits.template apply<Form::mask>(scores, block * tile_n);
     float factor[2];
-    if (rows.absorb<true, true>(scores, to_scores.rate, factor)) scale_rows(sums, factor);
+    if (rows.absorb<true, Lazy::by_warp>(scores, to_scores.rate, factor)) scale_rows(sums, factor);
     keep_all(scores, kept);
 #pragma unroll
     for (int step = 0; step < tile_n / 16; ++step) {

@@ -137,7 +137,7 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
 /// q, k and v as [planes, tokens, heads, columns]. A box has one plane, tile_m or tile_n tokens, one head and
 /// SwizzledTile's columns. `section`: heads whose keys and values L2 holds. `counters`: two words, zero before and after, if `drawn`. `scales`: those of q's,
 /// k's and v's heads, if these are of 8 bits.
-template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, bool lazy,
+template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, int lazy,
           bool promoted = false, bool holds_queries = false, bool late = false, typename Out = typename Form::T,
           typename... Scales>
 __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy,

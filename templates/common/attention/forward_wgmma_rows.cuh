@@ -118,7 +118,7 @@ class WarpgroupRows {
     added.add_to(scores);
     if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
-    rows.template absorb<true, false, Tiles::raised>(scores, to_scores_.rate, factor);
+    rows.template absorb<true, Lazy::no, Tiles::raised>(scores, to_scores_.rate, factor);
     keep_all(scores, kept);
     pack(weights, scores);
     clear_values_past(work.of.keys - block * Tiles::tile_n);
@@ -160,13 +160,23 @@ class WarpgroupRows {
     if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
     constexpr bool hides = masked || Form::bias == Bias::tensor;
-    const bool moves = rows.template absorb<hides, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor);
-    // Always: ptxas keeps what needs the exponentials, and is seen by others, before the wait.
-    if constexpr (Tiles::late) release_keys(last, !(rows.sum[0] + rows.sum[1] < 0.0f));
-    end_values(sums, weights);
-    sums.scale(moves, factor);
+    bool moves;
+    if constexpr (Tiles::late) {
+      moves = rows.template absorb<hides, Tiles::lazy, Tiles::raised, Tiles::amid>(
+          scores, to_scores_.rate, factor, [&](float of_exponentials) {
+            // Always released: ptxas keeps what needs the exponentials, and is seen by others, before the wait.
+            release_keys(last, !(of_exponentials < 0.0f));
+            end_values(sums, weights);
+          });
+    } else {
+      moves = rows.template absorb<hides, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor);
+      end_values(sums, weights);
+    }
+    constexpr bool seldom = Tiles::lazy == Lazy::by_row;  // scaled last, behind a branch that is seldom taken
+    if constexpr (!seldom) sums.scale(moves, factor);
     keep_all(scores, kept);
     pack(weights, scores);
+    if constexpr (seldom) sums.scale(moves, factor);
   }
 
   /// Each product after the softmax before: fewer registers.

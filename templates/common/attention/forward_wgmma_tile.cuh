@@ -3,13 +3,14 @@
 #pragma once
 
 #include "common/attention/problem.cuh"
+#include "common/attention/softmax_rows.cuh"
 #include "common/attention/swizzled_tile.cuh"
 #include "common/attention/tile_search.cuh"
 
 namespace kiln::attention {
 
 /// tile_m queries, 64 for each of the warpgroups that multiply, by tile_n keys.
-template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_, bool lazy_,
+template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_, int lazy_,
           bool promoted_ = false, bool holds_queries_ = false, bool late_ = false, int blocks_ = 1>
 struct WgmmaTiling {
   using Form = Form_;
@@ -19,14 +20,17 @@ struct WgmmaTiling {
   static constexpr bool overlap = overlap_;
   /// Warpgroups take turns at the tensor cores.
   static constexpr bool pingpong = pingpong_;
-  /// Sums are multiplied only where a row's largest score has grown much (SoftmaxRows::absorb).
-  static constexpr bool lazy = lazy_;
+  /// When rows' origins move, and sums are multiplied.
+  static constexpr Lazy lazy = static_cast<Lazy>(lazy_);
+  static_assert(lazy_ >= 0 && lazy_ <= 2);
   /// A tile's weighted values are summed afresh, and then added in f32.
   static constexpr bool promoted = promoted_;
   /// Queries are in registers while their tile lasts, and so are read from shared memory but once.
   static constexpr bool holds_queries = holds_queries_;
-  /// A product with values is waited for after the next exponentials, else where ptxas finds best: before them, where nothing is masked.
+  /// A product with values is waited for amid the next exponentials, which leaves some to do while weights are rounded and sums
+  /// multiplied. Else where ptxas finds best, which is before them where nothing is masked.
   static constexpr bool late = late_;
+  static constexpr int amid = !late ? 0 : sizeof(T) == 1 ? 16 : 4;  // exponentials of a row before it
   /// Blocks of a cluster, which take neighbouring tiles of one key head. Each brings a part of its keys and values to
   /// all of them.
   static constexpr int blocks = blocks_;

@@ -71,25 +71,40 @@ struct RowEnd {
   float lse;     // natural logarithm of the sum of all exp(logit)
 };
 
+/// When the origin of a row's exponentials, its largest score, moves: with each block that has a larger one, or only once an exponential would
+/// pass 2^8. by_warp: in any row of the warp, which all lanes await before their exponentials. by_row: in that row.
+enum class Lazy { no, by_warp, by_row };
+
+struct Nothing {
+  __device__ __forceinline__ void operator()(float) const {}
+};
+
 struct SoftmaxRows {
+  static constexpr float lazy_most = 8;           // exponentials from an origin that stays may come to 2^8
   float largest[2] = {-infinity(), -infinity()};  // score so far
   float sum[2] = {0, 0};                          // of this thread's exponentials, from `largest`
 
   /// Takes a block of scores, turns them into exponentials, and says what earlier sums are to be multiplied by, and whether by
-  /// anything but 1. `some_see_none`: a row may not have seen any key yet. `lazy`: `largest` stays what it was while no
-  /// row of the warp has a score so far above it that exponentials pass 2^8. The end divides by sums that have the same
-  /// factor. `raised`: exponentials, and so their sum, are 2^raised times what they would be; finish() divides it out.
-  template <bool some_see_none, bool lazy, int raised = 0, int count>
-  __device__ __forceinline__ bool absorb(float (&scores)[count], float rate, float (&factor)[2]) {
+  /// anything but 1 in any row of the warp. `some_see_none`: a row may not have seen any key yet. `lazy`: `largest` may stay
+  /// what it was; the end divides by sums that have the same factor. `raised`: exponentials, and so their sum, are 2^raised
+  /// times what they would be; finish() divides it out. Calls amid(x) once `place` exponentials of the first row are begun,
+  /// unless `place` is 0. x depends on them and is never under 0.
+  template <bool some_see_none, Lazy lazy, int raised = 0, int place = 0, int count, typename Amid = Nothing>
+  __device__ __forceinline__ bool absorb(float (&scores)[count], float rate, float (&factor)[2], Amid amid = {}) {
+    static_assert(place % 2 == 0 && place <= count / 2);
     const float now[2] = {largest_of(scores, 0), largest_of(scores, 1)};
-    bool moves = true;
-    if constexpr (lazy) {
-      constexpr float most = 8;
-      moves = __ballot_sync(full_warp, (now[0] - largest[0]) * rate > most || (now[1] - largest[1]) * rate > most) != 0;
+    bool moves = true, some_move = false;
+    if constexpr (lazy == Lazy::by_warp) {
+      moves = __ballot_sync(full_warp,
+                            (now[0] - largest[0]) * rate > lazy_most || (now[1] - largest[1]) * rate > lazy_most) != 0;
     }
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       const float before = largest[row];
+      if constexpr (lazy == Lazy::by_row) {
+        moves = (now[row] - before) * rate > lazy_most;
+        some_move = some_move || moves;
+      }
       if (moves) largest[row] = now[row];
       const float origin = some_see_none && largest[row] == -infinity() ? 0.0f : largest[row] * rate;
       const float offset = raised == 0 ? -origin : raised - origin;
@@ -103,9 +118,13 @@ struct SoftmaxRows {
           score = exp2_approx(fmaf(score, rate, offset));
           part[j] += score;
         }
+        if constexpr (place > 0) {
+          if (row == 0 && i / 2 + 2 == place) amid(fmaf(sum[0], factor[0], part[0]));
+        }
       }
       sum[row] = sum[row] * factor[row] + (part[0] + part[1]);
     }
+    if constexpr (lazy == Lazy::by_row) moves = __ballot_sync(full_warp, some_move) != 0;
     return moves;
   }
 
