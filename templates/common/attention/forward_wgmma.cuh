@@ -26,6 +26,21 @@ struct Results {
     constexpr Sinks sinks = Tiles::Form::sinks;
     T* const to =
         out.at + work.of.plane * out.batch_stride + work.of.first_query * out.row_stride + work.head * out.head_stride;
+    const auto store_lse = [&](int query, bool exists, float value) {
+      if (lse.at != nullptr && exists && threadIdx.x % 4 == 0)
+        lse.at[work.of.plane * lse.batch_stride + work.head * lse.head_stride + work.of.first_query + query] = value;
+    };
+    if constexpr (Tiles::stores_rows) {
+      const float of_sink = sinks == Sinks::head ? sink[work.head] : 0.0f;
+      const bool exists[2] = {row < work.of.queries, row + 8 < work.of.queries};
+      const RowEnd ends[2] = {rows.finish<sinks, Tiles::raised>(0, rate, of_sink),
+                              rows.finish<sinks, Tiles::raised>(1, rate, of_sink)};
+      store_rows<T>({to + row * out.row_stride, to + (row + 8) * out.row_stride}, sums,
+                    {ends[0].factor * value_scale, ends[1].factor * value_scale}, exists);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) store_lse(row + 8 * half, exists[half], ends[half].lse);
+      return;
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = row + 8 * half;
@@ -36,8 +51,7 @@ struct Results {
       } else {
         store_row<T>(to + query * out.row_stride, sums, half, end.factor * value_scale, exists);
       }
-      if (lse.at != nullptr && exists && threadIdx.x % 4 == 0)
-        lse.at[work.of.plane * lse.batch_stride + work.head * lse.head_stride + work.of.first_query + query] = end.lse;
+      store_lse(query, exists, end.lse);
     }
   }
 };

@@ -31,6 +31,8 @@ struct WgmmaTiling {
   /// multiplied. Else where ptxas finds best, which is before them where nothing is masked.
   static constexpr bool late = late_;
   static constexpr int amid = !late ? 0 : sizeof(T) == 1 ? 16 : 4;  // exponentials of a row before it
+  /// Results are stored by store_rows. Other forms, of which there are records, keep the machine code that was timed.
+  static constexpr bool stores_rows = lazy == Lazy::by_row;
   /// Blocks of a cluster, which take neighbouring tiles of one key head. Each brings a part of its keys and values to
   /// all of them.
   static constexpr int blocks = blocks_;

@@ -208,4 +208,33 @@ __device__ __forceinline__ void store_row(T* to, const float (&sums)[count], int
   }
 }
 
+/// As store_row, of both rows at once. Lanes exchange all they have before any of them stores, so that branches do not part the exchanges.
+template <typename T, int count>
+__device__ __forceinline__ void store_rows(T* const (&to)[2], const float (&sums)[count], const float (&factor)[2],
+                                           const bool (&exists)[2]) {
+  constexpr int chunks = count / 4, groups = chunks / 4;  // of 8 columns, and of 32
+  const int lane = static_cast<int>(threadIdx.x) % 4;
+  const auto word = [&](int chunk, int row) {
+    return cvt_rn_x2<T>(sums[4 * chunk + 2 * row] * factor[row], sums[4 * chunk + 2 * row + 1] * factor[row]);
+  };
+  uint4 own[2][groups > 0 ? groups : 1];
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+#pragma unroll
+    for (int i = 0; i < groups; ++i) {
+      const unsigned words[4] = {word(4 * i, row), word(4 * i + 1, row), word(4 * i + 2, row), word(4 * i + 3, row)};
+      own[row][i] = transpose_in_quad(words);
+    }
+  }
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    if (!exists[row]) continue;
+#pragma unroll
+    for (int i = 0; i < groups; ++i) *reinterpret_cast<uint4*>(to[row] + (4 * i + lane) * 8) = own[row][i];
+#pragma unroll
+    for (int chunk = 4 * groups; chunk < chunks; ++chunk)
+      *reinterpret_cast<unsigned*>(to[row] + chunk * 8 + lane * 2) = word(chunk, row);
+  }
+}
+
 }  // namespace kiln::attention
