@@ -1,6 +1,5 @@
 """Attention beside torch's cuDNN and FlashAttention-2 backends and its varlen_attn."""
 from evidence.table import markdown, mean, number, us, words
-from evidence.tuner import TWO_TUNES, two_tunes
 
 FOLDER = "attention-h100"
 PEERS = {"cudnn": "cuDNN / Kiln", "flash": "FlashAttention-2 / Kiln", "varlen": "torch `varlen_attn` / Kiln"}
@@ -58,18 +57,8 @@ def ratios_of(read, name, peer, counts=lambda row: True):
     return [peers[row["asked"]] / row["ns"] for row in read(f"{FOLDER}/{name}.json") if "ns" in row and row["asked"] in peers and counts(row)]
 
 
-def tunes(read):
-    """Each op's buckets: what a tune takes, whether two agree, and regret at lengths drawn along all axes."""
-    rows = read(f"{FOLDER}/attention_tunes.json")
-    body = []
-    for op in dict.fromkeys(row["op"] for row in rows):
-        some = [row for row in rows if row["op"] == op]
-        body += two_tunes(op, sum("bucket" in row or "error" in row for row in some), some)
-    return markdown([*TWO_TUNES[:1], "buckets", *TWO_TUNES[2:]], body) if body else ""
-
-
 PLAIN = ("attention", "attention_backward")
-TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN} | {
+TABLES = {"attention_e4m3": e4m3} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN} | {
     "attention_models": lambda read: table_of(read, "attention_models", MODELS_PEERS),
     "attention_heads_forward": lambda read: table_of(read, "attention_heads_forward", HEADS_PEERS),
     "attention_heads_backward": lambda read: table_of(read, "attention_heads_backward", {"cudnn": PEERS["cudnn"]})}

@@ -1,10 +1,9 @@
 """Whole transformer blocks beside the same blocks in torch."""
 from evidence.table import markdown, mean, number
 
-BLOCKS = {("h100", "llama"): "Llama 3 8B, packed, H100", ("h200", "llama"): "Llama 3 8B, packed, H200", ("h200", "flux"): "FLUX.1, single-stream, H200"}
-FILES = ("cold", "shipped", "prewarmed", "", "peers")  # a block has some of them
-SIDES = {"kiln, no file": "Kiln, no file yet", "kiln, records that ship": "Kiln, records that ship",
-         "kiln, a prewarmed file": "Kiln, a prewarmed file", "kiln": "Kiln, that process's file", "eager": "torch, eager",
+BLOCKS = {("h100", "llama"): "Llama 3 8B, packed, H100"}
+FILES = ("prewarmed", "", "peers")
+SIDES = {"kiln, a prewarmed file": "Kiln, a prewarmed file", "kiln": "Kiln, that process's file", "eager": "torch, eager",
          "compile, no cache": "`torch.compile`, no cache yet", "compile": "`torch.compile`, that process's cache",
          "dynamic, no cache": "`torch.compile(dynamic=True)`, no cache yet", "dynamic": "`torch.compile(dynamic=True)`, that process's cache"}
 PEERS = {"eager": "eager", "compile": "`torch.compile`", "dynamic": "`dynamic=True`"}

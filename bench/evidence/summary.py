@@ -45,7 +45,7 @@ def products():
             def told(read, device=device, dtype=dtype):
                 rows = measured(read, device, dtype)
                 worst = rows and min(rows, key=lambda row: row["best_over_kiln"])
-                return rows and as_fast([row["best_over_kiln"] for row in rows], f" at {at(worst)}")
+                return as_fast([row["best_over_kiln"] for row in rows], f" at {at(worst)}") if rows else ""
             yield f"`gemm` at random lengths of models' products, {dtype}", device, "cuBLASLt's best algorithm at that length", told
 
 
@@ -127,7 +127,7 @@ def tunes():
             def told(read, device=device, dtype=dtype):
                 seconds = [row["ready_ms"] / 1000 for row in measured(read, device, dtype) if row["tunes"]]
                 twice = agreement_seconds(read, device) if dtype == "bf16" else []
-                return seconds and f"{quantile(seconds, 0.5):.1f} s, median, {cores(read, device)} | {max(seconds + twice):.1f} s"
+                return f"{quantile(seconds, 0.5):.1f} s, median, {cores(read, device)} | {max(seconds + twice):.1f} s" if seconds else ""
             yield f"a tune of one bucket of `gemm`, {dtype}", device, told
 
 
@@ -136,6 +136,8 @@ def losses_inside():
     for device in DEVICES:
         def told(read, device=device):
             rows = [(row, op) for of_device, op, row in regrets(read) if of_device == device]
+            if not rows:
+                return ""
             row, op = max(rows, key=lambda each: each[0]["worst"])
             medians = [each["median"] for each, _ in rows]
             return f"{min(medians):.1%} to {max(medians):.1%}, medians of {len(rows)} ops | {row['worst']:.0%}, `{op}`"
@@ -144,7 +146,7 @@ def losses_inside():
         for dtype in TYPES:
             def stand_in(read, device=device, dtype=dtype):
                 slower = [row["stand_in_over_kiln"] - 1 for row in measured(read, device, dtype) if row.get("stand_in_origin") in ("nearest", "model", "default")]
-                return slower and f"{quantile(slower, 0.5):.1%}, median of {len(slower)} | {max(slower):.0%}"
+                return f"{quantile(slower, 0.5):.1%}, median of {len(slower)} | {max(slower):.0%}" if slower else ""
             yield f"time lost by a stand-in without a record, to the tuned config, `gemm` {dtype}", device, stand_in
 
 
@@ -163,13 +165,11 @@ def hot_launches():
 
 
 def first_batches():
-    block = next(iter(BLOCKS))
-    for way, file, title in (("kiln, a prewarmed file", "prewarmed", "a prewarmed file"), ("kiln, records that ship", "shipped", "the records that ship, 16 cores"), ("kiln, no file", "cold", "no file"),
-                             ("compile", "peers", "`torch.compile`, from its cache"), ("compile, no cache", "peers", "`torch.compile`, without its cache")):
-        def told(read, way=way, file=file):
-            row = of(rows_of(read, block, (file,)), "first", way)[0]
-            return f"{(row['infer_ms'] + row['train_ms']) / 1000:.{1 if row['infer_ms'] > 1000 else 2}f} s | -"
-        yield f"the first batch of Llama's block: {title}", "H100", told
+    for way, title in (("prewarmed", "a prewarmed file"), ("records", "the records that ship"), ("nothing", "no file")):
+        def told(read, way=way):
+            row = next(row for name in ("prewarmed", "first_batches") for row in read(f"first-batches-h100/{name}.json") if row["way"] == way)
+            return f"{row['after_1_ms'] / 1000:.2f} s | {row['all_ms'] / 1000:.2f} s for all 58"
+        yield f"the first batch of a layer of Llama, 16 cores: {title}", "H100", told
 
 
 def starts():
@@ -223,7 +223,7 @@ def losing():
         for dtype in TYPES:
             def own(read, device=device, dtype=dtype):
                 found = [row["best_over_own"] for row in of_many_rows(measured(read, device, dtype)) if "best_over_own" in row]
-                return found and slower_by(found)
+                return slower_by(found) if found else ""
             yield f"`gemm` above {MANY_ROWS} rows by Kiln's own kernels, {dtype}", device, "cuBLASLt's best algorithm", own
     yield f"`gemm` of 20 models above {MANY_ROWS} rows by Kiln's own kernels, bf16", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(
         [row["best_over_own"] for row in of_many_rows(turns.compared(read))])

@@ -60,25 +60,6 @@ def best_of_peers(peers):
     return min(row["ns"] for row in peers.values())
 
 
-def tuned(read):
-    """By bucket, in the order of the file: at each tuned size, the time by NCCL and Kiln's product over that by kernels of Kiln alone."""
-    ratios = {}
-    for row in read("team-h200/team_tunes.json"):
-        nccl, own = ([ns for name, ns in row["ns"].items() if name.startswith("nccl") == which] for which in (True, False))
-        if own:
-            ratios.setdefault((row["op"], row["bucket"]), {})[row["sizes"]] = (min(nccl) / min(own), min(own), next(name for name in row["ns"] if row["ns"][name] == min(own)))
-    return ratios
-
-
-def tunes(read):
-    body = []
-    for (op, bucket), sizes in tuned(read).items():
-        found = [ratio for ratio, _, _ in sizes.values()]
-        body.append([f"{op} {bucket.replace(' world=2', '').replace(' ranks=alike', '')}", len(found), number(mean(found)), f"{number(min(found))} to {number(max(found))}",
-                     ", ".join(sorted({name for _, _, name in sizes.values()}))])
-    return markdown(["bucket", "sizes", "geometric mean", "from, to", "Kiln's kernel"], body) if body else ""
-
-
 def layers(read):
     body = []
     for stack in ("llama", "flux"):
@@ -153,4 +134,4 @@ def team_faults(read):
 
 TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_ops4": lambda read: ops(read, "team4", "four"), "team_drawn4": lambda read: ops(read, "team4_drawn", "four"), "team_again4": lambda read: ops(read, "team4_again", "four"),
           "team_models4": lambda read: ops(read, "team4_models", "four"), "team_ops8": lambda read: ops(read, "team8", "eight"), "team_few": few, "team_few4": lambda read: few(read, "team4_few", "four"), "team_skew": skew,
-          "team_parts": parts, "team_tunes": tunes, "team_layers": layers, "team_faults": team_faults}
+          "team_parts": parts, "team_layers": layers, "team_faults": team_faults}
