@@ -1,11 +1,13 @@
 // A stack of its own for each emulated thread, all in one thread of the host.
 #pragma once
 
-#include <ucontext.h>
-
 #include <cstddef>
 #include <functional>
 #include <span>
+
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
 
 namespace emulator {
 
@@ -26,9 +28,15 @@ class Fiber {
   [[nodiscard]] bool ended() const { return ended_; }
 
  private:
-  static void enter(unsigned high, unsigned low);
+  static void enter(Fiber& self);
+  /// The other stack, whichever of both is current.
+  void switch_stacks(bool inwards);
 
+#ifdef __x86_64__
+  void *inside_ = nullptr, *outside_ = nullptr;  // tops of the stacks that are not current
+#else
   ucontext_t inside_{}, outside_{};
+#endif
   std::span<std::byte> stack_;
   std::function<void()> body_;
   bool ended_ = false;

@@ -16,6 +16,7 @@ namespace emulator {
 namespace {
 
 constexpr std::size_t stack_bytes = 256 << 10;
+constexpr std::size_t stack_stride = stack_bytes + 4096 + 320;  // else all stacks' tops share a set of each cache
 constexpr std::uint64_t most_steps_in_flight = 64;
 
 Thread* running = nullptr;
@@ -75,7 +76,7 @@ struct Pending {
   Stacks take_stacks() {
     if (stacks.empty())
       return std::make_unique_for_overwrite<std::byte[]>(grid.launch.cluster.count() * grid.launch.block.count() *
-                                                         stack_bytes);
+                                                         stack_stride);
     Stacks taken = std::move(stacks.back());
     stacks.pop_back();
     return taken;
@@ -121,7 +122,7 @@ class Schedule {
     for (Block& block : made.cluster.blocks) {
       for (Thread& thread : block.threads) {
         thread.index = index_in(of.grid.launch.block, thread.number);
-        thread.fiber.start({made.stacks.get() + threads++ * stack_bytes, stack_bytes},
+        thread.fiber.start({made.stacks.get() + threads++ * stack_stride, stack_bytes},
                            [this, &thread, &kernel = of.grid.kernel] { body(thread, kernel); });
         threads_.push_back(&thread);
       }
