@@ -9,7 +9,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +28,32 @@ inline constexpr std::chrono::milliseconds ample{15'000};
 inline std::string unique_name() {
   static int count = 0;
   return fmt::format("test {} {}", getpid(), count++);
+}
+
+/// Returns the processor time of a process and of all that it has started, those that have ended and were waited for included.
+inline std::chrono::duration<double> processor_time(pid_t process) {
+  std::map<pid_t, std::pair<pid_t, double>> all;  // parent and ticks of each
+  std::error_code ended;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ended)) {
+    const std::string number = entry.path().filename().string();
+    if (number.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    text.erase(0, text.rfind(')') + 1);  // the name may have spaces
+    char state = 0;
+    int parent = 0;
+    unsigned long long user = 0, system = 0, user_of_ended = 0, system_of_ended = 0;
+    if (sscanf(text.c_str(), " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu", &state, &parent, &user,
+               &system, &user_of_ended, &system_of_ended) == 6)
+      all[std::stoi(number)] = {parent, static_cast<double>(user + system + user_of_ended + system_of_ended)};
+  }
+  double ticks = 0;
+  for (const auto& [each, facts] : all) {
+    pid_t at = each;
+    for (std::size_t steps = 0; at != process && all.contains(at) && steps < all.size(); ++steps) at = all[at].first;
+    if (at == process) ticks += facts.second;
+  }
+  return std::chrono::duration<double>(ticks / static_cast<double>(sysconf(_SC_CLK_TCK)));
 }
 
 /// Forks a process for each call of begin(). What the process has to say, or the error that it ended with, comes back as a text.
@@ -57,7 +87,8 @@ class Ranks {
   void begin_all(int world, const std::function<std::string(const team::Membership&)>& body) {
     for (int rank = 0; rank < world; ++rank) begin([&, rank] { return body({rank, world, name}); });
   }
-  /// All that process `index` said, once it has ended. A process that says nothing for 20 s fails the test.
+  /// All that process `index` said, once it has ended. Silence fails the test after 20 s in which all ranks and what they started computed for
+  /// less than one, as they do when they hang, and after 40 s of computing, as 20 s of two processors: on a busy machine it may last longer.
   std::string outcome(std::size_t index) {
     std::string text;
     while (auto part = read_part(index)) text += *part;
@@ -100,7 +131,13 @@ class Ranks {
   }
   std::optional<std::string> read_part(std::size_t index, std::size_t most = 4096) const {
     pollfd waiting{processes_[index].said, POLLIN, 0};
-    REQUIRE(poll(&waiting, 1, 20'000) == 1);
+    const auto began = processor_time(getpid());
+    for (auto before = began; poll(&waiting, 1, 20'000) != 1;) {
+      const auto now = processor_time(getpid());
+      REQUIRE_MESSAGE(now - before >= std::chrono::seconds(1), "the ranks hang");
+      REQUIRE_MESSAGE(now - began < std::chrono::seconds(40), "the ranks compute without end");
+      before = now;
+    }
     std::string part(most, '\0');
     const ssize_t count = read(processes_[index].said, part.data(), part.size());
     if (count <= 0) return std::nullopt;
