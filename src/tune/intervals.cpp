@@ -49,10 +49,10 @@ class InnerSizes {
   [[nodiscard]] std::vector<Probe> choose(const InnerLimits& limits) const {
     const std::vector<std::int64_t> stairs_ends = by_model(limits.sizes);
     for (std::size_t in_all = 2 * limits.sizes; in_all > 0; --in_all) {
-      std::vector<std::int64_t> chosen = by_proposals(in_all / 2);
-      const std::size_t by_stairs = std::min(in_all - in_all / 2, stairs_ends.size());
-      for (const std::int64_t size : std::span(stairs_ends).first(by_stairs)) chosen.push_back(size);
-      std::vector<Probe> probes = probes_at({chosen.begin(), chosen.end()});
+      const std::vector<std::int64_t> proposed = by_proposals(std::min(limits.sizes, in_all * 2 / 3));
+      const std::size_t by_stairs = std::min(in_all - in_all * 2 / 3, stairs_ends.size());
+      const auto stairs = std::span(stairs_ends).first(by_stairs);
+      std::vector<Probe> probes = probes_at({stairs.begin(), stairs.end()}, {proposed.begin(), proposed.end()});
       if (probes.size() <= limits.probes) return probes;
     }
     return {};
@@ -106,33 +106,45 @@ class InnerSizes {
   }
 
   /// Leaves out sizes at which there is nothing to compare.
-  [[nodiscard]] std::vector<Probe> probes_at(const std::set<std::int64_t>& sizes) const {
+  [[nodiscard]] std::vector<Probe> probes_at(const std::set<std::int64_t>& stairs,
+                                             const std::set<std::int64_t>& proposed) const {
+    std::set<std::int64_t> sizes = stairs;
+    sizes.insert(proposed.begin(), proposed.end());
     std::vector<Probe> probes;
     for (const std::int64_t size : sizes)
-      if (const std::vector<std::size_t> candidates = candidates_at(size); candidates.size() > 1)
+      if (const auto candidates = candidates_at(size, stairs.contains(size)); candidates.size() > 1)
         for (const std::size_t each : candidates) probes.push_back({each, size});
     return probes;
   }
-  [[nodiscard]] std::vector<std::size_t> candidates_at(std::int64_t size) const {
+  /// Returns what serves the size and the library's proposal; where a stair ends, also what may be faster.
+  [[nodiscard]] std::vector<std::size_t> candidates_at(std::int64_t size, bool is_end_of_stair) const {
     std::vector<std::size_t> candidates;
     const auto add = [&](std::optional<std::size_t> candidate) {
       if (candidate && !contains(candidates, *candidate)) candidates.push_back(*candidate);
     };
-    const std::size_t end = end_of(size);
-    for (const std::size_t at : {end, end - 1}) {
-      if (at >= searched_.ends.size()) continue;
-      const Fastest fastest = fastest_of(searched_.comparisons[at], searched_.of_libraries);
+    const auto add_fastest_at = [&](std::size_t end) {
+      if (end >= searched_.ends.size()) return;
+      const Fastest fastest = fastest_of(searched_.comparisons[end], searched_.of_libraries);
       add(fastest.any);
       add(fastest.own);
+    };
+    const std::size_t end = end_of(size);
+    add_fastest_at(end);
+    if (is_end_of_stair) {
+      add_fastest_at(end - 1);
+      add_fastest_expected(size, add);
     }
+    const auto proposed = std::ranges::lower_bound(searched_.proposals, size, {}, &FirstProposal::last_size);
+    if (proposed != searched_.proposals.end()) add(proposed->candidate);
+    return candidates;
+  }
+  template <typename Add>
+  void add_fastest_expected(std::int64_t size, const Add& add) const {
     std::vector<std::pair<double, std::size_t>> ranked;
     for (std::size_t i = 0; i < searched_.costs.size(); ++i)
       if (const double ns = expected(i, size); std::isfinite(ns) && !is_library(i)) ranked.emplace_back(ns, i);
     std::ranges::sort(ranked);
     for (std::size_t i = 0; i < std::min(most_expected, ranked.size()); ++i) add(ranked[i].second);
-    const auto proposed = std::ranges::lower_bound(searched_.proposals, size, {}, &FirstProposal::last_size);
-    if (proposed != searched_.proposals.end()) add(proposed->candidate);
-    return candidates;
   }
 
   const SearchedAxis& searched_;

@@ -57,10 +57,10 @@ struct InnerLimits {
   std::size_t probes = 0;  // in all
 };
 /// Long launches are timed at few ends. Returns what to compare between them, ascending: where stairs of other configs
-/// end, by the model, and at the last sizes of a library's proposals. Either reason gets about as many sizes, and more
-/// where the other has few. A measured candidate's time at a size is that at the interval's end, scaled as the model
-/// says. At each size the fastest of both ends of its interval are compared, with and without libraries, the
-/// most_expected fastest there, and the proposal with the next last size.
+/// end, by the model, and at the last sizes of a library's proposals. Of three sizes two are a library's, and more are
+/// taken for a reason where the other has few. A measured candidate's time at a size is that at the interval's end,
+/// scaled as the model says. At a library's size its proposal is compared with the fastest of the interval's end, with
+/// and without libraries. Where a stair ends, also with those of the end below and the most_expected fastest there.
 std::vector<Probe> inner_probes(const SearchedAxis& searched, const InnerLimits& limits);
 
 /// Compares the fastest few of both ends at each interval's lowest size. Where another than the end's winner is

@@ -32,8 +32,8 @@ struct Ends {
   double up_to_ns;
   std::size_t even, more;  // ends that part the bucket evenly; further ends at stairs
 };
-inline constexpr Ends ends_by_time[] = {{1e5, 16, 8}, {3e5, 12, 6}, {1e6, 6, 3},
-                                        {3e6, 3, 1},  {2e7, 2, 0},  {std::numeric_limits<double>::infinity(), 1, 0}};
+inline constexpr Ends ends_by_time[] = {{1e5, 16, 8}, {3e5, 12, 6}, {1e6, 6, 6},
+                                        {3e6, 3, 6},  {2e7, 2, 2},  {std::numeric_limits<double>::infinity(), 1, 0}};
 using answer::worth_a_part, answer::same_stair;
 static_assert(ends_by_time[0].even == most_ends(1));
 
@@ -96,8 +96,8 @@ static_assert(std::is_sorted(widened.begin(), widened.end()));
 // Intervals (intervals.cpp).
 inline constexpr double long_launch_ns = 3e5;                   // of a launch: above, few_probes are taken
 inline constexpr std::int64_t few_probes = 3, many_probes = 7;  // samples of a candidate at one size
-inline constexpr double inner_budget_ns = 200e6;  // for samples inside intervals; each may take as long as at the edge
-inline constexpr std::size_t most_inner_sizes = 12;  // for each reason
+inline constexpr double inner_budget_ns = 400e6;  // for samples inside intervals; each may take as long as at the edge
+inline constexpr std::size_t most_inner_sizes = 24;  // for each reason
 inline constexpr std::size_t most_expected = 2;      // candidates that the model expects to be the fastest there
 inline constexpr std::int64_t least_interval = 16;   // steps of its axis in an interval that is parted
 inline constexpr int switch_rounds = 3;              // comparisons that find where two candidates change places

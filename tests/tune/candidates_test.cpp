@@ -60,13 +60,13 @@ class NotedLibraries final : public Libraries {
   std::map<std::int64_t, std::size_t> asked;  // by m: the most algorithms
 };
 
-/// Of gemm's bucket that has `m` rows, with n 4096 and k 4096.
-Candidates of_gemm(NotedLibraries& libraries, const char* m, const char* layout) {
+/// Of gemm's bucket that has `m` rows.
+Candidates of_gemm(NotedLibraries& libraries, const char* m, const char* layout, const char* n = "4096",
+                   const char* k = "4096") {
   static const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
   const manifest::Op& op = *ops.op("gemm");
-  const std::array settings = {manifest::Setting{"m", m}, manifest::Setting{"n", "4096"},
-                               manifest::Setting{"k", "4096"}, manifest::Setting{"dtype", "bf16"},
-                               manifest::Setting{"layout", layout}};
+  const std::array settings = {manifest::Setting{"m", m}, manifest::Setting{"n", n}, manifest::Setting{"k", k},
+                               manifest::Setting{"dtype", "bf16"}, manifest::Setting{"layout", layout}};
   CandidatesRequest request{{{op, h100}, manifest::bucket_of(op, manifest::make_problem(op, settings))}, "sm_90a"};
   request.libraries = &libraries;
   return candidates_of(request, {});
@@ -184,6 +184,17 @@ TEST_CASE("a bucket of few sizes gets one where a tile's stair ends that is fast
   REQUIRE(found.sizes.ends.size() == 1);
   CHECK(found.sizes.ends.front().size() <= 9);
   CHECK(std::ranges::count(found.sizes.ends.front(), 2 * 208) == 1);  // tiles of 208 rows, fewer than four of 128
+}
+
+TEST_CASE(
+    "launches of a millisecond get an end where a tile fits the rows that is no longer the fastest at the next even one") {
+  NotedLibraries none;
+  const Candidates found = of_gemm(none, "2048", "nt", "8192", "28672");
+  std::string ends;
+  for (const std::int64_t each : found.sizes.ends.front()) ends += std::to_string(each) + " ";
+  CAPTURE(ends);
+  CHECK(std::ranges::count(found.sizes.ends.front(), 8 * 152) == 1);  // two waves of 152 x 256, three of all others
+  CHECK(found.sizes.ends.front().size() <= 16);
 }
 
 TEST_CASE(

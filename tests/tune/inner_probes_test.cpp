@@ -89,6 +89,20 @@ TEST_CASE("a library is compared at the last sizes of what it proposes") {
   CHECK(std::ranges::find(sizes, 6144, &InnerSize::size) == sizes.end());  // an end was compared
 }
 
+TEST_CASE("a library's proposal is compared with what serves its size alone, so that more proposals are") {
+  Axis axis;
+  for (std::int64_t size = 4237; size < 8192; size += 100) axis.proposals.push_back({size, 2});
+  const auto sizes = axis.sizes(12, 40);
+  std::size_t of_proposals = 0;
+  for (const InnerSize& each : sizes) {
+    if (each.size % 100 != 37) continue;  // where stairs end
+    ++of_proposals;
+    CHECK(each.candidates == std::vector<std::size_t>{0, 2});
+  }
+  CHECK(of_proposals > 10);
+  CHECK(of_proposals < sizes.size());
+}
+
 TEST_CASE("no more sizes are chosen than asked for each reason") {
   Axis axis;
   for (std::int64_t size = 4200; size < 8192; size += 100) axis.proposals.push_back({size, 2});
