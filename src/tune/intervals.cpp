@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -205,8 +206,8 @@ void Halving::report(const Probe& probe, std::span<const double> samples_ns) {
     of->now.push_back({probe.candidate, std::vector<double>(samples_ns.begin(), samples_ns.end())});
 }
 
-/// Halves the range between the sizes where another candidate is faster and where none is. Probes odd sizes where the
-/// axis has them.
+/// Halves the range between the sizes where another candidate is faster and where none is. Probes sizes where tiles may
+/// end.
 void Halving::settle(HalvedInterval& interval) const {
   if (parts_interval(interval.now, interval.at_end, of_libraries_)) {
     interval.holds = interval.size;
@@ -215,11 +216,10 @@ void Halving::settle(HalvedInterval& interval) const {
     interval.fails = interval.size;
   }
   interval.now.clear();
-  const std::int64_t between = (interval.holds + interval.fails) / 2, last = interval.size;
-  interval.size = multiple_ == 1 ? between | 1 : between / multiple_ * multiple_;
-  if (interval.holds == 0 || interval.size <= interval.holds || interval.size >= interval.fails ||
-      interval.size == last)
-    interval.size = 0;
+  const std::int64_t step = std::lcm(multiple_, tile_step), between = (interval.holds + interval.fails) / 2;
+  interval.size = between / step * step;
+  if (interval.size <= interval.holds) interval.size += step;
+  if (interval.holds == 0 || interval.size <= interval.holds || interval.size >= interval.fails) interval.size = 0;
 }
 
 PartingSizes Halving::found() const {

@@ -213,7 +213,9 @@ class Racing final : public Search {
     // The more sizes, the more often one of them improves by chance.
     const auto sizes = static_cast<double>(scores_.sizes());
     const bool has_improved = gain > (sizes > 1 ? std::max(improvement_of_few, sizes * improvement_of_many) : 0);
-    without_improvement_ = has_improved ? 0 : without_improvement_ + static_cast<std::int64_t>(newcomers_.size());
+    // A library's come many at a time, and say nothing about kernels that were not tried.
+    const auto own = std::ranges::count_if(newcomers_, [&](std::size_t each) { return !is_unmodelled(each); });
+    without_improvement_ = has_improved ? 0 : without_improvement_ + own;
     scores_.eliminate();
   }
   /// Whether the candidate is about as fast as the best own candidate, or as the best, at some size.
@@ -347,7 +349,7 @@ class Racing final : public Search {
     // A library's algorithms need no compile and come in the library's own order: where one is near the best, the next
     // ones follow.
     if (const auto& libraries = forecast_.expectations().of_libraries; is_near_best(libraries)) {
-      std::size_t more = library_newcomers;
+      std::size_t more = library_newcomers();
       for (const std::size_t each : libraries)
         if (more > 0 && is_open(each) && is_unmodelled(each) && !contains(chosen, each)) {
           chosen.push_back(each);
@@ -355,6 +357,13 @@ class Racing final : public Search {
         }
     }
     return chosen;
+  }
+  [[nodiscard]] std::size_t library_newcomers() const {
+    double each_ns = 1;
+    for (std::size_t size = 0; size < scores_.sizes(); ++size)
+      if (const double best = reference_ns(size); std::isfinite(best)) each_ns += best;
+    return std::clamp(static_cast<std::size_t>(library_budget_ns / each_ns), least_library_newcomers,
+                      most_library_newcomers);
   }
   /// With several sizes two rounds are under way at a time.
   [[nodiscard]] std::size_t compiles_a_round() const { return std::max<std::size_t>(limits_.compiles_at_once / 2, 2); }

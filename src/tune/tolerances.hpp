@@ -33,7 +33,7 @@ struct Ends {
   std::size_t even, more;  // ends that part the bucket evenly; further ends at stairs
 };
 inline constexpr Ends ends_by_time[] = {{1e5, 16, 8}, {3e5, 12, 6}, {1e6, 6, 6},
-                                        {3e6, 3, 6},  {2e7, 2, 2},  {std::numeric_limits<double>::infinity(), 1, 0}};
+                                        {3e6, 3, 6},  {2e7, 2, 0},  {std::numeric_limits<double>::infinity(), 1, 0}};
 using answer::worth_a_part, answer::same_stair;
 static_assert(ends_by_time[0].even == most_ends(1));
 
@@ -50,11 +50,14 @@ inline constexpr double most_drift = 1.25;            // of the clock between ro
 inline constexpr std::int64_t more_samples = 2;       // after a newcomer's first sample
 inline constexpr std::size_t first_newcomers = 4;     // besides the baseline and Expectations::tried_first
 inline constexpr std::size_t most_newcomers = 12;     // the same at several sizes: the best expected of each
-inline constexpr std::size_t library_newcomers = 3;   // of a round
-inline constexpr std::size_t most_pairs = 8;          // of a round
-inline constexpr std::size_t most_leaders = 2;        // of a size, timed at others where they were expected behind
-inline constexpr std::size_t compiles_ahead = 10;     // a compile takes longer than several rounds
-inline constexpr std::int64_t rounds_a_draw = 4;      // one newcomer in so many rounds is drawn at random
+// Algorithms of a library in a round: they need no compile. As many as library_budget_ns allows for a sample at each
+// size, but within these.
+inline constexpr std::size_t least_library_newcomers = 3, most_library_newcomers = 32;
+inline constexpr double library_budget_ns = 400e6;
+inline constexpr std::size_t most_pairs = 8;       // of a round
+inline constexpr std::size_t most_leaders = 2;     // of a size, timed at others where they were expected behind
+inline constexpr std::size_t compiles_ahead = 10;  // a compile takes longer than several rounds
+inline constexpr std::int64_t rounds_a_draw = 4;   // one newcomer in so many rounds is drawn at random
 static_assert(worth_a_sample <= out_of_reach, "what is worth a first sample may deserve more");
 static_assert(worth_a_sample <= worth_of_leader && serving_within <= within_reach && within_reach <= out_of_reach);
 
@@ -100,7 +103,8 @@ inline constexpr double inner_budget_ns = 400e6;  // for samples inside interval
 inline constexpr std::size_t most_inner_sizes = 24;  // for each reason
 inline constexpr std::size_t most_expected = 2;      // candidates that the model expects to be the fastest there
 inline constexpr std::int64_t least_interval = 16;   // steps of its axis in an interval that is parted
-inline constexpr int switch_rounds = 3;              // comparisons that find where two candidates change places
+inline constexpr int switch_rounds = 6;              // comparisons that find where two candidates change places
+inline constexpr std::int64_t tile_step = 8;         // rows: tiles end at its multiples
 inline constexpr std::size_t most_of_an_end = 3, most_own_of_an_end = 2;  // candidates compared there
 inline constexpr double in_the_running = 1.1;  // over the fastest at an end: within, compared
 static_assert(few_probes < many_probes && in_the_running > worth_a_part);

@@ -54,15 +54,30 @@ TEST_CASE("an interval is parted where another candidate is faster at its lower 
   // Up to 170 two steps of candidate 1 take less than three of candidate 0, which last until 192.
   const auto result = switched(65, {148, 192, 256}, 2, stairs_of_two);
   REQUIRE(result.found.size() == 1);
-  CHECK(result.found[0].first > 149);
+  CHECK(result.found[0].first > 160);
   CHECK(result.found[0].first <= 170);
   CHECK(result.found[0].second.size() == 2);
-  CHECK(result.rounds == 3);
 }
 
-TEST_CASE("sizes between are probed odd, where the axis has odd ones, and as multiples where it has multiples") {
-  const auto odd = switched(65, {148, 192, 256}, 2, stairs_of_two);
-  for (const std::int64_t size : odd.sizes) CHECK(size % 2 == 1);
+TEST_CASE("an interval is parted where a tile's stair ends, at a multiple of 8") {
+  // As measured (H100, 5120 x 13824): one algorithm is the fastest up to 1560 rows and takes 1.4 times as long above.
+  const auto found = switched(1281, {1557, 1578, 1664}, 2, [](std::size_t candidate, std::int64_t size) {
+                       if (candidate == 1) return 292.0;
+                       return size <= 1560 ? 276.0 : 396.0;
+                     }).found;
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].first == 1560);
+  const auto wide = switched(1025, {1920, 2026, 2200}, 2, [](std::size_t candidate, std::int64_t size) {
+                      if (candidate == 1) return 613.0;
+                      return size <= 2016 ? 598.0 : 678.0;
+                    }).found;
+  REQUIRE(wide.size() == 1);
+  CHECK(wide[0].first == 2016);
+}
+
+TEST_CASE("sizes above the lowest are probed at multiples of 8, where tiles end, and of the axis") {
+  for (const std::int64_t size : switched(65, {148, 192, 256}, 2, stairs_of_two).sizes)
+    CHECK((size % 8 == 0 || size == 65 || size == 149 || size == 193));
   const auto eights = switched(72, {144, 192, 256}, 2, stairs_of_two, {}, 8);
   for (const std::int64_t size : eights.sizes) CHECK(size % 8 == 0);
 }

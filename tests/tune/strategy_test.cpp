@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "answer/portfolio.hpp"
 #include "tune/relative_times.hpp"
@@ -399,6 +400,37 @@ TEST_CASE(
   std::size_t tried = 0;
   for (std::size_t c = 1; c < own; ++c) tried += search->cost({c, 0}).failed() ? 0 : 1;
   CHECK(tried >= own / 2);
+}
+
+TEST_CASE("of a library that is near the best its later proposals are tried as well, and do not end the search") {
+  constexpr std::size_t own = 48, all = 80, last = all - 4;
+  for (const double unit : {1e5, 1e8}) {
+    CAPTURE(unit);
+    Ridge ridge(all);
+    for (std::size_t c = 0; c < all; ++c) {
+      ridge.expectations.position[c].push_back(static_cast<std::int64_t>(c));  // no two are neighbours
+      for (std::size_t l = 0; l < 6; ++l) {
+        ridge.truth[c][l] = unit * (1 + static_cast<double>(l)) * (c == last ? 0.9 : c >= own ? 1 : 1.02);
+        ridge.expectations.expected_ns[c][l] = (c >= own ? 0.2 : 1) * ridge.truth[c][l];
+      }
+      if (c >= own) ridge.expectations.of_libraries.push_back(c);
+    }
+    ridge.expectations.tried_first = {own};
+    NoisySurface surface(ridge.truth);
+    const auto tried = [&](std::size_t begin, std::size_t end) {
+      std::size_t count = 0;
+      for (std::size_t c = begin; c < end; ++c) count += surface.tried.contains(c) ? 1 : 0;
+      return count;
+    };
+    std::size_t before = 0, most_at_once = 0;
+    surface.after_ask = [&] {
+      most_at_once = std::max(most_at_once, tried(own, all) - std::exchange(before, tried(own, all)));
+    };
+    const auto search = racing(ridge.expectations, {.compiles_at_once = 16});
+    for (const auto& each : surface.run(*search)) CHECK((each == last || unit > 1e6));
+    CHECK(tried(1, own) >= own / 3);
+    CHECK((most_at_once == all - own - 1) == (unit < 1e6));  // else a sample of each would take 2 s
+  }
 }
 
 TEST_CASE("kernels beside a library are tried by their model, as those without one") {
