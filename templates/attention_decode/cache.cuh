@@ -13,9 +13,11 @@ enum class Invariant { no, yes };
 
 /// What a kernel is compiled for, beside its tile.
 template <typename T_, int head_dim_, int value_dim_, CacheLayout layout_, Mask mask_, SoftCap soft_cap_, Sinks sinks_,
-          Invariant invariant_>
+          Invariant invariant_, typename Cache_ = T_>
 struct DecodeForm {
-  using T = T_;  // of queries, keys, values and results
+  using T = T_;          // of queries and results
+  using Cache = Cache_;  // of keys and values: T, or e4m3
+  static constexpr bool has_bytes = sizeof(Cache) == 1;
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr CacheLayout layout = layout_;
   static constexpr Mask mask = mask_;

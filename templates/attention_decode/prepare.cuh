@@ -64,10 +64,19 @@ __global__ __launch_bounds__(128) void attention_decode_values(kiln::attention::
   if (key >= key_lengths[sequence]) return;
   const CacheRows<layout> rows = {sequence, block_table.address + sequence * block_table.strides[0], page_size, pages};
   const CacheRow at = rows.at(key);
-  const float size = sqrtf(static_cast<float>(1 + key));
+  const float size = sqrtf(static_cast<float>(sizeof(T) == 1 ? min(1 + key, 1 << 17) : 1 + key));  // e4m3 ends at 448
   for (long long i = threadIdx.x; i < key_heads * value_dim; i += 128) {
     const long long head = i / value_dim, column = i % value_dim;
     v.at[at.outer * v.batch_stride + at.row * v.row_stride + head * v.head_stride + column] =
         kiln::from_float<T>(drawn_value(seed, blockIdx.x * key_heads * value_dim + i) * size);
+  }
+}
+
+/// grid (1), block (256): a key head's scales of 8-bit k and v, from 3 / 4 to 5 / 4.
+__global__ __launch_bounds__(256) void attention_decode_scales(float* k_scale, float* v_scale, long long key_heads,
+                                                               unsigned long long seed) {
+  for (long long i = threadIdx.x; i < key_heads; i += 256) {
+    k_scale[i] = 1.0f + 0.25f * kiln::attention::drawn_value(~seed, 2 * i);
+    v_scale[i] = 1.0f + 0.25f * kiln::attention::drawn_value(~seed, 2 * i + 1);
   }
 }

@@ -1,6 +1,7 @@
 // attention_decode in double, a row of the result a block: for each key the query sees, exp(logit - largest), then sums.
 #pragma once
 
+#include "byte_tile.cuh"
 #include "cache.cuh"
 #include "common/reduce.cuh"
 #include "common/types.cuh"
@@ -9,7 +10,7 @@
 namespace kiln::attention {
 
 template <typename Form>
-__device__ double reference_logit(const typename Form::T* query, const typename Form::T* key, double scale,
+__device__ double reference_logit(const typename Form::T* query, const typename Form::Cache* key, double scale,
                                   double cap) {
   double dot = 0;
   for (int i = 0; i < Form::head_dim; ++i) dot += to_double(query[i]) * to_double(key[i]);
@@ -22,11 +23,12 @@ __device__ double reference_logit(const typename Form::T* query, const typename 
 /// since that is not finite.
 template <typename Form>
 __global__ __launch_bounds__(256) void attention_decode_reference(
-    kiln::attention::HeadRows<const typename Form::T> q, kiln::attention::HeadRows<const typename Form::T> k,
-    kiln::attention::HeadRows<const typename Form::T> v, kiln::attention::HeadRows<float> out,
+    kiln::attention::HeadRows<const typename Form::T> q, kiln::attention::HeadRows<const typename Form::Cache> k,
+    kiln::attention::HeadRows<const typename Form::Cache> v, kiln::attention::HeadRows<float> out,
     kiln::attention::LogSums lse, const float* sinks, const int* key_lengths, kiln::view<const int, 1> block_table,
     long long keys, long long queries, long long heads, long long key_heads, int page_size, int pages, float scale,
-    float cap, long long window_left, long long step) {
+    float cap, long long window_left, long long step, kiln::attention::HeadScales k_scale,
+    kiln::attention::HeadScales v_scale) {
   using namespace kiln::attention;
   __shared__ double scratch[2][8];
   __shared__ double weights[256];
@@ -40,13 +42,15 @@ __global__ __launch_bounds__(256) void attention_decode_reference(
   if (begin < end && !is_sampled) return;
 
   const long long key_head = head / (heads / key_heads);
+  const CacheUnits<Form::has_bytes> units(k_scale, v_scale, static_cast<int>(key_head));
+  const double logit_unit = units.of_logits(scale, 1.0f);
   const CacheRows<Form::layout> rows = {sequence, block_table.address + sequence * block_table.strides[0], page_size,
                                         pages};
   const auto* const query = q.at + sequence * q.batch_stride + row * q.row_stride + head * q.head_stride;
   const auto logit = [&](int key) {
     const CacheRow at = rows.at(key);
     return reference_logit<Form>(
-        query, k.at + at.outer * k.batch_stride + at.row * k.row_stride + key_head * k.head_stride, scale, cap);
+        query, k.at + at.outer * k.batch_stride + at.row * k.row_stride + key_head * k.head_stride, logit_unit, cap);
   };
   const auto larger = [](double a, double b) { return a > b ? a : b; };
   const double lowest = -static_cast<double>(kiln::infinity());
@@ -73,7 +77,7 @@ __global__ __launch_bounds__(256) void attention_decode_reference(
 
   if (is_sampled && thread < Form::value_dim)
     out.at[sequence * out.batch_stride + row * out.row_stride + head * out.head_stride + thread] =
-        sum == 0 ? 0.0f : static_cast<float>(result / sum);
+        sum == 0 ? 0.0f : static_cast<float>(result / sum * units.of_values());
   if (lse.at != nullptr && thread == 0)
     lse.at[sequence * lse.batch_stride + head * lse.head_stride + row] =
         static_cast<float>(sum == 0 ? lowest : largest + log(sum));

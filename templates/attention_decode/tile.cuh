@@ -1,7 +1,7 @@
 // What warps of attention_decode_mma do with tiles of keys and values: start their copies, multiply them, add up what groups of warps have.
 #pragma once
 
-#include "common/attention/row_tile.cuh"
+#include "byte_tile.cuh"
 #include "common/named_barrier.cuh"
 #include "results.cuh"
 
@@ -14,8 +14,9 @@ struct DecodeTiling {
   static constexpr int tile_m = 16 * row_warps, block_n = tile_n * key_warps;
   static constexpr int group_threads = 32 * row_warps, threads = group_threads * key_warps;
   using Query = RowTile<Form::head_dim, tile_m>;
-  using Key = RowTile<Form::head_dim, tile_n>;
-  using Value = RowTile<Form::value_dim, tile_n>;
+  static constexpr int packed = 2 / sizeof(typename Form::Cache);  // elements in 16 bits
+  using Key = RowTile<Form::head_dim / packed, tile_n>;
+  using Value = RowTile<Form::value_dim / packed, tile_n>;
   // Shared memory: the search for a share, queries, and the rings, in whose place groups' sums are added up.
   static constexpr int search_bytes = 384, stage_bytes = Key::bytes + Value::bytes,
                        ring_bytes = key_warps * stages * stage_bytes;
@@ -25,17 +26,18 @@ struct DecodeTiling {
   static_assert(tile_n % 16 == 0 && stages >= 2 && threads / 32 <= 16);
 };
 
-/// Starts the copies of the 16 rows from `row` on of a tile, `stride` elements apart; zeros for those outside of begin to end.
+/// Starts the copies of the 16 rows from `row` on of a tile, `stride` elements apart; zeros for those outside of begin to end. Columns past
+/// `dim`, up to the tile's, are zero.
 template <typename Tile, int dim, int threads, typename T>
 __device__ __forceinline__ void copy_rows(unsigned tile, int row, const T* from, long long stride, int begin, int end,
                                           int thread) {
-  constexpr int chunks = Tile::k_steps * 2, all = 16 * chunks;
+  constexpr int chunks = Tile::k_steps * 2, all = 16 * chunks, each = 16 / sizeof(T);
 #pragma unroll 4
   for (int i = 0; i < (all + threads - 1) / threads; ++i) {
     const int at = i * threads + thread, own = at / chunks, chunk = at % chunks;
     if (all % threads != 0 && at >= all) continue;
-    const bool read = own >= begin && own < end && (dim % 16 == 0 || chunk * 8 < dim);
-    cp_async_16(tile + Tile::offset(row + own, chunk), read ? from + own * stride + chunk * 8 : from, read);
+    const bool read = own >= begin && own < end && (dim % (2 * each) == 0 || chunk * each < dim);
+    cp_async_16(tile + Tile::offset(row + own, chunk), read ? from + own * stride + chunk * each : from, read);
   }
 }
 
@@ -85,10 +87,10 @@ template <typename Tiling>
 class TileCopy {
  public:
   using Form = typename Tiling::Form;
-  using T = typename Form::T;
+  using Cache = typename Form::Cache;
 
   /// `key`: the first of the group's first tile. All lanes of a warp call everything together.
-  __device__ __forceinline__ TileCopy(const Operand<T>& keys, const Operand<T>& values,
+  __device__ __forceinline__ TileCopy(const Operand<Cache>& keys, const Operand<Cache>& values,
                                       const CacheRows<Form::layout>& rows, const Extent& extent, int key)
       : keys_(keys), values_(values), rows_(rows), begin_(extent.begin), end_(extent.end), key_(key) {
     find();
@@ -119,7 +121,7 @@ class TileCopy {
     found_ = first < end_ && first + 16 > begin_ ? rows_.at(first) : CacheRow{0, 0};
   }
 
-  Operand<T> keys_, values_;
+  Operand<Cache> keys_, values_;
   CacheRows<Form::layout> rows_;
   int begin_, end_, key_;
   CacheRow found_;
@@ -132,16 +134,21 @@ __device__ __forceinline__ void absorb_tile(float (&sums)[sums_count], SoftmaxRo
                                             const Scores<Tiling::Form::soft_cap>& to_scores, const RowLimits& limits,
                                             int key) {
   using T = typename Tiling::Form::T;
+  using Weight = typename WeightOf<T, Tiling::Form::has_bytes>::type;
   constexpr int tile_n = Tiling::tile_n;
   float scores[tile_n / 2] = {};
 #pragma unroll
   for (int step = 0; step < Tiling::Key::k_steps; ++step) {
-    unsigned a[4], b[4];
-    Tiling::Query::load_a(a, queries, warp_row, step);
+    if constexpr (Tiling::Form::has_bytes) {
+      multiply_byte_keys<typename Tiling::Query, typename Tiling::Key, tile_n>(scores, queries, warp_row, tile, step);
+    } else {
+      unsigned a[4], b[4];
+      Tiling::Query::load_a(a, queries, warp_row, step);
 #pragma unroll
-    for (int i = 0; i < tile_n / 16; ++i) {
-      Tiling::Key::load_b(b, tile, i * 16, step);
-      multiply<T>(scores, i, a, b);
+      for (int i = 0; i < tile_n / 16; ++i) {
+        Tiling::Key::load_b(b, tile, i * 16, step);
+        multiply<T>(scores, i, a, b);
+      }
     }
   }
   to_scores.cap(scores);
@@ -151,11 +158,15 @@ __device__ __forceinline__ void absorb_tile(float (&sums)[sums_count], SoftmaxRo
 #pragma unroll
   for (int step = 0; step < tile_n / 16; ++step) {
     unsigned a[4], b[4];
-    pack_weights<T>(a, scores, step);
+    pack_weights<Weight>(a, scores, step);
 #pragma unroll
     for (int i = 0; i < Tiling::Value::k_steps; ++i) {
       Tiling::Value::load_b_trans(b, tile + Tiling::Key::bytes, step * 16, i);
-      multiply<T>(sums, i, a, b);
+      if constexpr (Tiling::Form::has_bytes) {
+        multiply_byte_values(sums, i, a, b);
+      } else {
+        multiply<T>(sums, i, a, b);
+      }
     }
   }
 }
@@ -186,20 +197,26 @@ __device__ __forceinline__ void absorb_tiles(float (&sums)[sums_count], SoftmaxR
   cp_async_wait<0>();
 }
 
-/// Puts a warp's sums and states where all threads of the block find them.
+/// Puts a warp's sums, in `unit`, and states where all threads of the block find them.
 template <typename Tiling, int sums_count>
 __device__ __forceinline__ void give_sums(char* memory, const float (&sums)[sums_count], const SoftmaxRows& rows,
-                                          float rate, int group, int warp_row) {
+                                          float rate, float unit, int group, int warp_row) {
+  using Form = typename Tiling::Form;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = group * Tiling::tile_m + warp_row + lane / 4 + 8 * half;
     const float sum = warp_reduce<4>(rows.sum[half], add{});
     if (lane % 4 == 0) reinterpret_cast<RowState*>(memory)[row] = {rows.largest[half] * rate, sum};
-    float* const to = reinterpret_cast<float*>(memory + Tiling::states_bytes) + row * Tiling::sums_pitch + lane % 4 * 2;
+    float* const own = reinterpret_cast<float*>(memory + Tiling::states_bytes) + row * Tiling::sums_pitch;
+    if constexpr (Form::has_bytes) {
+      store_byte_sums<Form::value_dim>(own, sums, half, unit);
+    } else {
+      float* const to = own + lane % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < Tiling::Form::value_dim / 8; ++i)
-      *reinterpret_cast<float2*>(to + i * 8) = make_float2(sums[i * 4 + half * 2], sums[i * 4 + half * 2 + 1]);
+      for (int i = 0; i < Form::value_dim / 8; ++i)
+        *reinterpret_cast<float2*>(to + i * 8) = make_float2(sums[i * 4 + half * 2], sums[i * 4 + half * 2 + 1]);
+    }
   }
 }
 

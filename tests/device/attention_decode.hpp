@@ -34,6 +34,8 @@ template <typename Form>
 class Decode {
  public:
   using T = typename Form::T;
+  using Cache = typename Form::Cache;
+  static constexpr int margin = 16 / sizeof(Cache);  // elements between rows of a cache
   static constexpr bool paged = Form::layout == CacheLayout::paged;
 
   explicit Decode(DecodeProblem of)
@@ -41,9 +43,11 @@ class Decode {
         longest(std::max(1, *std::ranges::max_element(problem.lengths))),
         entries((longest + problem.page_size - 1) / problem.page_size),
         q(count() * problem.queries, problem.heads * Form::head_dim, problem.heads * Form::head_dim + 8),
-        k(cache_rows(), problem.key_heads * Form::head_dim, problem.key_heads * Form::head_dim + 8),
-        v(cache_rows(), problem.key_heads * Form::value_dim, problem.key_heads * Form::value_dim + 8),
         out(q.rows(), problem.heads * Form::value_dim, problem.heads * Form::value_dim + 8),
+        k(cache_rows(), problem.key_heads * Form::head_dim, problem.key_heads * Form::head_dim + margin),
+        v(cache_rows(), problem.key_heads * Form::value_dim, problem.key_heads * Form::value_dim + margin),
+        k_scale(index(problem.key_heads), NAN),
+        v_scale(k_scale),
         lse(count() * problem.heads, problem.queries, problem.queries + 1),
         sinks(Matrix<float>::random(1, problem.heads, problem.heads, 4)),
         table(static_cast<std::size_t>(count() * (entries + 1)), 1 << 30) {
@@ -52,13 +56,19 @@ class Decode {
         table[index(i * (entries + 1) + page)] = pages() - 2 - 2 * (i * entries + page);
       fill(i);
     }
+    for (std::size_t head = 0; Form::has_bytes && head < k_scale.size(); ++head) {
+      k_scale[head] = 0.75f + 0.25f * static_cast<float>(head);
+      v_scale[head] = 1.5f - 0.5f * static_cast<float>(head);
+    }
   }
 
   static constexpr int unlimited = 1 << 20;  // splits: a block takes one block of keys or more
   DecodeProblem problem;
   int longest, entries;
-  Matrix<T> q, k, v, out;
-  Matrix<float> lse;  // a row a sequence and head
+  Matrix<T> q, out;
+  Matrix<Cache> k, v;
+  std::vector<float> k_scale, v_scale;  // of each key head; those of another type than e4m3 are not read
+  Matrix<float> lse;                    // a row a sequence and head
   Matrix<float> sinks;
   std::vector<int> table;
   std::vector<kiln::attention::Cut> cuts;  // of the last launch, one a block
@@ -98,7 +108,8 @@ class Decode {
           {out.data(), out.stride() * problem.queries, out.stride(), Form::value_dim},
           {lse_data, lse_batch_stride, lse.stride()}, sinks.data(), problem.lengths.data(), sums.data(), states.data(),
           cuts.data(), length(count(), sequences), keys, problem.queries, problem.heads, problem.key_heads,
-          {table.data(), {entries + 1}}, problem.page_size, pages(), problem.scale, problem.cap, problem.left, splits);
+          {table.data(), {entries + 1}}, problem.page_size, pages(), problem.scale, problem.cap, problem.left, splits,
+          k_scale.data(), v_scale.data());
     });
     emulator::launch(
         {.grid = {fixed ? static_cast<unsigned>(count() * planes) : blocks, static_cast<unsigned>(Tiling::tile_m)},
@@ -156,8 +167,8 @@ class Decode {
     const std::uint32_t seed = problem.first_seed + static_cast<std::uint32_t>(sequence);
     const int keys = keys_of(sequence);
     const auto queries = Matrix<T>::random(problem.queries, q.columns(), q.columns(), seed);
-    auto some_k = Matrix<T>::random(keys, k.columns(), k.columns(), seed + 100);
-    auto some_v = Matrix<T>::random(keys, v.columns(), v.columns(), seed + 200);
+    auto some_k = Matrix<Cache>::random(keys, k.columns(), k.columns(), seed + 100);
+    auto some_v = Matrix<Cache>::random(keys, v.columns(), v.columns(), seed + 200);
     auto some_q = queries;
     for (int query = 0; query < problem.queries; ++query)
       for (std::int64_t column = 0; column < q.columns(); ++column)
@@ -183,7 +194,7 @@ class Decode {
       double dot = 0;
       for (int i = 0; i < Form::head_dim; ++i)
         dot += q.value(q_row, head * Form::head_dim + i) * k.value(row(sequence, key), key_head * Form::head_dim + i);
-      dot *= problem.scale;
+      dot *= Form::has_bytes ? problem.scale * k_scale[index(key_head)] : problem.scale;
       if (Form::soft_cap == SoftCap::tanh) dot = problem.cap * std::tanh(dot / problem.cap);
       sum += weights[index(key)] = std::exp(dot);
     }
@@ -193,6 +204,7 @@ class Decode {
       for (int key = 0; key < keys; ++key)
         if (weights[index(key)] != 0)
           result += weights[index(key)] / sum * v.value(row(sequence, key), key_head * Form::value_dim + column);
+      if (Form::has_bytes) result *= v_scale[index(key_head)];
       largest = std::max(largest, distance(out.value(q_row, head * Form::value_dim + column), result));
     }
     const double found = lse.value(sequence * problem.heads + head, query), wanted = std::log(sum);
@@ -201,7 +213,8 @@ class Decode {
 };
 
 template <CacheLayout layout, Mask mask, int head_dim, int value_dim = head_dim, Invariant invariant = Invariant::no,
-          SoftCap soft_cap = SoftCap::none, Sinks sinks = Sinks::none, typename T = kiln::bf16>
-using FormOfDecode = kiln::attention::DecodeForm<T, head_dim, value_dim, layout, mask, soft_cap, sinks, invariant>;
+          SoftCap soft_cap = SoftCap::none, Sinks sinks = Sinks::none, typename T = kiln::bf16, typename Cache = T>
+using FormOfDecode =
+    kiln::attention::DecodeForm<T, head_dim, value_dim, layout, mask, soft_cap, sinks, invariant, Cache>;
 
 }  // namespace test

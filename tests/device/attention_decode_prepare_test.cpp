@@ -108,7 +108,7 @@ double reference_error(const DecodeProblem& problem, int step = 1) {
                          {of.lse.data(), of.lse.stride() * problem.heads, of.lse.stride()}, of.sinks.data(),
                          of.problem.lengths.data(), {of.table.data(), {of.entries + 1}}, of.longest, problem.queries,
                          problem.heads, problem.key_heads, problem.page_size, of.pages(), problem.scale, problem.cap,
-                         problem.left, step);
+                         problem.left, step, of.k_scale.data(), of.v_scale.data());
                    });
   for (std::int64_t row = 0; row < out.rows(); ++row)
     for (std::int64_t column = 0; column < out.columns(); ++column)
@@ -124,6 +124,9 @@ TEST_CASE("attention_decode_reference is right in both layouts, with each mask, 
   CHECK(
       reference_error<FormOfDecode<CacheLayout::paged, Mask::none, 16, 16, Invariant::no, SoftCap::tanh, Sinks::head>>(
           problem) < rounded);
+  using OfBytes = FormOfDecode<CacheLayout::paged, Mask::causal, 16, 32, Invariant::no, SoftCap::none, Sinks::none,
+                               kiln::bf16, kiln::e4m3>;
+  CHECK(reference_error<OfBytes>(problem) < rounded);
   CHECK(std::isinf(reference_error<FormOfDecode<CacheLayout::paged, Mask::none, 16>>(problem, 2)));  // a sample
 }
 

@@ -43,6 +43,26 @@ TEST_CASE("attention_decode_mma takes each head dimension and both types") {
   CHECK(decode_error<F16>(problem, 3) < close);
 }
 
+template <CacheLayout layout, Mask mask, int head_dim, int value_dim = head_dim, typename T = kiln::bf16,
+          SoftCap soft_cap = SoftCap::none>
+using OfBytes = FormOfDecode<layout, mask, head_dim, value_dim, Invariant::no, soft_cap, Sinks::none, T, kiln::e4m3>;
+
+TEST_CASE("attention_decode_mma takes keys and values of 8 bits, with their scales, beside queries of 16") {
+  DecodeProblem problem = {.lengths = {0, 1, 15, 33, 130}, .queries = 2, .heads = 4, .key_heads = 2, .scale = 0.2f};
+  CHECK(decode_error<OfBytes<CacheLayout::contiguous, Mask::causal, 64>>(problem, 3) < close);
+  CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::causal, 128>, 32, 2, 3>(problem, 20, 1) < close);
+  CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::none, 256, 256, kiln::f16>>(problem, 5, 2) < close);
+  CHECK(decode_error<OfBytes<CacheLayout::contiguous, Mask::none, 192, 128>>(problem, 3) < close);
+  // Halves of steps of 32 columns.
+  CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::none, 48, 80>>(problem, 3) < close);
+  CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::none, 80, 16, kiln::f16>, 16, 4, 2>(problem, 7) < close);
+  CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::causal, 64, 64, kiln::bf16, SoftCap::tanh>>(problem, 3) < close);
+  problem.left = 20;
+  CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::window, 64>, 16, 2, 2>(problem, 9) < close);
+  problem.heads = 32, problem.queries = 3;  // 48 rows of a key head
+  CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::window, 64>, 16, 2, 2, 4>(problem, 4) < close);
+}
+
 TEST_CASE("queries of 1, 4 and 8 heads of a key head fill tiles of 16 to 64 rows, and more than one tile") {
   using Form = FormOfDecode<CacheLayout::paged, Mask::causal, 64>;
   DecodeProblem problem = {.lengths = {2, 90, 40}, .page_size = 64};

@@ -132,25 +132,37 @@ TEST_CASE("attention_decode is right with each mask, head dimension, group and n
       {{"1", "40000", "3", "8", "1", "96", "96"}, "bf16"},  {{"4", "333", "16", "8", "2", "192", "128"}, "f16"},
       {{"2", "1025", "4", "8", "1", "256", "256"}, "bf16"}, {{"70", "130", "2", "4", "2", "72", "40"}, "bf16"},
       {{"2", "600", "16", "32", "2", "128", "128"}, "bf16"}};
+  const std::vector<std::pair<DecodeSizes, const char*>> of_bytes = {
+      {{"3", "777", "1", "4", "4", "64", "64"}, "bf16"},   {{"2", "5000", "1", "16", "2", "128", "128"}, "f16"},
+      {{"4", "333", "16", "8", "2", "192", "128"}, "f16"}, {{"2", "1025", "4", "8", "1", "256", "256"}, "bf16"},
+      {{"70", "130", "2", "4", "2", "80", "48"}, "bf16"},  {{"2", "600", "16", "32", "2", "48", "112"}, "bf16"}};
   for (const char* mask : {"causal", "none", "window"})
-    for (const auto& [sizes, dtype] : all)
-      for (const char* layout : {"contiguous", "paged"}) {
-        tune::Placement placement = placed(op, {{"window_left", 100}});
-        placement.prepare_case = 3;  // one_long
+    for (const char* layout : {"contiguous", "paged"}) {
+      tune::Placement placement = placed(op, {{"window_left", 100}});
+      placement.prepare_case = 3;  // one_long
+      for (const auto& [sizes, dtype] : all)
         check_all(fixture, op, decode(op, sizes, {{"mask", mask}, {"dtype", dtype}, {"layout", layout}}), placement,
                   generator);
-      }
+      for (const auto& [sizes, dtype] : of_bytes)
+        check_all(fixture, op,
+                  decode(op, sizes, {{"mask", mask}, {"dtype", dtype}, {"cache_dtype", "e4m3"}, {"layout", layout}}),
+                  placement, generator);
+    }
 }
 
 TEST_CASE("attention_decode is right with a soft cap and sinks, invariant, without lse, and where heads lie apart") {
   Fixture fixture;
   std::mt19937 generator(83);
   const manifest::Op& op = fixture.op("attention_decode");
-  for (const char* invariant : {"no", "yes"})
+  for (const auto& [invariant, cache] : std::vector<std::pair<const char*, const char*>>{
+           {"no", "bf16"}, {"yes", "bf16"}, {"no", "e4m3"}, {"yes", "e4m3"}})
     for (const char* layout : {"contiguous", "paged"}) {
-      const Problem problem =
-          decode(op, {"3", "3000", "2", "8", "2", "64", "64"},
-                 {{"layout", layout}, {"soft_cap", "tanh"}, {"sinks", "head"}, {"invariant", invariant}});
+      const Problem problem = decode(op, {"3", "3000", "2", "8", "2", "64", "64"},
+                                     {{"cache_dtype", cache},
+                                      {"layout", layout},
+                                      {"soft_cap", "tanh"},
+                                      {"sinks", "head"},
+                                      {"invariant", invariant}});
       for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each) {
         tune::Placement placement;
         placement.prepare_case = each;
@@ -160,12 +172,13 @@ TEST_CASE("attention_decode is right with a soft cap and sinks, invariant, witho
       no_lse.leave_optional_out = true;
       check_all(fixture, op, problem, no_lse, generator);
       // Heads outermost in a sequence or page, and rows with something behind them.
-      const std::int64_t rows = layout == std::string_view("paged") ? 64 : 3000, head = rows * 72;
+      const std::int64_t rows = layout == std::string_view("paged") ? 64 : 3000;
+      const std::int64_t row = cache == std::string_view("e4m3") ? 80 : 72, head = rows * row;
       check_all(fixture, op, problem,
-                placed(op, {{"k_row_stride", 72},
+                placed(op, {{"k_row_stride", row},
                             {"k_head_stride", head},
                             {"k_outer_stride", 2 * head},
-                            {"v_row_stride", 72},
+                            {"v_row_stride", row},
                             {"v_head_stride", head},
                             {"v_outer_stride", 2 * head},
                             {"out_row_stride", 8 * 64 + 8},

@@ -70,17 +70,32 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: 
 
 
 def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, scale: float | None = None, block_table: Tensor | None = None,
-                     keys: int | None = None) -> Tensor:
+                     keys: int | None = None, k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> Tensor:
     """Attention of the last queries of each sequence over its cache. No gradient.
 
     q is [batch, queries, heads, head_dim] of 16 queries at most, k and v [batch, keys, key_heads, dim], key_lengths i32 [batch]. With a block_table, i32
     [batch, pages of a sequence], k and v are pools [pages, page_size, key_heads, dim]; `keys` is then the most that a sequence may have.
+
+    k and v may be float8_e4m3fn beside q of another type. They then stand for k_scale * k and v_scale * v: f32 [key_heads], or one number in device
+    memory for all heads; 1 unless given.
     """
-    q, k, v = autocast(q, k, v)
-    if block_table is None:
-        return _kiln.attention_decode_contiguous.default(q, k, v, key_lengths, scale)[0]
-    most = block_table.shape[1] * k.shape[1] if keys is None else keys
-    return _kiln.attention_decode_paged.default(q, k, v, key_lengths, block_table, most, scale)[0]
+    given: tuple[Any, ...] = (key_lengths,)
+    if block_table is not None:
+        given = key_lengths, block_table, block_table.shape[1] * k.shape[1] if keys is None else keys
+    if k.dtype != torch.float8_e4m3fn:
+        if k_scale is not None or v_scale is not None:
+            raise ValueError(f"kiln.torch.attention_decode: k_scale and v_scale are of keys and values in float8_e4m3fn; k has {k.dtype}")
+        named = _kiln.attention_decode_contiguous if block_table is None else _kiln.attention_decode_paged
+        return named.default(*autocast(q, k, v), *given, scale)[0]
+    scales = (_of_heads(each, k) for each in (k_scale, v_scale))
+    named = _kiln.attention_decode_contiguous_e4m3 if block_table is None else _kiln.attention_decode_paged_e4m3
+    return named.default(*autocast(q), k, v, *scales, *given, scale)[0]
+
+
+def _of_heads(scale: Tensor | None, k: Tensor) -> Tensor:
+    if scale is None:
+        return torch.ones(k.shape[2], dtype=torch.float32, device=k.device)
+    return scale.expand(k.shape[2]).contiguous()
 
 
 def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0,

@@ -68,7 +68,9 @@ def _attention() -> list[Shipped]:
             ops.append(Shipped(name, "attention_forward", words, values=forward))
             ops.append(Shipped(f"{name}_backward", "attention_backward", words, values=values))
     for layout in ("contiguous", "paged"):
-        ops.append(Shipped(f"attention_decode_{layout}", "attention_decode", {"layout": layout, "mask": "causal"}, values=("scale",)))
+        words = {"layout": layout, "mask": "causal"}
+        ops.append(Shipped(f"attention_decode_{layout}", "attention_decode", words, values=("scale",)))
+        ops.append(Shipped(f"attention_decode_{layout}_e4m3", "attention_decode", {**words, "cache_dtype": "e4m3"}, values=("scale",)))
     return ops
 
 

@@ -242,6 +242,10 @@ def decode(q, k, v, lengths, *rest):
     return torch.cat(outs).to(q.dtype), torch.cat(lses).float()
 
 
+def decode_bytes(q, k, v, k_scale, v_scale, *rest):
+    return decode(q, k.double() * k_scale.double()[:, None], v.double() * v_scale.double()[:, None], *rest)
+
+
 def quantise_dynamic(x):
     scale = x.double().abs().amax() / 448
     return _scaled(x.double(), torch.where(scale == 0, 1.0, scale)), scale.float().reshape(1)
@@ -278,6 +282,7 @@ def references():
             name = f"attention_{layout}" + ("" if mask == "none" else f"_{mask}")
             found[name], found[f"{name}_backward"] = attention(layout, mask), attention_backward(layout, mask)
     found["attention_decode_contiguous"] = found["attention_decode_paged"] = decode
+    found["attention_decode_contiguous_e4m3"] = found["attention_decode_paged_e4m3"] = decode_bytes
     return found
 
 

@@ -81,7 +81,11 @@ def _attention(normal, integers) -> dict[str, tuple]:
     q, lengths = normal(3, 1, heads, dim), integers([5, 64, 33])
     found["attention_decode_contiguous"] = (q, normal(3, 64, key_heads, dim), normal(3, 64, key_heads, dim), lengths, None)
     pages = [normal(13, 16, key_heads, dim) for _ in range(2)]
-    found["attention_decode_paged"] = (q, *pages, lengths, integers([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 12]]), 64, None)
+    table = integers([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 12]])
+    found["attention_decode_paged"] = (q, *pages, lengths, table, 64, None)
+    scales = uniform(key_heads), uniform(key_heads)
+    found["attention_decode_contiguous_e4m3"] = (q, eighth(3, 64, key_heads, dim), eighth(3, 64, key_heads, dim), *scales, lengths, None)
+    found["attention_decode_paged_e4m3"] = (q, eighth(13, 16, key_heads, dim), eighth(13, 16, key_heads, dim), *scales, lengths, table, 64, None)
     return found
 
 

@@ -85,6 +85,20 @@ def test_attention_has_gradients(packed, mask):
     same_gradients(lambda *a: kt.attention(*a, **named), lambda *a: expected(*a, *rest)[0], q, k, v)
 
 
+def test_attention_decode_takes_keys_and_values_of_8_bits_with_their_scales():
+    q, lengths = torch.randn(2, 1, 4, 16), torch.tensor([5, 9], dtype=torch.int32)
+    k, v = (torch.randn(2, 9, 2, 16).to(torch.float8_e4m3fn) for _ in range(2))
+    of_heads, of_all = torch.tensor([0.5, 2.0]), torch.tensor(3.0)
+    expected = reference.decode_bytes(q, k, v, of_heads, of_all.expand(2), lengths, None)[0]
+    torch.testing.assert_close(kt.attention_decode(q, k, v, lengths, k_scale=of_heads, v_scale=of_all), expected)
+    table = torch.tensor([[0], [1]], dtype=torch.int32)
+    paged = kt.attention_decode(q, k, v, lengths, block_table=table, k_scale=of_heads, v_scale=of_all)
+    torch.testing.assert_close(paged, expected)
+    torch.testing.assert_close(kt.attention_decode(q, k, v, lengths), reference.decode(q, k.float(), v.float(), lengths, None)[0])
+    with pytest.raises(ValueError, match="k has torch.float32"):
+        kt.attention_decode(q, k.float(), v.float(), lengths, v_scale=of_all)
+
+
 def block(x, weights, offsets):
     """What a layer does, with all that has a gradient."""
     norm, qkv, out, up = weights

@@ -16,18 +16,20 @@ struct RowElement<e4m3> {
   using type = f16;
 };
 
+/// The two elements of 8 bits of one half of a word as f16.
+__device__ __forceinline__ unsigned widened_pair(unsigned word, int half) {
+#if __CUDA_ARCH__ >= 890
+  return cvt_rn_f16x2<e4m3>(word, half);
+#else
+  const unsigned bits = word >> half * 16;
+  return cvt_rn_x2<f16>(to_float(e4m3{static_cast<unsigned char>(bits)}),
+                        to_float(e4m3{static_cast<unsigned char>(bits >> 8)}));
+#endif
+}
 /// Eight elements of 8 bits as f16.
 __device__ __forceinline__ uint4 widened(uint2 bytes) {
-  const auto pair = [](unsigned word, int half) {
-#if __CUDA_ARCH__ >= 890
-    return cvt_rn_f16x2<e4m3>(word, half);
-#else
-    const unsigned bits = word >> half * 16;
-    return cvt_rn_x2<f16>(to_float(e4m3{static_cast<unsigned char>(bits)}),
-                          to_float(e4m3{static_cast<unsigned char>(bits >> 8)}));
-#endif
-  };
-  return make_uint4(pair(bytes.x, 0), pair(bytes.x, 1), pair(bytes.y, 0), pair(bytes.y, 1));
+  return make_uint4(widened_pair(bytes.x, 0), widened_pair(bytes.x, 1), widened_pair(bytes.y, 0),
+                    widened_pair(bytes.y, 1));
 }
 
 /// Rows of `dim` 16-bit elements in shared memory. Chunks of 16 bytes are permuted by the row, so that the eight that
