@@ -60,10 +60,10 @@ def samples(device: str, dtype: torch.dtype = torch.bfloat16) -> dict[str, tuple
         "softmax_backward": (torch.softmax(scores.float(), -1).to(dtype), normal(2, 9, 40), 0.5),
         "quantise": (x, scale), "quantise_block": (x,), "quantise_dynamic": (x,),
     }
-    return found | _attention(normal, integers)
+    return found | _attention(normal, integers, eighth, uniform)
 
 
-def _attention(normal, integers) -> dict[str, tuple]:
+def _attention(normal, integers, eighth, uniform) -> dict[str, tuple]:
     found = {}
     batch, rows, heads, key_heads, dim = DENSE
     tokens = PACKED[0]
