@@ -167,7 +167,7 @@ def hot_launches():
 def first_batches():
     for way, title in (("prewarmed", "a prewarmed file"), ("records", "the records that ship"), ("nothing", "no file")):
         def told(read, way=way):
-            row = next(row for name in ("prewarmed", "first_batches") for row in read(f"first-batches-h100/{name}.json") if row["way"] == way)
+            row = next(row for name in ("prewarmed", "records", "first_batches") for row in read(f"first-batches-h100/{name}.json") if row["way"] == way)
             return f"{row['after_1_ms'] / 1000:.2f} s | {row['all_ms'] / 1000:.2f} s for all 58"
         yield f"the first batch of a layer of Llama, 16 cores: {title}", "H100", told
 
