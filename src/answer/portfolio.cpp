@@ -107,6 +107,17 @@ std::size_t with_code(BySize sizes, std::span<const std::size_t> chosen) {
   }));
 }
 
+/// Adds what has no machine code and ties where all of the chosen are behind.
+void add_without_code(BySize sizes, std::vector<std::size_t>& chosen) {
+  for (const auto& size : sizes) {
+    const bool is_tied = std::ranges::any_of(size, [&](const RelativeTime& each) {
+      return each.ties && std::ranges::find(chosen, each.candidate) != chosen.end();
+    });
+    const auto free = std::ranges::find_if(size, [](const RelativeTime& each) { return each.ties && !each.has_code; });
+    if (!is_tied && free != size.end()) chosen.push_back(free->candidate);
+  }
+}
+
 }  // namespace
 
 Assignment choose_configs(BySize sizes, std::size_t at_most) {
@@ -117,6 +128,7 @@ Assignment choose_configs(BySize sizes, std::size_t at_most) {
     chosen = std::move(*covers);
     if (with_code(sizes, chosen) <= at_most) break;
   }
+  add_without_code(sizes, chosen);
   return assign(sizes, chosen);
 }
 

@@ -23,9 +23,9 @@ using Assignment = std::vector<std::optional<std::size_t>>;
 
 /// Chooses the fewest candidates of which one ties at every size, by a greedy cover (Chvatal 1979). The tolerance of a
 /// tie is widened in steps while more than `at_most` with machine code are needed. Of candidates that cover as many
-/// sizes the baseline (0) is chosen, then the least behind, the fewest registers and the lowest index. The fastest of
-/// the chosen serves each size. But a size keeps the config of the next larger one where that is as_good, for fewer
-/// intervals.
+/// sizes the baseline (0) is chosen, then the least behind, the fewest registers and the lowest index. Where all chosen
+/// are behind by more than a tie, what ties without machine code is added. The fastest of the chosen serves each size.
+/// But a size keeps the config of the next larger one where that is as_good, for fewer intervals.
 Assignment choose_configs(std::span<const std::vector<RelativeTime>> sizes, std::size_t at_most = most_configs);
 
 /// Returns the candidate that serves a whole bucket best: the one that is least behind the fastest of each size, on the
