@@ -28,8 +28,8 @@ def products(read):
     return f"{as_fast([row['best_over_kiln'] for row in rows])} at {at(worst)}"
 
 
-def forward(read):
-    return as_fast(turns.ratios_of(read, turns.DENSE))
+def forward(lists):
+    return lambda read: as_fast(turns.ratios_of(read, lists))
 
 
 def gradients(read):
@@ -47,7 +47,8 @@ def of_two_gpus(read):
 
 # What is computed, how many problems, the peer, and the figure of a reader.
 FACE = [("{} matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
-        ("attention forward of 20 models, {} dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward),
+        ("attention forward of 20 models, {} dense problems, lengths log-uniform", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward(turns.LOG)),
+        ("attention forward of 20 models, {} dense problems, lengths as served", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward(turns.SERVED)),
         ("gradients of attention of 19 models, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
         ("norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB, {} problems", "the fastest of `torch.compile`, its max-autotune and QuACK at each", memory_bound),
         ("collectives, and products fused with them, on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_two_gpus)]
@@ -73,8 +74,10 @@ def attention_beside(peer, lists):
 
 LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),
           ("matrix products of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
-          ("attention forward of 20 models, dense, most at heads of 128", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
-          ("the same", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
+          ("attention forward of 20 models, dense, most at heads of 128, lengths log-uniform", "FlashAttention-3", attention_beside("flash3", turns.LOG)),
+          ("the same, windows among them", "FlashAttention-4", attention_beside("flash4", turns.LOG)),
+          ("attention forward of 20 models, dense, lengths as served", "FlashAttention-3", attention_beside("flash3", turns.SERVED)),
+          ("attention forward of 20 models, dense, lengths as served, windows among them", "FlashAttention-4", attention_beside("flash4", turns.SERVED)),
           ("gradients of attention of 19 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
           ("norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB", "the fastest of `torch.compile`, its max-autotune and QuACK", lambda read: slower_by(turns.ratios_of(read, ("family_turns",)))),
