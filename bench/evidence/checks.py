@@ -9,7 +9,7 @@ from evidence.marks import EQUAL
 
 # Which list of bench/problems a file answers, line by line.
 PROBLEMS = {"attention.json": "attention.txt", "attention_backward.json": "attention_backward.txt", "attention_models.json": "attention_models.txt",
-            "attention_e4m3.json": "attention_e4m3.txt", "attention_heads_forward.json": "attention_heads_forward.txt", "attention_heads_backward.json": "attention_heads_backward.txt", "decode.json": "attention_decode.txt", "family.json": "family.txt", "family_turns.json": "family_turns.txt", "products.json": "products.txt",
+            "attention_e4m3.json": "attention_e4m3.txt", "attention_heads_forward.json": "attention_heads_forward.txt", "attention_heads_backward.json": "attention_heads_backward.txt", "decode.json": "attention_decode.txt", "decode_e4m3.json": "attention_decode_e4m3.txt", "family.json": "family.txt", "family_turns.json": "family_turns.txt", "products.json": "products.txt",
             "team.json": "team.txt", "team4.json": "team4.txt", "team8.json": "team8.txt", "team_few.json": "team_few.txt", "team4_few.json": "team4_few.txt", "team_skew.json": "team_skew.txt", "team_parts.json": "team_parts.txt"}
 SPAN = re.compile(r"<!-- table: \w+ -->.*?<!-- end -->|<!-- figure: \w+ -->.*?<!-- end -->|```.*?```|`[^`]*`|^\|.*?$|^#.*?$|\]\([^)]*\)|\((?:aim|limit) [^)]*\)|(?:Ubuntu|Debian|CUDA|NVRTC|CMake|FlashInfer|torch) [\d.]+|<!--.*?-->", re.S | re.M)
 # What was measured: a decimal, a percentage, a time or a rate. Sizes, versions, aims and limits in brackets, and what an op is asked are none.

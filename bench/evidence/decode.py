@@ -39,4 +39,21 @@ def decode(read):
     return markdown(["batch", "keys", "queries", "cache", "us", "GB/s", "of a read", *(PEERS[peer] for peer in shown)], body) if body else ""
 
 
-TABLES = {"decode": decode}
+def decode_e4m3(read):
+    """Each problem of e4m3 beside the same in bf16 and a plain read of its own bytes."""
+    rows = {row["asked"].removeprefix("attention_decode "): row for row in read(f"{FOLDER}/decode_e4m3.json") if "ns" in row}
+    plain = {row["asked"]: row["ns"] for row in read(f"{FOLDER}/decode_e4m3_peers.json") if row["peer"] == "read" and "ns" in row}
+    body, of_read, gains = [], [], []
+    for asked, row in rows.items():
+        wide = rows.get(asked.removesuffix(" cache_dtype=e4m3"))
+        if wide is row or wide is None:
+            continue
+        size, share, gain = words(asked), plain[asked] / row["ns"], wide["ns"] / row["ns"]
+        of_read += [share] if row["bytes"] >= LARGE else []
+        gains.append(gain)
+        body.append([size["batch"], size["keys"], size["queries"], size["head_dim"], size["layout"], us(row), us(wide), number(gain), number(share)])
+    return markdown(["batch", "keys", "queries", "head dimension", "cache", "e4m3, us", "bf16, us", "bf16 / e4m3", "of a read"],
+                    body and [*body, ["geometric mean", "", "", "", "", "", "", number(mean(gains)), f"{number(mean(of_read))} from 64 MB on" if of_read else ""]])
+
+
+TABLES = {"decode": decode, "decode_e4m3": decode_e4m3}

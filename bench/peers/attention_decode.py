@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from common import device_ns, emit, parse
 
-TYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
+TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "e4m3": torch.float8_e4m3fn}
 TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 4e-3}  # of the root mean square: P is rounded to the type, and so is the result
 SAMPLED = 32  # rows
 SEED = 20261121  # of bench/throughput.cpp
@@ -33,8 +33,9 @@ class Case:
         made = lambda *shape: torch.randn(*shape, device=device, dtype=self.dtype)
         self.q = made(self.batch, self.queries, self.heads, values["head_dim"])
         rows = (self.batch, self.keys) if self.page is None else (self.batch * -(-self.keys // self.page), self.page)
-        self.k = made(*rows, values["key_heads"], values["head_dim"])
-        self.v = made(*rows, values["key_heads"], values["value_dim"])
+        cache = TYPES[values.get("cache_dtype", values.get("dtype", "bf16"))]
+        self.k = made(*rows, values["key_heads"], values["head_dim"]).to(cache)
+        self.v = made(*rows, values["key_heads"], values["value_dim"]).to(cache)
         if self.page is not None:
             self.table = torch.randperm(rows[0], device=device, dtype=torch.int32).view(self.batch, -1)
 
