@@ -36,6 +36,26 @@ struct CacheUnits {
   __device__ __forceinline__ float of_values() const { return values; }
 };
 
+/// cp.async.ca.shared.global of 8 bytes; reads nothing and writes zeros when `read` is false. Both sides 8-byte aligned.
+__device__ __forceinline__ void cp_async_8(unsigned to_shared, const void* from_global, bool read) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to_shared), "l"(from_global), "r"(read ? 8 : 0)
+               : "memory");
+}
+
+/// copy_rows() of rows whose bytes are a multiple of 8 alone.
+template <typename Tile, int dim, int threads, typename T>
+__device__ __forceinline__ void copy_rows_by_eights(unsigned tile, int row, const T* from, long long stride, int begin,
+                                                    int end, int thread) {
+  constexpr int pieces = Tile::k_steps * 4, each = 8 / sizeof(T);
+#pragma unroll 4
+  for (int i = thread; i < 16 * pieces; i += threads) {
+    const int own = i / pieces, piece = i % pieces;
+    const bool read = own >= begin && own < end && piece * each < dim;
+    cp_async_8(tile + Tile::offset(row + own, piece / 2) + piece % 2 * 8,
+               read ? from + own * stride + piece * each : from, read);
+  }
+}
+
 /// Turns queries in shared memory to f16, and returns the unit that they then have: a power of two, with the largest from
 /// 1 on and below 2. What is under 2^-24 of the largest is rounded to a multiple of that. All threads of the block call it, once
 /// the queries are there. `scratch`: a word a warp in shared memory.
@@ -136,7 +156,8 @@ template <int value_dim, int count>
 __device__ __forceinline__ void store_byte_sums(float* to, const float (&sums)[count], int half, float unit) {
   float* const own = to + threadIdx.x % 4 * 4;
 #pragma unroll
-  for (int i = 0; i < value_dim / 16; ++i) {
+  for (int i = 0; i < (value_dim + 15) / 16; ++i) {
+    if (value_dim % 16 != 0 && 16 * i + static_cast<int>(threadIdx.x) % 4 * 4 >= value_dim) continue;
     const float *even = sums + 8 * i + 2 * half, *odd = even + 4;
     *reinterpret_cast<float4*>(own + 16 * i) =
         make_float4(even[0] * unit, odd[0] * unit, even[1] * unit, odd[1] * unit);

@@ -31,6 +31,10 @@ struct DecodeTiling {
 template <typename Tile, int dim, int threads, typename T>
 __device__ __forceinline__ void copy_rows(unsigned tile, int row, const T* from, long long stride, int begin, int end,
                                           int thread) {
+  if constexpr (dim * sizeof(T) % 16 != 0) {
+    copy_rows_by_eights<Tile, dim, threads>(tile, row, from, stride, begin, end, thread);
+    return;
+  }
   constexpr int chunks = Tile::k_steps * 2, all = 16 * chunks, each = 16 / sizeof(T);
 #pragma unroll 4
   for (int i = 0; i < (all + threads - 1) / threads; ++i) {

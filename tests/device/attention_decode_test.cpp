@@ -53,6 +53,9 @@ TEST_CASE("attention_decode_mma takes keys and values of 8 bits, with their scal
   CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::causal, 128>, 32, 2, 3>(problem, 20, 1) < close);
   CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::none, 256, 256, kiln::f16>>(problem, 5, 2) < close);
   CHECK(decode_error<OfBytes<CacheLayout::contiguous, Mask::none, 192, 128>>(problem, 3) < close);
+  CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::causal, 8>>(problem, 3) < close);
+  CHECK(decode_error<OfBytes<CacheLayout::contiguous, Mask::causal, 72, 40>>(problem, 3) < close);
+  CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::none, 64, 24, kiln::f16>, 32, 2, 3>(problem, 7) < close);
   // Halves of steps of 32 columns.
   CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::none, 48, 80>>(problem, 3) < close);
   CHECK(decode_error<OfBytes<CacheLayout::paged, Mask::none, 80, 16, kiln::f16>, 16, 4, 2>(problem, 7) < close);
