@@ -10,7 +10,6 @@
 #include "answer/machine_code.hpp"
 #include "cuda/device.hpp"
 #include "engine/miss_path.hpp"
-#include "engine/stand_in.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
 #include "manifest/keep_loaded.hpp"
@@ -211,7 +210,7 @@ std::vector<Ahead::Compile> Ahead::begin(const Wanted& wanted) noexcept {
 }
 
 bool Ahead::finish(Begun& begun) noexcept {
-  bool all = true, any = false;
+  bool all = true;
   for (Compile& each : begun.compiles) {
     if (each.is_kept) continue;
     if (each.cubin.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
@@ -221,34 +220,12 @@ bool Ahead::finish(Begun& begun) noexcept {
     each.is_kept = true;
     try {
       engine_.cubins.keep(each.code, each.cubin.get());
-      any = true;
     } catch (
         const std::exception&) {  // NOLINT(bugprone-empty-catch): Options::on_log has it, or only the file lacks it
     }
   }
-  if (begun.of.stand_in != nullptr) {
-    if (all)
-      replace(begun.of);
-    else if (any)
-      replace_in_part(begun.of);
-  }
+  if (all && begun.of.stand_in != nullptr) replace(begun.of);
   return all;
-}
-
-/// On failure what serves goes on serving.
-void Ahead::replace_in_part(Wanted& wanted) noexcept {
-  try {
-    const cuda::Context::Scope scope(engine_.context);
-    auto plans = with_present_code(*wanted.op, wanted.stand_in->of);
-    if (plans == nullptr) return;
-    const plan::PlanState* const made = plans->edge;
-    {
-      const std::lock_guard lock(mutex_);
-      stand_ins_.insert(made);
-    }
-    if (wanted.op->plans.publish_in_place_of(*wanted.stand_in, std::move(plans))) wanted.stand_in = made;
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
-  }
 }
 
 void Ahead::replace(const Wanted& wanted) noexcept {

@@ -42,7 +42,7 @@ class Ahead {
   void met(plan::OpState& op, const Problem& bucket);
   /// Queues what is likely next after a bucket whose machine code is missing.
   void want_near(plan::OpState& op, const Problem& bucket);
-  /// Queues the bucket of a stand-in before all others. Its own answers take the stand-in's place, each when it is
+  /// Queues the bucket of a stand-in before all others. Its own answers take the stand-in's place when they are
   /// compiled.
   void want_swap(plan::OpState& op, const plan::PlanState& stand_in);
   /// Waits until nothing is queued or compiled. Returns false when `end` passed before.
@@ -95,10 +95,9 @@ class Ahead {
   void serve(const std::stop_token& stop);
   void queue_near(const Missed& missed);
   std::vector<Compile> begin(const Wanted& wanted) noexcept;
-  /// Keeps what is compiled, and has it serve in the stand-in's place. Returns whether all is.
+  /// Keeps what is compiled. Returns whether all is, and the stand-in is replaced.
   bool finish(Begun& begun) noexcept;
   void replace(const Wanted& wanted) noexcept;
-  void replace_in_part(Wanted& wanted) noexcept;
 
   EngineState& engine_;
   mutable std::mutex mutex_;  // guards the members below

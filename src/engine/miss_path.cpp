@@ -193,8 +193,9 @@ const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem,
     if (is_tuned_beside && error.kind() == ErrorKind::not_tuned) engine.background->want(op_state, bucket, nullptr);
     throw;
   }
-  if (engine.ahead) plan->of.stand_in ? engine.ahead->want_swap(op_state, *plan) : engine.ahead->met(op_state, bucket);
-  const bool has_record = plan->of.stand_in && plan->of.resolution.is_hit();
+  if (engine.ahead)
+    plan->of.is_stand_in ? engine.ahead->want_swap(op_state, *plan) : engine.ahead->met(op_state, bucket);
+  const bool has_record = plan->of.is_stand_in && plan->of.resolution.is_hit();
   // After its publication, so that its launches are counted.
   if (is_fallback(plan->origin) && !has_record && !op_state.op.is_of_team()) {
     if (engine.background) engine.background->want(op_state, bucket, plan);
@@ -209,7 +210,7 @@ const plan::PlanState* make_ready(plan::OpState& op_state, const Problem& proble
   const plan::PlanState* plan = make_hot(op_state, problem, stream, false);
   const cuda::Context::Scope scope(op_state.owner.context);
   const cuda::RelaxedCapture relaxed;
-  if (plan->of.stand_in && !is_captured(stream)) {  // a launch was here before
+  if (plan->of.is_stand_in && !is_captured(stream)) {  // a launch was here before
     replace_stand_in(op_state, *plan);
     plan = op_state.plans.hot.find(plan->bucket);
   }

@@ -40,7 +40,7 @@ std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket)
   std::vector<NearPlan> near;
   op_state.plans.for_each([&](const plan::BucketPlans& each) {
     const Problem& other = each.resolution.bucket.edge;
-    if (each.stand_in || !plan::fixed_alike(op, other, bucket)) return;
+    if (each.is_stand_in || !plan::fixed_alike(op, other, bucket)) return;
     const plan::PlanState& plan = each.edge->made_at(nearest_end(op, other, bucket));
     const double distance = answer::axis_distance(op, other, bucket);
     if (distance <= farthest_stand_in && !plan.executable.is_library()) near.push_back({&plan, distance});
@@ -51,39 +51,15 @@ std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket)
   return near;
 }
 
-/// `variant` for the whole bucket.
-answer::Answer stand_in_of(const manifest::Bucket& bucket, manifest::Variant variant, std::string why,
-                           const std::string& compiler = {}) {
-  answer::Answer answer = answer::answer_without_record(Origin::nearest, std::move(variant),
-                                                        manifest::whole_of(*bucket.op, bucket.edge), std::move(why));
-  answer.compiler = compiler;
-  return answer;
-}
-
-/// Plans of `stand_in` before the bucket's own answers, and behind those of `served` that come first: null where a file
-/// lacks their machine code.
-std::unique_ptr<plan::BucketPlans> plans_with(plan::OpState& op_state, const answer::Resolution& own,
-                                              const answer::Answer& stand_in,
-                                              const std::vector<const answer::Answer*>& served) {
-  const auto is_served = [&](const answer::Answer& each) { return std::ranges::find(served, &each) != served.end(); };
+/// `stand_in` for the whole bucket, before the bucket's own answers.
+answer::Resolution with_stand_in(const answer::Resolution& own, manifest::Variant stand_in, std::string why,
+                                 const std::string& compiler = {}) {
   answer::Resolution resolution = own;
-  resolution.answers.clear();
-  for (const answer::Answer* each : served) resolution.answers.push_back(*each);
-  resolution.answers.push_back(stand_in);
-  for (const answer::Answer& each : own.answers)
-    if (!is_served(each)) resolution.answers.push_back(each);
-  auto plans = std::make_unique<plan::BucketPlans>(std::move(resolution), served.size());
-  return load_stored(op_state, *plans) ? std::move(plans) : nullptr;
-}
-
-/// The same, `served` being all that sizes pick whose machine code is there, or none where it cannot be loaded.
-std::unique_ptr<plan::BucketPlans> plans_with(plan::OpState& op_state, const answer::Resolution& own,
-                                              const answer::Answer& stand_in) {
-  std::vector<const answer::Answer*> served = own.picked_by_size();
-  std::erase_if(served, [&](const answer::Answer* each) { return !op_state.plans.holds_code(own.bucket, *each); });
-  if (!served.empty())
-    if (auto plans = plans_with(op_state, own, stand_in, served)) return plans;
-  return plans_with(op_state, own, stand_in, {});
+  answer::Answer answer = answer::answer_without_record(
+      Origin::nearest, std::move(stand_in), manifest::whole_of(*own.bucket.op, own.bucket.edge), std::move(why));
+  answer.compiler = compiler;
+  resolution.answers.insert(resolution.answers.begin(), std::move(answer));
+  return resolution;
 }
 
 /// What the heuristic of a library proposes first for the bucket's upper edge, of each implementation by a library.
@@ -106,6 +82,12 @@ bool is_legal_throughout(const manifest::Variant& variant, const manifest::Bucke
          !variant.broken_constraint(bucket, manifest::low_corner(*bucket.op, bucket.edge));
 }
 
+/// Null where a file lacks machine code that the plans need.
+std::unique_ptr<plan::BucketPlans> loaded_stand_in(plan::OpState& op_state, answer::Resolution resolution) {
+  auto plans = std::make_unique<plan::BucketPlans>(std::move(resolution), true);
+  return load_stored(op_state, *plans) ? std::move(plans) : nullptr;
+}
+
 }  // namespace
 
 bool load_stored(plan::OpState& op_state, plan::BucketPlans& plans) {
@@ -124,25 +106,18 @@ std::unique_ptr<plan::BucketPlans> find_stand_in(plan::OpState& op_state, const 
   const auto near = near_plans(op_state, bucket.edge);
   for (const manifest::Variant& each : proposals)
     if (is_legal_throughout(each, bucket))
-      if (auto plans = plans_with(
-              op_state, own, stand_in_of(bucket, each, "its library proposes it, until the bucket's own is compiled")))
+      if (auto plans = loaded_stand_in(
+              op_state, with_stand_in(own, each, "its library proposes it, until the bucket's own is compiled")))
         return plans;
   for (const NearPlan& each : near)
     if (is_legal_throughout(each.plan->answer, bucket)) {
       std::string why = fmt::format("its machine code is loaded for {}, until that of this bucket is compiled",
                                     manifest::display_text(*bucket.op, each.plan->bucket));
-      if (auto plans = plans_with(op_state, own,
-                                  stand_in_of(bucket, each.plan->answer, std::move(why), each.plan->answer.compiler)))
+      if (auto plans = loaded_stand_in(
+              op_state, with_stand_in(own, each.plan->answer, std::move(why), each.plan->answer.compiler)))
         return plans;
     }
   return nullptr;
-}
-
-std::unique_ptr<plan::BucketPlans> with_present_code(plan::OpState& op_state, const plan::BucketPlans& stand_in) {
-  answer::Resolution own = stand_in.resolution;
-  const answer::Answer served_by = own.answers[*stand_in.stand_in];
-  own.answers.erase(own.answers.begin() + static_cast<std::ptrdiff_t>(*stand_in.stand_in));
-  return plans_with(op_state, own, served_by);
 }
 
 }  // namespace kiln::engine

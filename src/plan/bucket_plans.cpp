@@ -5,8 +5,8 @@
 
 namespace kiln::plan {
 
-BucketPlans::BucketPlans(answer::Resolution resolved, std::optional<std::size_t> stands_in)
-    : resolution(std::move(resolved)), stand_in(stands_in) {
+BucketPlans::BucketPlans(answer::Resolution resolved, bool stands_in)
+    : resolution(std::move(resolved)), is_stand_in(stands_in) {
   for (const answer::Answer& answer : resolution.answers) {
     const auto shared = std::ranges::find_if(slots, [&](const PlanSlot& slot) {
       const answer::Answer& other = *slot.answer;

@@ -57,7 +57,7 @@ struct PlanSlot {
 /// A bucket's answers, in the resolver's order, and their plans. Lives as long as the op: a launch may still use plans
 /// that were replaced.
 struct BucketPlans {
-  explicit BucketPlans(answer::Resolution resolved, std::optional<std::size_t> stands_in = {});
+  explicit BucketPlans(answer::Resolution resolved, bool stands_in = false);
   BucketPlans(const BucketPlans&) = delete;
   BucketPlans& operator=(const BucketPlans&) = delete;
 
@@ -87,8 +87,7 @@ struct BucketPlans {
   const PlanState* edge = nullptr;      // the plan of the bucket's edge, which the hot table and kiln::Plan hold
   std::atomic<bool> is_stale{false};    // a stale plan was made, and the bucket counted
   std::atomic<bool> lacks_code{false};  // a compile was needed, and all have begun
-  /// Index of the answer that serves until the machine code of the bucket's own is made (engine/stand_in.hpp).
-  const std::optional<std::size_t> stand_in;
+  const bool is_stand_in;  // serves until the machine code of the bucket's own answers is made (engine/stand_in.hpp)
 
  private:
   std::mutex refused_mutex_;

@@ -182,14 +182,11 @@ void PlanStore::make_without_library(BucketPlans& plans, Code code) {
     if (answers[i].role == store::Role::without_library && !answers[i].is_beyond) make(plans.slot(i), plans, code);
 }
 
-bool PlanStore::holds_code(const manifest::Bucket& bucket, const answer::Answer& answer) {
-  answer::CodeLookup code(bucket, answer, [this] { return owner_.arch(); });
-  return !code.is_needed() || code.is_held(owner_.cubins);
-}
-
 bool PlanStore::holds_code(const answer::Resolution& resolution) {
-  return std::ranges::all_of(resolution.picked_by_size(),
-                             [&](const answer::Answer* each) { return holds_code(resolution.bucket, *each); });
+  return std::ranges::all_of(resolution.picked_by_size(), [&](const answer::Answer* answer) {
+    answer::CodeLookup code(resolution.bucket, *answer, [this] { return owner_.arch(); });
+    return !code.is_needed() || code.is_held(owner_.cubins);
+  });
 }
 
 void PlanStore::begin_compiles(const answer::Resolution& resolution) {
@@ -232,8 +229,8 @@ PlanState& PlanStore::make_edge(BucketPlans& plans, Code code) {
   return *first.plan;
 }
 
-std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code) {
-  auto plans = std::make_unique<BucketPlans>(std::move(resolution));
+std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code, bool is_stand_in) {
+  auto plans = std::make_unique<BucketPlans>(std::move(resolution), is_stand_in);
   load(*plans, code);
   return plans;
 }

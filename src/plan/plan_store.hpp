@@ -35,15 +35,14 @@ class PlanStore {
   };
   /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but
   /// the failure of the upper edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
-  std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any);
+  std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any, bool is_stand_in = false);
   /// The same for plans that are not published. After a failure of this or of load_for() it may be called again: what
   /// was loaded stays, and nothing is counted twice.
   void load(BucketPlans& plans, Code code = Code::any);
   /// Loads the plans of the upper edge and of the problem's sizes from files, and leaves those of other sizes to
   /// make_at(). Throws Error(not_tuned) where a file lacks one of the two.
   void load_for(BucketPlans& plans, const Problem& problem);
-  /// Whether the files have the machine code of an answer; of all that the bucket's sizes pick. Reads none.
-  [[nodiscard]] bool holds_code(const manifest::Bucket& bucket, const answer::Answer& answer);
+  /// Whether the files have the machine code of all that the bucket's sizes pick. Reads none.
   [[nodiscard]] bool holds_code(const answer::Resolution& resolution);
   /// Makes the plan of the problem's sizes if load_for() left it out, and returns it. Where that fails the plan of the
   /// upper edge serves them: for now if the failure may pass, else for good.

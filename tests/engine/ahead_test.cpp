@@ -4,9 +4,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
-#include <set>
-#include <thread>
-#include <utility>
 
 #include "engine/ahead.hpp"
 #include "engine/background.hpp"
@@ -22,8 +19,7 @@ namespace {
 
 constexpr auto patience = std::chrono::seconds(120);
 
-/// What an engine compiles and tells, in order. A compile ahead whose label has a text of hold() ends only once that is
-/// freed.
+/// What an engine compiles and tells, in order. A compile ahead ends only once `hold` is false.
 class Told {
  public:
   void operator()(const LogEvent& event) {
@@ -31,16 +27,13 @@ class Told {
     if (event.kind == LogEvent::Kind::swap) swaps.emplace_back(event.bucket);
     if (event.kind != LogEvent::Kind::compile) return;
     const bool is_ahead = event.text.find("compiled ahead") != std::string_view::npos;
-    const auto is_held = [&] {
-      return std::ranges::any_of(held_, [&](const auto& each) { return event.text.find(each) != event.text.npos; });
-    };
-    if (is_ahead) freed_.wait_for(lock, patience, [&] { return !is_held(); });
+    if (is_ahead) freed_.wait_for(lock, patience, [this] { return !hold_; });
     (is_ahead ? ahead : waited_for).emplace_back(event.text.substr(0, event.text.find(" was")));
   }
-  void hold(std::set<std::string> labels = {""}) { held_ = std::move(labels); }
-  void free(const std::string& label = "") {
+  void hold() { hold_ = true; }
+  void free() {
     const std::lock_guard lock(mutex_);
-    held_.erase(label);
+    hold_ = false;
     freed_.notify_all();
   }
   std::vector<std::string> ahead, waited_for;  // labels
@@ -49,7 +42,7 @@ class Told {
  private:
   std::mutex mutex_;
   std::condition_variable freed_;
-  std::set<std::string> held_;
+  bool hold_ = false;
 };
 
 Options ahead_options(MissPolicy on_miss, Told& told, int compile_ahead = 1) {
@@ -204,36 +197,6 @@ TEST_CASE("a near config whose machine code is loaded serves at once, and the bu
     CHECK(told.waited_for.size() == 1);
     CHECK(engine.stats().tunes == 0);
   }
-}
-
-TEST_CASE("of a bucket that a stand-in serves, sizes whose own machine code is there are served by it" *
-          doctest::skip(no_plans())) {
-  Told told;
-  const std::string loaded = "threads=128 vector=1", first = "threads=64 vector=4", last = "threads=256 vector=1";
-  told.hold({first, last});
-  ScaleEngine engine(ahead_options(MissPolicy::nearest, told, 2));
-  engine.put(sized(64, 128), {tiled(loaded)});
-  engine.put(sized(256, 128), {tiled(loaded, "rows=129..192 cols=65..128"), tiled(first, "rows=193..224 cols=65..128"),
-                               tiled(last, "rows=225..256 cols=65..128")});
-  CHECK(engine.launch(sized(64, 128)) == Origin::overlay);
-  CHECK(engine.launch(sized(256, 128)) == Origin::nearest);
-  CHECK(is_hit(engine.launch(sized(150, 128))));
-  CHECK(engine.launch(sized(200, 128)) == Origin::nearest);
-  CHECK(engine.stats().misses.no_cubin == 2);
-  CHECK(told.waited_for.size() == 1);
-
-  told.free(first);
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (!is_hit(engine.launch(sized(200, 128))) && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(engine.launch(sized(256, 128)) == Origin::nearest);
-  CHECK(is_hit(engine.launch(sized(150, 128))));
-
-  told.free(last);
-  REQUIRE(wait(engine));
-  CHECK(is_hit(engine.launch(sized(256, 128))));
-  CHECK(told.waited_for.size() == 1);
-  CHECK(engine.stats().misses.no_cubin == 2);
 }
 
 TEST_CASE("a plan and a prepared bucket wait for their own machine code, also where a stand-in serves" *
