@@ -89,6 +89,17 @@ TEST_CASE("where one candidate is the fastest at both ends and just above the lo
   CHECK(result.rounds == 1);
 }
 
+TEST_CASE("a wide interval is halved a few times and no more") {
+  const auto result = switched(1, {20000, 40000}, 2, [](std::size_t candidate, std::int64_t size) {
+    if (candidate == 1) return 100.0;
+    return size <= 13571 ? 90.0 : 110.0;
+  });
+  CHECK(result.rounds == 6);
+  REQUIRE(result.found.size() == 1);
+  CHECK(result.found[0].first <= 13571);
+  CHECK(result.found[0].first > 12000);
+}
+
 TEST_CASE("a switch among those that need no library counts, where a library leads throughout") {
   const auto time_at = [](std::size_t candidate, std::int64_t size) {
     return candidate == 2 ? 50.0 : stairs_of_two(candidate, size);
