@@ -6,8 +6,7 @@ from evidence.table import markdown
 
 CHECKS = "torch-h100/checks.jsonl"
 RANKS = "torch-h200/ranks.jsonl"
-LLAMA = "python/llama_kiln.jsonl", "python/llama_peers.jsonl"
-AGAIN = "python/llama_again.jsonl", "python/llama_gradients.jsonl"  # each file is of one machine, with its own eager
+LLAMA, EARLIER = ("python/llama.jsonl",), ("python/llama_peers.jsonl",)  # each file is of one machine, with its own eager
 ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES = 1, 10, 100, 1000
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
@@ -42,7 +41,7 @@ def torch_length(read):
 
 def ended(read, train=False):
     """The last row of each contender."""
-    return {row["contender"]: row for name in LLAMA for row in read(name) if row.get("end") and row["train"] == train}
+    return {row["contender"]: row for name in (*EARLIER, *LLAMA) for row in read(name) if row["train"] == train}
 
 
 def torch_ranks(read):
@@ -55,7 +54,7 @@ def torch_ranks(read):
     return markdown(["two ranks by torchrun", "passed", "failed"], body)
 
 
-def llama_rows(read, names, with_chip):
+def llama_rows(read, names):
     """Seconds from the first batch's beginning on; "-" past the time limit of a contender."""
     body, runs = [], {}
     for row in [row for name in names for row in read(name)]:
@@ -63,19 +62,18 @@ def llama_rows(read, names, with_chip):
     for (train, contender), rows in sorted(runs.items(), key=lambda run: run[0]):
         after = {row["batches"]: row["seconds"] for row in rows}
         end = rows[-1]
-        chip = [end["device"].split()[1]] if with_chip else []
-        body.append([contender, "with" if train else "without", *chip, *(after.get(count, "-") for count in BATCHES), f"{end['batches']:,}", end["second_half_ms"] or "-"])
-    return markdown(["contender", "gradients", *["GPU"] * with_chip, *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run",
+        body.append([contender, "with" if train else "without", *(after.get(count, "-") for count in BATCHES), f"{end['batches']:,}", end.get("second_half_ms") or "-"])
+    return markdown(["contender", "gradients", *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run",
                      "ms a batch, second half of them"], body)
 
 
 def torch_llama(read):
-    return llama_rows(read, LLAMA, with_chip=False)
+    return llama_rows(read, LLAMA)
 
 
-def torch_llama_again(read):
-    return llama_rows(read, AGAIN, with_chip=True)
+def torch_llama_earlier(read):
+    return llama_rows(read, EARLIER)
 
 
-TABLES = {"torch_llama": torch_llama, "torch_llama_again": torch_llama_again, "torch_ranks": torch_ranks,
+TABLES = {"torch_llama": torch_llama, "torch_llama_earlier": torch_llama_earlier, "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
