@@ -57,8 +57,8 @@ struct InnerLimits {
   std::size_t probes = 0;  // in all
 };
 /// Long launches are timed at few ends. Returns what to compare between them, ascending: where stairs of other configs
-/// end, by the model, and at the last sizes of a library's proposals. Of three sizes two are a library's, and more are
-/// taken for a reason where the other has few. A measured candidate's time at a size is that at the interval's end,
+/// end, by the model, and at the last sizes of a library's proposals. Up to `sizes` are a library's, and two thirds as
+/// many are ends of stairs. A measured candidate's time at a size is that at the interval's end,
 /// scaled as the model says. At a library's size its proposal is compared with the fastest of the interval's end, with
 /// and without libraries. Where a stair ends, also with those of the end below and the most_expected fastest there.
 std::vector<Probe> inner_probes(const SearchedAxis& searched, const InnerLimits& limits);

@@ -100,7 +100,7 @@ static_assert(std::is_sorted(widened.begin(), widened.end()));
 inline constexpr double long_launch_ns = 3e5;                   // of a launch: above, few_probes are taken
 inline constexpr std::int64_t few_probes = 3, many_probes = 7;  // samples of a candidate at one size
 inline constexpr double inner_budget_ns = 400e6;  // for samples inside intervals; each may take as long as at the edge
-inline constexpr std::size_t most_inner_sizes = 24;  // for each reason
+inline constexpr std::size_t most_inner_sizes = 24;  // of a library; two thirds as many where stairs end
 inline constexpr std::size_t most_expected = 2;      // candidates that the model expects to be the fastest there
 inline constexpr std::int64_t least_interval = 16;   // steps of its axis in an interval that is parted
 inline constexpr int switch_rounds = 6;              // comparisons that find where two candidates change places
