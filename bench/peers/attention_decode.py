@@ -4,7 +4,7 @@
 
 read sums as many bytes as the problem's keys and values have: the rate at which they can be read at best. flash is that backend of
 scaled_dot_product_attention, for contiguous caches; flashinfer, where it can be imported, is the faster of its decode wrapper's two kernels,
-with and without tensor cores, for paged caches and one query. Results are compared with float64 on a sample before they are timed. One JSON object a problem and peer: nanoseconds with L2 flushed,
+with and without tensor cores, for paged caches and one query; caches of e4m3 have scales of one. Results are compared with float64 on a sample before they are timed. One JSON object a problem and peer: nanoseconds with L2 flushed,
 or the reason why there are none. --check compares and times nothing.
 """
 import argparse
@@ -67,7 +67,7 @@ class Case:
         pages = self.table.shape[1]
         offsets = torch.arange(self.batch + 1, device=self.q.device, dtype=torch.int32) * pages
         last = torch.full((self.batch,), self.keys - (pages - 1) * self.page, device=self.q.device, dtype=torch.int32)
-        wrapper.plan(offsets, self.table.flatten(), last, self.heads, self.k.shape[2], self.q.shape[3], self.page, q_data_type=self.dtype, kv_data_type=self.dtype)
+        wrapper.plan(offsets, self.table.flatten(), last, self.heads, self.k.shape[2], self.q.shape[3], self.page, q_data_type=self.dtype, kv_data_type=self.k.dtype)
         return lambda: wrapper.run(self.q[:, 0], (self.k, self.v)).unsqueeze(1)
 
     def rows_of(self, cache, sequence, head):
