@@ -39,21 +39,37 @@ def decode(read):
     return markdown(["batch", "keys", "queries", "cache", "us", "GB/s", "of a read", *(PEERS[peer] for peer in shown)], body) if body else ""
 
 
-def decode_e4m3(read):
-    """Each problem of e4m3 beside the same in bf16 and a plain read of its own bytes."""
+def of_e4m3(read):
+    """Rows of decode_e4m3 by problem, and nanoseconds by peer and problem."""
     rows = {row["asked"].removeprefix("attention_decode "): row for row in read(f"{FOLDER}/decode_e4m3.json") if "ns" in row}
-    plain = {row["asked"]: row["ns"] for row in read(f"{FOLDER}/decode_e4m3_peers.json") if row["peer"] == "read" and "ns" in row}
-    body, of_read, gains = [], [], []
+    return rows, {(row["peer"], row["asked"]): row["ns"] for row in read(f"{FOLDER}/decode_e4m3_peers.json") if "ns" in row and row.get("right", True)}
+
+
+def over_flashinfer(read, dtype=None):
+    """FlashInfer's time over Kiln's, of the problems that it computed; over caches of one type, or of both."""
+    rows, peers = of_e4m3(read)
+    return [peers["flashinfer", asked] / row["ns"] for asked, row in rows.items() if ("flashinfer", asked) in peers and dtype in (None, words(asked).get("cache_dtype", "bf16"))]
+
+
+def decode_e4m3(read):
+    """Each problem of e4m3 beside the same in bf16, a plain read of its own bytes, and FlashInfer in both types."""
+    rows, peers = of_e4m3(read)
+    body, of_read, gains, ratios = [], [], [], {"e4m3": [], "bf16": []}
     for asked, row in rows.items():
-        wide = rows.get(asked.removesuffix(" cache_dtype=e4m3"))
+        same = asked.removesuffix(" cache_dtype=e4m3")
+        wide = rows.get(same)
         if wide is row or wide is None:
             continue
-        size, share, gain = words(asked), plain[asked] / row["ns"], wide["ns"] / row["ns"]
+        size, share, gain = words(asked), peers["read", asked] / row["ns"], wide["ns"] / row["ns"]
         of_read += [share] if row["bytes"] >= LARGE else []
         gains.append(gain)
-        body.append([size["batch"], size["keys"], size["queries"], size["head_dim"], size["layout"], us(row), us(wide), number(gain), number(share)])
-    return markdown(["batch", "keys", "queries", "head dimension", "cache", "e4m3, us", "bf16, us", "bf16 / e4m3", "of a read"],
-                    body and [*body, ["geometric mean", "", "", "", "", "", "", number(mean(gains)), f"{number(mean(of_read))} from 64 MB on" if of_read else ""]])
+        over = {dtype: peers.get(("flashinfer", of)) and peers["flashinfer", of] / rows[of]["ns"] for dtype, of in (("e4m3", asked), ("bf16", same))}
+        for dtype, ratio in over.items():
+            ratios[dtype] += [ratio] if ratio else []
+        body.append([size["batch"], size["keys"], size["queries"], size["head_dim"], size["layout"], us(row), us(wide), number(gain), number(share), *map(number, over.values())])
+    means = [number(mean(gains)), f"{number(mean(of_read))} from 64 MB on" if of_read else "", *(number(mean(each)) for each in ratios.values())] if body else []
+    return markdown(["batch", "keys", "queries", "head dimension", "cache", "e4m3, us", "bf16, us", "bf16 / e4m3", "of a read", "FlashInfer / Kiln, e4m3", "FlashInfer / Kiln, bf16"],
+                    body and [*body, ["geometric mean", *[""] * 6, *means]])
 
 
 TABLES = {"decode": decode, "decode_e4m3": decode_e4m3}

@@ -1,11 +1,12 @@
 """README's tables: what a reader asks first, one number and its worst a line. A figure whose code has changed since is left out of them; the other documents have
 it, with its mark."""
-from evidence import torch_ops, turns
-from evidence.attention import ratios_of
+from statistics import median
+
+from evidence import decode, torch_ops, turns
 from evidence.claim import listed
 from evidence.digests import ROOT
 from evidence.marks import CHANGED
-from evidence.summary import MANY_ROWS, PARTS, of_many_rows, slower_by, team
+from evidence.summary import MANY_ROWS, PARTS, losing_by, of_many_rows, slower_by, team
 from evidence.table import Reader, markdown, mean, state
 from evidence.team import best_of_peers, compared
 from evidence.tuner import at, measured
@@ -36,8 +37,9 @@ def gradients(read):
     return as_fast(turns.ratios_of(read, turns.BACKWARD))
 
 
-def memory_bound(read):
-    return as_fast(turns.ratios_of(read, ("family_turns",)))
+def of_decode(read):
+    found = decode.over_flashinfer(read)
+    return as_fast(found) if found else ""
 
 
 def of_two_gpus(read):
@@ -49,8 +51,9 @@ def of_two_gpus(read):
 FACE = [("{} matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
         ("attention forward of 20 models, {} dense problems, lengths log-uniform", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward(turns.LOG)),
         ("attention forward of 20 models, {} dense problems, lengths as served", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward(turns.SERVED)),
+        ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", forward(turns.PACKED)),
         ("gradients of attention of 19 models, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
-        ("norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB, {} problems", "the fastest of `torch.compile`, its max-autotune and QuACK at each", memory_bound),
+        ("decode of single tokens over pages in bf16 and e4m3, {} problems", "FlashInfer", of_decode),
         ("collectives, and products fused with them, on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_two_gpus)]
 
 
@@ -74,13 +77,10 @@ def attention_beside(peer, lists):
 
 LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),
           ("matrix products of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
-          ("attention forward of 20 models, dense, most at heads of 128, lengths log-uniform", "FlashAttention-3", attention_beside("flash3", turns.LOG)),
-          ("the same, windows among them", "FlashAttention-4", attention_beside("flash4", turns.LOG)),
-          ("attention forward of 20 models, dense, lengths as served", "FlashAttention-3", attention_beside("flash3", turns.SERVED)),
-          ("attention forward of 20 models, dense, lengths as served, windows among them", "FlashAttention-4", attention_beside("flash4", turns.SERVED)),
+          ("attention forward of 20 models, dense, lengths log-uniform and as served", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
+          ("the same, windows among them", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("gradients of attention of 19 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
-          ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
-          ("norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB", "the fastest of `torch.compile`, its max-autotune and QuACK", lambda read: slower_by(turns.ratios_of(read, ("family_turns",)))),
+          ("decode of single tokens over pages in bf16 and e4m3", "FlashInfer", lambda read: losing_by(decode.over_flashinfer(read))),
           ("products fused with collectives, two to eight H200", "torch's fused ops, without NVLS", lambda read: team(read, {"two": "team", "four": "team4", "eight": "team8"}, "fused")),
           ("collectives and products, four and eight H200", "NCCL without NVLS, with cuBLAS", lambda read: team(read, {"four": "team4", "eight": "team8"}, "nccl"))]
 
@@ -114,10 +114,22 @@ def llama(read):
     return read.figure(told)
 
 
+def tune_seconds(r):
+    return [row["ready_ms"] / 1000 for name in ("log", "served") for row in r(f"{turns.FOLDER}/products_models_{name}.json") if row.get("tunes")]
+
+
+def tune_median(read):
+    return read.figure(lambda r: f"{median(tune_seconds(r)):.1f} s")
+
+
+def tune_worst(read):
+    return read.figure(lambda r: f"{max(tune_seconds(r)):.1f} s")
+
+
 def shares():
     """Figures of README without a mark, with one, and those that it leaves out."""
     read = Reader()
-    face(read), losses(read), stream(read), hot(read), llama(read)
+    face(read), losses(read), stream(read), hot(read), llama(read), tune_median(read), tune_worst(read)
     shown = [mark for mark in read.figures if mark is not None and CHANGED not in mark]
     return sum(mark == "" for mark in shown), sum(bool(mark) for mark in shown), len(read.figures) - len(shown)
 
@@ -134,4 +146,4 @@ def records(_):
 
 
 TABLES = {"face": face, "losses": losses}
-FIGURES = {"newer": newer, "stream": stream, "hot": hot, "llama": llama, "records": records}
+FIGURES = {"newer": newer, "stream": stream, "hot": hot, "llama": llama, "records": records, "tune_median": tune_median, "tune_worst": tune_worst}

@@ -6,7 +6,7 @@ from evidence import turns
 from evidence.attention import MODELS_PEERS, ratios_of
 from evidence.blocks import BLOCKS, of, over_kiln, rows_of
 from evidence.claim import runs_of
-from evidence.decode import shares_of_read
+from evidence.decode import over_flashinfer, shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.table import markdown, mean, quantile, words
 from evidence.team import best_of_peers, compared
@@ -56,6 +56,8 @@ def attention():
     for which in MODELS_PEERS:
         yield "gradients of attention, with models' heads", "H100", peer(MODELS_PEERS, which), lambda read, which=which: as_fast(ratios_of(read, "attention_models", which))
     yield "`attention_decode`, from 64 MB on", "H100", "a plain read of the cache", lambda read: as_fast(shares_of_read(read))
+    for dtype in ("bf16", "e4m3"):
+        yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: as_fast(found) if (found := over_flashinfer(read, dtype)) else ""
 
 
 def in_turns():
@@ -232,6 +234,9 @@ def losing():
     for lists, title, peers in ((turns.DENSE, "attention forward of 20 models", turns.OF_FORWARD), (turns.BACKWARD, "gradients of attention of models", turns.OF_BACKWARD)):
         for peer in peers:
             yield title, "H100", turns.ATTENTION[peer], lambda read, lists=lists, peer=peer: losing_by(turns.ratios_of(read, lists, peer))
+    yield "attention forward, heads of 40 to 224 that do not fill their tiles", "H100", "FlashAttention-3", lambda read: losing_by(ratios_of(read, "attention_heads_forward", "flash3"))
+    for dtype in ("bf16", "e4m3"):
+        yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: losing_by(over_flashinfer(read, dtype))
     for dim in (64, 128):
         yield f"gradients of attention, models' heads of {dim}", "H100", "FlashAttention-4", lambda read, dim=dim: of_heads(read, dim)
     yield "products fused with collectives", "two H200", "torch's fused ops, without NVLS", lambda read: team(read, "team", "fused")

@@ -55,6 +55,8 @@ class Reader:
         if isinstance(text, tuple):
             text, rows = text
         self.used += read.used
+        if not text:
+            return ""
         if is_too_old(read.used):
             self.figures.append(None)
             return ""
