@@ -92,8 +92,11 @@ class Canary:
         problems, log = self.out / f"{name}.txt", self.out / f"{name}.json"
         problems.write_text("".join(f"{line}\n" for line in lines))
         with problems.open() as given, log.open("w") as printed, (self.out / f"{name}.err").open("w") as errors:
-            subprocess.run([word.replace("{}", str(problems)) for word in command], stdin=given, stdout=printed, stderr=errors, env=self.environment, cwd=ROOT, timeout=self.asked.limit, check=False)
-        return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+            try:
+                subprocess.run([word.replace("{}", str(problems)) for word in command], stdin=given, stdout=printed, stderr=errors, env=self.environment, cwd=ROOT, timeout=self.asked.limit, check=False)
+            except subprocess.TimeoutExpired as late:  # what was printed counts
+                print(f"{name}: {late}", file=sys.stderr)
+        return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{") and line.endswith("}")]
 
     def kiln(self, program, name, lines, *words):
         shipped = f"cache/{self.asked.device}.jsonl"
@@ -141,7 +144,7 @@ def main():
     options.add_argument("--device", required=True, choices=("h100", "h200"))
     options.add_argument("--seed", default="")
     options.add_argument("--share", type=float, default=0.1)
-    options.add_argument("--limit", type=int, default=120, help="seconds a command")
+    options.add_argument("--limit", type=int, default=120, help="seconds a command; the problems that it reached count")
     options.add_argument("--only", nargs="*", default=[])
     asked = options.parse_args()
     asked.seed = asked.seed or subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
@@ -149,11 +152,8 @@ def main():
     with (canary.out / "canary.jsonl").open("w") as told:
         for file in FILES:
             if file.claim.endswith(asked.device) and (not asked.only or file.name in asked.only):
-                try:
-                    for row in canary.of(file):
-                        print(json.dumps(row), file=told, flush=True)
-                except subprocess.TimeoutExpired as late:
-                    print(f"{file.claim}/{file.name}: {late}", file=sys.stderr)
+                for row in canary.of(file):
+                    print(json.dumps(row), file=told, flush=True)
     return 0
 
 

@@ -14,6 +14,7 @@ from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench/peers")]
+import canary  # noqa: E402
 import hit_counts  # noqa: E402
 import launched  # noqa: E402
 import rows  # noqa: E402
@@ -240,6 +241,16 @@ class HitCounts(Folder):
     def test_kinds_without_a_counterpart_are_named_and_nothing_in_common_fails(self):
         self.assertEqual(self.compare({"plain": 1000}, {"plain": 1000, "attention": 1})[0], 0)
         self.assertEqual(self.compare({"plain": 1000}, {"attention": 1000})[0], 1)
+
+
+class OfCanary(Folder):
+    def test_problems_that_a_limit_of_time_left_count(self):
+        self.write("build/src/cli/kiln", "#!/bin/sh\necho 'kiln 0.1.0, build abcd000 x'\n")
+        late = self.write("late", "#!/bin/sh\necho '{\"ns\": 1}'\nprintf '{\"ns\": '\nexec sleep 60\n")
+        asked = types.SimpleNamespace(build=self.root / "build", out=self.root / "out", limit=1)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(canary.Canary(asked).run("pairs", [str(late)], ["gemm m=1"]), [{"ns": 1}])
+        self.assertIn("pairs: ", said.getvalue())
 
 
 class Launched(unittest.TestCase):
