@@ -10,6 +10,7 @@
 #include "answer/machine_code.hpp"
 #include "cuda/device.hpp"
 #include "engine/miss_path.hpp"
+#include "engine/stand_in.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
 #include "manifest/keep_loaded.hpp"
@@ -62,12 +63,12 @@ void Ahead::want_near(plan::OpState& op, const Problem& bucket) {
   begin_thread();
 }
 
-void Ahead::want_swap(plan::OpState& op, const plan::PlanState& stand_in) {
+void Ahead::want_swap(plan::OpState& op, const Problem& bucket) {
   const std::lock_guard lock(mutex_);
-  if (!stand_ins_.insert(&stand_in).second) return;  // another thread launched it too
-  queue_.push_back({&op, stand_in.bucket, rank_of_stand_in, 0, &stand_in});
+  if (!ops_[&op].swapped.insert(bucket).second) return;  // another thread launched it too
+  queue_.push_back({&op, bucket, rank_of_stand_in, 0, true});
   ops_[&op].lacks_code = true;
-  note(op, stand_in.bucket);
+  note(op, bucket);
   begin_thread();
 }
 
@@ -99,6 +100,13 @@ bool Ahead::is_running() const {
   return thread_.joinable();
 }
 
+std::size_t Ahead::swaps() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t swaps = 0;
+  for (const auto& [op, of] : ops_) swaps += of.swapped.size();
+  return swaps;
+}
+
 void Ahead::begin_thread() {
   changed_.notify_all();
   if (thread_.joinable()) return;
@@ -117,7 +125,7 @@ bool Ahead::may_begin() const {
   std::size_t compiles = 0;
   for (const Begun& each : begun_) compiles += each.compiles.size();
   return compiles < 2 * engine_.pool.spare_at_once() ||
-         std::ranges::any_of(queue_, [](const Wanted& each) { return each.stand_in != nullptr; });
+         std::ranges::any_of(queue_, [](const Wanted& each) { return each.has_stand_in; });
 }
 
 Ahead::Wanted Ahead::take_next() {
@@ -153,11 +161,11 @@ void Ahead::serve(const std::stop_token& stop) {
       lock.unlock();
       std::vector<Compile> compiles = begin(next);
       lock.lock();
-      if (!compiles.empty() || next.stand_in != nullptr) begun_.push_back({next, std::move(compiles)});
+      if (!compiles.empty() || next.has_stand_in) begun_.push_back({next, std::move(compiles)});
     } else if (!begun_.empty()) {
       lock.unlock();
       std::vector<bool> done;
-      for (Begun& each : begun_) done.push_back(!stop.stop_requested() && finish(each));
+      for (Begun& each : begun_) done.push_back(!stop.stop_requested() && finish(each, stop));
       lock.lock();
       std::size_t i = 0;
       std::erase_if(begun_, [&](const Begun&) { return done[i++]; });
@@ -186,8 +194,7 @@ void Ahead::queue_near(const Missed& missed) {
   }
   lock.lock();
   for (const answer::NextBucket& each : near)
-    if (of.seen.insert(each.bucket).second)
-      queue_.push_back({missed.op, each.bucket, each.rank, missed.number, nullptr});
+    if (of.seen.insert(each.bucket).second) queue_.push_back({missed.op, each.bucket, each.rank, missed.number, false});
 }
 
 std::vector<Ahead::Compile> Ahead::begin(const Wanted& wanted) noexcept {
@@ -209,8 +216,8 @@ std::vector<Ahead::Compile> Ahead::begin(const Wanted& wanted) noexcept {
   return compiles;
 }
 
-bool Ahead::finish(Begun& begun) noexcept {
-  bool all = true;
+bool Ahead::finish(Begun& begun, const std::stop_token& stop) noexcept {
+  bool all = true, any = false;
   for (Compile& each : begun.compiles) {
     if (each.is_kept) continue;
     if (each.cubin.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
@@ -220,27 +227,42 @@ bool Ahead::finish(Begun& begun) noexcept {
     each.is_kept = true;
     try {
       engine_.cubins.keep(each.code, each.cubin.get());
+      any = true;
     } catch (
         const std::exception&) {  // NOLINT(bugprone-empty-catch): Options::on_log has it, or only the file lacks it
     }
   }
-  if (all && begun.of.stand_in != nullptr) replace(begun.of);
+  if (!begun.of.has_stand_in || stop.stop_requested()) return all;
+  if ((!all || !replace(begun.of)) && any) replace_in_part(begun.of);
   return all;
 }
 
-void Ahead::replace(const Wanted& wanted) noexcept {
+void Ahead::replace_in_part(const Wanted& wanted) noexcept {
+  try {
+    const cuda::Context::Scope scope(engine_.context);
+    plan::PlanStore& store = wanted.op->plans;
+    const plan::BucketPlans* const serving = store.stand_in_for(wanted.bucket);
+    if (serving == nullptr) return;
+    if (auto plans = with_more_code(*wanted.op, *serving)) store.publish_over_stand_in(std::move(plans), serving->edge);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): what serves goes on serving
+  }
+}
+
+bool Ahead::replace(const Wanted& wanted) noexcept {
   const auto failed = [&](const char* why) {
     engine_.warn(fmt::format("{} {} keeps its stand-in: {}", wanted.op->op.name,
                              manifest::display_text(wanted.op->op, wanted.bucket), why));
   };
   try {
     const cuda::Context::Scope scope(engine_.context);
-    replace_stand_in(*wanted.op, *wanted.stand_in);
+    replace_stand_in(*wanted.op, wanted.bucket);
+    return true;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::interrupted) failed(error.what());
   } catch (const std::exception& error) {
     failed(error.what());
   }
+  return false;
 }
 
 }  // namespace kiln::engine

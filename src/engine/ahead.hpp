@@ -42,23 +42,26 @@ class Ahead {
   void met(plan::OpState& op, const Problem& bucket);
   /// Queues what is likely next after a bucket whose machine code is missing.
   void want_near(plan::OpState& op, const Problem& bucket);
-  /// Queues the bucket of a stand-in before all others. Its own answers take the stand-in's place when they are
+  /// Queues the bucket of a stand-in before all others. Its own answers take the stand-in's place, each when it is
   /// compiled.
-  void want_swap(plan::OpState& op, const plan::PlanState& stand_in);
+  void want_swap(plan::OpState& op, const Problem& bucket);
   /// Waits until nothing is queued or compiled. Returns false when `end` passed before.
   bool wait_until(std::chrono::steady_clock::time_point end);
   /// As Background's: for the thread of this, on which a callback dropped the engine's last handle.
   void delete_at_end(EngineState& engine);
   [[nodiscard]] bool is_this_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
   [[nodiscard]] bool is_running() const;
+  /// Buckets whose stand-ins were queued so far.
+  [[nodiscard]] std::size_t swaps() const;
 
  private:
   struct OfOp {
     std::vector<Problem> met;  // the latest at the back
     bool lacks_code = false;
-    std::unordered_set<Problem, manifest::ProblemHash> seen;   // queued, or met
-    std::unordered_set<Problem, manifest::ProblemHash> asked;  // whose next buckets were queued
-    std::optional<std::vector<answer::BucketCount>> counted;   // by the files; of the thread alone
+    std::unordered_set<Problem, manifest::ProblemHash> seen;     // queued, or met
+    std::unordered_set<Problem, manifest::ProblemHash> asked;    // whose next buckets were queued
+    std::unordered_set<Problem, manifest::ProblemHash> swapped;  // whose stand-ins were queued
+    std::optional<std::vector<answer::BucketCount>> counted;     // by the files; of the thread alone
   };
   struct Missed {
     plan::OpState* op = nullptr;
@@ -68,9 +71,9 @@ class Ahead {
   struct Wanted {
     plan::OpState* op = nullptr;
     Problem bucket;
-    int rank = 0;                               // answer::NextBucket::rank; of a stand-in: below all
-    std::int64_t number = 0;                    // of the miss that it follows: of equal ranks the latest comes first
-    const plan::PlanState* stand_in = nullptr;  // null: no launch has asked yet
+    int rank = 0;               // answer::NextBucket::rank; of a stand-in: below all
+    std::int64_t number = 0;    // of the miss that it follows: of equal ranks the latest comes first
+    bool has_stand_in = false;  // else no launch has asked yet
   };
   struct Compile {
     jit::Specialisation code;
@@ -95,9 +98,11 @@ class Ahead {
   void serve(const std::stop_token& stop);
   void queue_near(const Missed& missed);
   std::vector<Compile> begin(const Wanted& wanted) noexcept;
-  /// Keeps what is compiled. Returns whether all is, and the stand-in is replaced.
-  bool finish(Begun& begun) noexcept;
-  void replace(const Wanted& wanted) noexcept;
+  /// Keeps what is compiled, and has it serve in the stand-in's place unless `stop`. Returns whether all is compiled.
+  bool finish(Begun& begun, const std::stop_token& stop) noexcept;
+  /// Returns whether no stand-in serves the bucket any more.
+  bool replace(const Wanted& wanted) noexcept;
+  void replace_in_part(const Wanted& wanted) noexcept;
 
   EngineState& engine_;
   mutable std::mutex mutex_;  // guards the members below
@@ -106,8 +111,7 @@ class Ahead {
   std::deque<Missed> missed_;  // what is likely next is not queued yet
   std::int64_t misses_ = 0;
   std::vector<Wanted> queue_;
-  std::unordered_set<const plan::PlanState*> stand_ins_;  // that were queued at any time
-  std::vector<Begun> begun_;                              // written by the thread alone
+  std::vector<Begun> begun_;  // written by the thread alone
   bool busy_ = false;
   EngineState* deleted_at_end_ = nullptr;  // of the thread alone
   std::jthread thread_;                    // last: it ends before what it uses

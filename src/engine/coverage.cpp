@@ -55,7 +55,7 @@ const plan::PlanState* describe_plan(Gap& gap, plan::BucketPlans& of, const Prob
     if (answer != nullptr && plan == nullptr) gap.why += ", which is not loaded";
   } else if (plan == nullptr) {
     gap.why = answer->name() + " serves, which is not loaded";
-  } else if (of.is_stand_in) {
+  } else if (of.stand_in == found.index) {
     gap.why = fmt::format("its machine code is being compiled; {} stands in", answer->name());
   } else if (is_fallback(answer->origin)) {
     gap.why = fmt::format("its bucket has no record; {} stands in", answer->name());

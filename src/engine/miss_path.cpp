@@ -144,10 +144,10 @@ void tell_fallback(const plan::OpState& op_state, const plan::BucketPlans& made,
 }
 
 /// adopt() of the answers that the bucket has by now.
-void adopt_present(plan::OpState& op_state, const Problem& bucket, const plan::PlanState* in_place_of) {
-  answer::Resolution present = op_state.resolve(bucket, op_state.takes_fallbacks());
-  answer::leave_servable(present, op_state.owner.arch(), op_state.owner.cubins);
-  adopt(op_state, std::move(present), in_place_of);
+void adopt_present(plan::OpState& op_state, const Problem& bucket, InPlaceOf present) {
+  answer::Resolution own = op_state.resolve(bucket, op_state.takes_fallbacks());
+  answer::leave_servable(own, op_state.owner.arch(), op_state.owner.cubins);
+  adopt(op_state, std::move(own), present);
 }
 
 }  // namespace
@@ -193,15 +193,14 @@ const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem,
     if (is_tuned_beside && error.kind() == ErrorKind::not_tuned) engine.background->want(op_state, bucket, nullptr);
     throw;
   }
-  if (engine.ahead)
-    plan->of.is_stand_in ? engine.ahead->want_swap(op_state, *plan) : engine.ahead->met(op_state, bucket);
-  const bool has_record = plan->of.is_stand_in && plan->of.resolution.is_hit();
+  if (engine.ahead) plan->of.stand_in ? engine.ahead->want_swap(op_state, bucket) : engine.ahead->met(op_state, bucket);
+  const bool has_record = plan->of.stand_in && plan->of.resolution.is_hit();
   // After its publication, so that its launches are counted.
   if (is_fallback(plan->origin) && !has_record && !op_state.op.is_of_team()) {
     if (engine.background) engine.background->want(op_state, bucket, plan);
     if (engine.shared && op_state.takes_fallbacks() && !(engine.background && engine.background->can_tune()))
       engine.shared->bring_when_there({op_state.site(), bucket},
-                                      [&op_state, bucket] { adopt_present(op_state, bucket, nullptr); });
+                                      [&op_state, bucket] { adopt_present(op_state, bucket, InPlaceOf::anything); });
   }
   return plan;
 }
@@ -210,8 +209,8 @@ const plan::PlanState* make_ready(plan::OpState& op_state, const Problem& proble
   const plan::PlanState* plan = make_hot(op_state, problem, stream, false);
   const cuda::Context::Scope scope(op_state.owner.context);
   const cuda::RelaxedCapture relaxed;
-  if (plan->of.is_stand_in && !is_captured(stream)) {  // a launch was here before
-    replace_stand_in(op_state, *plan);
+  if (plan->of.stand_in && !is_captured(stream)) {  // a launch was here before
+    replace_stand_in(op_state, plan->bucket);
     plan = op_state.plans.hot.find(plan->bucket);
   }
   if (!is_captured(stream)) op_state.plans.make_all_sizes(plan->of);
@@ -221,7 +220,7 @@ const plan::PlanState* make_ready(plan::OpState& op_state, const Problem& proble
   return plan;
 }
 
-void adopt(plan::OpState& op_state, answer::Resolution resolution, const plan::PlanState* in_place_of) {
+void adopt(plan::OpState& op_state, answer::Resolution resolution, InPlaceOf present) {
   auto adopted = op_state.plans.load(std::move(resolution));
   plan::BucketPlans& of = *adopted;
   begin_serving(op_state);  // so far only captures may have asked for the op
@@ -230,15 +229,15 @@ void adopt(plan::OpState& op_state, answer::Resolution resolution, const plan::P
   const std::string text =
       fmt::format("{} serves from now on", of.edge == nullptr ? "its record" : of.edge->answer.name());
   const std::string bucket = manifest::to_string(op_state.op, of.resolution.bucket.edge);
-  if (in_place_of == nullptr)
+  if (present == InPlaceOf::anything)
     op_state.plans.publish(std::move(adopted));
-  else if (!op_state.plans.publish_in_place_of(*in_place_of, std::move(adopted)))
+  else if (!op_state.plans.publish_over_stand_in(std::move(adopted)))
     return;
   op_state.owner.tell(LogEvent::Kind::swap, op_state.op.name, bucket, text);
 }
 
-void replace_stand_in(plan::OpState& op_state, const plan::PlanState& stand_in) {
-  adopt_present(op_state, stand_in.bucket, &stand_in);
+void replace_stand_in(plan::OpState& op_state, const Problem& bucket) {
+  if (op_state.plans.stand_in_for(bucket) != nullptr) adopt_present(op_state, bucket, InPlaceOf::stand_in);
 }
 
 void load_all(plan::OpState& op_state) {

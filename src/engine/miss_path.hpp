@@ -1,6 +1,8 @@
 // A bucket that is not hot: look it up, load it, or tune it; then publish.
 #pragma once
 
+#include <cstdint>
+
 #include "plan/op_state.hpp"
 
 namespace kiln::engine {
@@ -13,11 +15,12 @@ const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem,
 /// make_hot() without stand-ins, then loads what serves this very problem, and allocates the workspace for `stream`
 /// unless it captures.
 const plan::PlanState* make_ready(plan::OpState& op_state, const Problem& problem, CUstream stream);
-/// Loads and publishes the bucket's new answers in place of what serves it; with `in_place_of`, only if that does.
-void adopt(plan::OpState& op_state, answer::Resolution resolution, const plan::PlanState* in_place_of = nullptr);
-/// Publishes the bucket's own answers in place of a stand-in's plan, unless another took it already. Compiles what is
-/// missing. Precondition: the engine's context is current.
-void replace_stand_in(plan::OpState& op_state, const plan::PlanState& stand_in);
+enum class InPlaceOf : std::uint8_t { anything, stand_in };
+/// Loads and publishes the bucket's new answers in place of what serves it; or only if a stand-in serves sizes of it.
+void adopt(plan::OpState& op_state, answer::Resolution resolution, InPlaceOf present = InPlaceOf::anything);
+/// Publishes the bucket's own answers where a stand-in serves sizes of it. Compiles what is missing. Then no stand-in
+/// serves the bucket. Precondition: the engine's context is current.
+void replace_stand_in(plan::OpState& op_state, const Problem& bucket);
 /// Loads every record whose machine code a file has. Compiles nothing. Called before another thread has the op.
 void load_all(plan::OpState& op_state);
 

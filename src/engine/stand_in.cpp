@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -40,7 +41,7 @@ std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket)
   std::vector<NearPlan> near;
   op_state.plans.for_each([&](const plan::BucketPlans& each) {
     const Problem& other = each.resolution.bucket.edge;
-    if (each.is_stand_in || !plan::fixed_alike(op, other, bucket)) return;
+    if (each.stand_in || !plan::fixed_alike(op, other, bucket)) return;
     const plan::PlanState& plan = each.edge->made_at(nearest_end(op, other, bucket));
     const double distance = answer::axis_distance(op, other, bucket);
     if (distance <= farthest_stand_in && !plan.executable.is_library()) near.push_back({&plan, distance});
@@ -51,15 +52,56 @@ std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket)
   return near;
 }
 
-/// `stand_in` for the whole bucket, before the bucket's own answers.
-answer::Resolution with_stand_in(const answer::Resolution& own, manifest::Variant stand_in, std::string why,
-                                 const std::string& compiler = {}) {
-  answer::Resolution resolution = own;
-  answer::Answer answer = answer::answer_without_record(
-      Origin::nearest, std::move(stand_in), manifest::whole_of(*own.bucket.op, own.bucket.edge), std::move(why));
+/// `variant` for the whole bucket.
+answer::Answer stand_in_of(const manifest::Bucket& bucket, manifest::Variant variant, std::string why,
+                           const std::string& compiler = {}) {
+  answer::Answer answer = answer::answer_without_record(Origin::nearest, std::move(variant),
+                                                        manifest::whole_of(*bucket.op, bucket.edge), std::move(why));
   answer.compiler = compiler;
-  resolution.answers.insert(resolution.answers.begin(), std::move(answer));
-  return resolution;
+  return answer;
+}
+
+/// The bucket's own answers, `served` first and then `stand_in`.
+answer::Resolution in_order(const answer::Resolution& own, const std::vector<const answer::Answer*>& served,
+                            const answer::Answer& stand_in) {
+  answer::Resolution ordered = own;
+  ordered.answers.clear();
+  for (const answer::Answer* each : served) ordered.answers.push_back(*each);
+  ordered.answers.push_back(stand_in);
+  for (const answer::Answer& each : own.answers)
+    if (std::ranges::find(served, &each) == served.end()) ordered.answers.push_back(each);
+  return ordered;
+}
+
+bool loads(plan::OpState& op_state, plan::BucketPlans& plans, std::size_t answer) {
+  try {
+    op_state.plans.make(plans.slot(answer), plans, plan::PlanStore::Code::stored);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Plans of the own answers that sizes pick and whose machine code loads from files, and of `stand_in` for all other
+/// sizes. Null where a file lacks machine code of the stand-in. Given `present`, also where no more own answers serve
+/// than that many, or where one of the first so many does not.
+std::unique_ptr<plan::BucketPlans> plans_with(plan::OpState& op_state, const answer::Resolution& own,
+                                              const answer::Answer& stand_in, std::optional<std::size_t> present = {}) {
+  std::vector<const answer::Answer*> served = own.picked_by_size();
+  std::erase_if(served, [&](const answer::Answer* each) { return !op_state.plans.holds_code(own.bucket, *each); });
+  const auto is_more = [&] {
+    for (std::size_t i = 0; i < *present; ++i)
+      if (std::ranges::find(served, &own.answers[i]) == served.end()) return false;
+    return served.size() > *present;
+  };
+  while (!present || is_more()) {
+    auto plans = std::make_unique<plan::BucketPlans>(in_order(own, served, stand_in), served.size());
+    std::size_t loaded = 0;
+    while (loaded < served.size() && loads(op_state, *plans, loaded)) ++loaded;
+    if (loaded == served.size()) return load_stored(op_state, *plans) ? std::move(plans) : nullptr;
+    served.erase(served.begin() + static_cast<std::ptrdiff_t>(loaded));
+  }
+  return nullptr;
 }
 
 /// What the heuristic of a library proposes first for the bucket's upper edge, of each implementation by a library.
@@ -82,12 +124,6 @@ bool is_legal_throughout(const manifest::Variant& variant, const manifest::Bucke
          !variant.broken_constraint(bucket, manifest::low_corner(*bucket.op, bucket.edge));
 }
 
-/// Null where a file lacks machine code that the plans need.
-std::unique_ptr<plan::BucketPlans> loaded_stand_in(plan::OpState& op_state, answer::Resolution resolution) {
-  auto plans = std::make_unique<plan::BucketPlans>(std::move(resolution), true);
-  return load_stored(op_state, *plans) ? std::move(plans) : nullptr;
-}
-
 }  // namespace
 
 bool load_stored(plan::OpState& op_state, plan::BucketPlans& plans) {
@@ -106,18 +142,26 @@ std::unique_ptr<plan::BucketPlans> find_stand_in(plan::OpState& op_state, const 
   const auto near = near_plans(op_state, bucket.edge);
   for (const manifest::Variant& each : proposals)
     if (is_legal_throughout(each, bucket))
-      if (auto plans = loaded_stand_in(
-              op_state, with_stand_in(own, each, "its library proposes it, until the bucket's own is compiled")))
+      if (auto plans = plans_with(
+              op_state, own, stand_in_of(bucket, each, "its library proposes it, until the bucket's own is compiled")))
         return plans;
   for (const NearPlan& each : near)
     if (is_legal_throughout(each.plan->answer, bucket)) {
       std::string why = fmt::format("its machine code is loaded for {}, until that of this bucket is compiled",
                                     manifest::display_text(*bucket.op, each.plan->bucket));
-      if (auto plans = loaded_stand_in(
-              op_state, with_stand_in(own, each.plan->answer, std::move(why), each.plan->answer.compiler)))
+      if (auto plans = plans_with(op_state, own,
+                                  stand_in_of(bucket, each.plan->answer, std::move(why), each.plan->answer.compiler)))
         return plans;
     }
   return nullptr;
+}
+
+std::unique_ptr<plan::BucketPlans> with_more_code(plan::OpState& op_state, const plan::BucketPlans& serving) {
+  answer::Resolution own = serving.resolution;
+  const std::size_t served = *serving.stand_in;
+  const answer::Answer stand_in = own.answers[served];
+  own.answers.erase(own.answers.begin() + static_cast<std::ptrdiff_t>(served));
+  return plans_with(op_state, own, stand_in, served);
 }
 
 }  // namespace kiln::engine

@@ -1,5 +1,5 @@
 // A bucket whose machine code is missing: what a library proposes, or the config of a near bucket whose machine code is
-// loaded, serves at once. The bucket's own answers take its place when they are compiled (engine/ahead.hpp).
+// loaded, serves at once. The bucket's own answers take its place, each as soon as it is compiled (engine/ahead.hpp).
 #pragma once
 
 #include <memory>
@@ -13,9 +13,15 @@ namespace kiln::engine {
 /// current.
 bool load_stored(plan::OpState& op_state, plan::BucketPlans& plans);
 
-/// Returns plans that begin with a stand-in, legal at both ends of this bucket: the first proposal of a library that
-/// computes the op, else the config of the nearest bucket whose machine code is loaded. Returns null where there is
-/// neither, within three doublings: then the launch waits for a compile. Precondition: a context is current.
+/// Returns plans of the bucket's own answers whose machine code is there, and of a stand-in for all other sizes. It is
+/// legal at both ends of the bucket: the first proposal of a library that computes the op, else the config of the
+/// nearest bucket whose machine code is loaded. Returns null where there is neither, within three doublings: then the
+/// launch waits for a compile. Precondition: a context is current.
 std::unique_ptr<plan::BucketPlans> find_stand_in(plan::OpState& op_state, const answer::Resolution& own);
+
+/// The same with the stand-in of these plans, for the machine code that is there by now. Null where that is no more
+/// than serves already, or where code that serves does not load again. Preconditions: a context is current, and
+/// find_stand_in() or this made the plans.
+std::unique_ptr<plan::BucketPlans> with_more_code(plan::OpState& op_state, const plan::BucketPlans& serving);
 
 }  // namespace kiln::engine

@@ -5,14 +5,15 @@
 
 namespace kiln::plan {
 
-BucketPlans::BucketPlans(answer::Resolution resolved, bool stands_in)
-    : resolution(std::move(resolved)), is_stand_in(stands_in) {
+bool is_same(const answer::Answer& a, const answer::Answer& b) {
+  return static_cast<const manifest::Variant&>(a) == b && a.origin == b.origin && a.at == b.at;
+}
+
+BucketPlans::BucketPlans(answer::Resolution resolved, std::optional<std::size_t> stands_in)
+    : resolution(std::move(resolved)), stand_in(stands_in) {
   for (const answer::Answer& answer : resolution.answers) {
-    const auto shared = std::ranges::find_if(slots, [&](const PlanSlot& slot) {
-      const answer::Answer& other = *slot.answer;
-      return static_cast<const manifest::Variant&>(other) == answer && other.origin == answer.origin &&
-             other.at == answer.at;
-    });
+    const auto shared =
+        std::ranges::find_if(slots, [&](const PlanSlot& slot) { return is_same(*slot.answer, answer); });
     PlanSlot& slot = shared != slots.end() ? *shared : slots.emplace_back(answer);
     // A shared slot reports the time at the sizes that its plan is made for.
     if (slot.answer->region.high != answer.at && answer.region.high == answer.at) slot.answer = &answer;

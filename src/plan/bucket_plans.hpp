@@ -54,10 +54,13 @@ struct PlanSlot {
   Retry retry;                       // of a failure that may pass
 };
 
+/// Whether one plan serves both answers of a bucket.
+bool is_same(const answer::Answer& a, const answer::Answer& b);
+
 /// A bucket's answers, in the resolver's order, and their plans. Lives as long as the op: a launch may still use plans
 /// that were replaced.
 struct BucketPlans {
-  explicit BucketPlans(answer::Resolution resolved, bool stands_in = false);
+  explicit BucketPlans(answer::Resolution resolved, std::optional<std::size_t> stands_in = {});
   BucketPlans(const BucketPlans&) = delete;
   BucketPlans& operator=(const BucketPlans&) = delete;
 
@@ -85,9 +88,9 @@ struct BucketPlans {
   std::vector<PlanSlot*> slots_of_answers;
   std::optional<SizeTable> sizes;       // set by PlanStore::load and load_for
   const PlanState* edge = nullptr;      // the plan of the bucket's edge, which the hot table and kiln::Plan hold
-  std::atomic<bool> is_stale{false};    // a stale plan was made, and the bucket counted
   std::atomic<bool> lacks_code{false};  // a compile was needed, and all have begun
-  const bool is_stand_in;  // serves until the machine code of the bucket's own answers is made (engine/stand_in.hpp)
+  /// Index of the answer that serves until the machine code of the bucket's own is made (engine/stand_in.hpp).
+  const std::optional<std::size_t> stand_in;
 
  private:
   std::mutex refused_mutex_;

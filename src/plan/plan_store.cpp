@@ -63,24 +63,40 @@ const PlanState* PlanStore::make_once(const Problem& bucket,
   std::erase(in_flight_, bucket);
   ready_.notify_all();
   if (failure) std::rethrow_exception(failure);
-  const PlanState* made = plans_.emplace_back(std::move(plans))->edge;
   // A fallback must not replace a winner that was published meanwhile.
-  if (const PlanState* winner = hot.find(bucket)) return winner;
-  hot.publish(bucket, made);
-  return made;
+  if (const PlanState* winner = hot.find(bucket)) {
+    plans_.push_back(std::move(plans));
+    return winner;
+  }
+  return serve(std::move(plans));
+}
+
+const PlanState* PlanStore::serve(std::unique_ptr<BucketPlans> plans) {
+  const BucketPlans& of = *plans_.emplace_back(std::move(plans));
+  if (std::ranges::any_of(of.made(), [](const PlanState* plan) { return plan->answer.stale; })) note_stale(of);
+  hot.publish(of.resolution.bucket.edge, of.edge);
+  return of.edge;
 }
 
 void PlanStore::publish(std::unique_ptr<BucketPlans> plans) {
   const std::lock_guard lock(mutex_);
-  const BucketPlans& published = *plans_.emplace_back(std::move(plans));
-  hot.publish(published.resolution.bucket.edge, published.edge);
+  serve(std::move(plans));
 }
 
-bool PlanStore::publish_in_place_of(const PlanState& expected, std::unique_ptr<BucketPlans> plans) {
+const BucketPlans* PlanStore::stand_in_for(const Problem& bucket) const noexcept {
+  const PlanState* const plan = hot.find(bucket);
+  return plan != nullptr && plan->of.stand_in ? &plan->of : nullptr;
+}
+
+bool PlanStore::publish_over_stand_in(std::unique_ptr<BucketPlans> plans, const PlanState* expected) {
   const std::lock_guard lock(mutex_);
-  const Problem edge = plans->resolution.bucket.edge;
-  if (hot.find(edge) != &expected) return false;
-  hot.publish(edge, plans_.emplace_back(std::move(plans))->edge);
+  const BucketPlans* const before = stand_in_for(plans->resolution.bucket.edge);
+  if (before == nullptr || (expected != nullptr && before->edge != expected)) return false;
+  for (const PlanState* old : before->made())
+    for (const PlanState* plan : plans->made())
+      if (is_hit(old->origin) && is_same(old->answer, plan->answer))
+        plan->counts_as = old->counts_as.exchange(Origin::hot);
+  serve(std::move(plans));
   return true;
 }
 
@@ -138,12 +154,15 @@ std::unique_ptr<PlanState> PlanStore::load_plan(const answer::Answer& answer, Bu
   const auto frame = answer.frame(of.resolution.bucket, answer.at);
   auto plan = std::make_unique<PlanState>(of, of.resolution.bucket.edge, hot.form(), answer,
                                           load_executable(answer, of, frame, code));
-  if (answer.stale && of.sizes) count_stale(of);
+  if (answer.stale && of.sizes) {  // else serve() looks at it
+    const std::lock_guard lock(mutex_);
+    note_stale(of);
+  }
   return plan;
 }
 
-void PlanStore::count_stale(BucketPlans& plans) {
-  if (!plans.is_stale.exchange(true)) owner_.counters.count_stale();
+void PlanStore::note_stale(const BucketPlans& plans) {
+  if (stale_.insert(plans.resolution.bucket.edge).second) owner_.counters.count_stale();
 }
 
 const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try when) {
@@ -182,11 +201,14 @@ void PlanStore::make_without_library(BucketPlans& plans, Code code) {
     if (answers[i].role == store::Role::without_library && !answers[i].is_beyond) make(plans.slot(i), plans, code);
 }
 
+bool PlanStore::holds_code(const manifest::Bucket& bucket, const answer::Answer& answer) {
+  answer::CodeLookup code(bucket, answer, [this] { return owner_.arch(); });
+  return !code.is_needed() || code.is_held(owner_.cubins);
+}
+
 bool PlanStore::holds_code(const answer::Resolution& resolution) {
-  return std::ranges::all_of(resolution.picked_by_size(), [&](const answer::Answer* answer) {
-    answer::CodeLookup code(resolution.bucket, *answer, [this] { return owner_.arch(); });
-    return !code.is_needed() || code.is_held(owner_.cubins);
-  });
+  return std::ranges::all_of(resolution.picked_by_size(),
+                             [&](const answer::Answer* each) { return holds_code(resolution.bucket, *each); });
 }
 
 void PlanStore::begin_compiles(const answer::Resolution& resolution) {
@@ -229,8 +251,8 @@ PlanState& PlanStore::make_edge(BucketPlans& plans, Code code) {
   return *first.plan;
 }
 
-std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code, bool is_stand_in) {
-  auto plans = std::make_unique<BucketPlans>(std::move(resolution), is_stand_in);
+std::unique_ptr<BucketPlans> PlanStore::load(answer::Resolution resolution, Code code) {
+  auto plans = std::make_unique<BucketPlans>(std::move(resolution));
   load(*plans, code);
   return plans;
 }
@@ -252,11 +274,9 @@ void PlanStore::load_for(BucketPlans& plans, const Problem& problem) {
                          }});
 }
 
-/// Until here nothing is counted as served.
 void PlanStore::serve_by(BucketPlans& plans, PlanState& edge, SizeTable sizes) {
   plans.sizes.emplace(std::move(sizes));
   if (!plans.sizes->is_uniform()) edge.sizes = plans.sizes->words();
-  if (std::ranges::any_of(plans.made(), [](const PlanState* plan) { return plan->answer.stale; })) count_stale(plans);
 }
 
 void PlanStore::make_first(BucketPlans& plans, const Problem& problem, Code code) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "answer/machine_code.hpp"
@@ -26,8 +27,11 @@ class PlanStore {
   const PlanState* make_once(const Problem& bucket, const std::function<std::unique_ptr<BucketPlans>()>& make);
   /// Replaces the bucket's plans in the hot table. Launches may go on using the old ones.
   void publish(std::unique_ptr<BucketPlans> plans);
-  /// The same where the hot table has `expected` for the bucket. Returns whether it had.
-  bool publish_in_place_of(const PlanState& expected, std::unique_ptr<BucketPlans> plans);
+  /// The same where a stand-in serves sizes of the bucket; with `expected`, where the hot table has that. Returns
+  /// whether it did. Configs that served before have had their first launches.
+  bool publish_over_stand_in(std::unique_ptr<BucketPlans> plans, const PlanState* expected = nullptr);
+  /// The plans that serve the bucket if a stand-in is among them, else null. No lock.
+  [[nodiscard]] const BucketPlans* stand_in_for(const Problem& bucket) const noexcept;
 
   enum class Code : std::uint8_t {
     any,     // compiles what no file has
@@ -35,14 +39,15 @@ class PlanStore {
   };
   /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but
   /// the failure of the upper edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
-  std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any, bool is_stand_in = false);
+  std::unique_ptr<BucketPlans> load(answer::Resolution resolution, Code code = Code::any);
   /// The same for plans that are not published. After a failure of this or of load_for() it may be called again: what
   /// was loaded stays, and nothing is counted twice.
   void load(BucketPlans& plans, Code code = Code::any);
   /// Loads the plans of the upper edge and of the problem's sizes from files, and leaves those of other sizes to
   /// make_at(). Throws Error(not_tuned) where a file lacks one of the two.
   void load_for(BucketPlans& plans, const Problem& problem);
-  /// Whether the files have the machine code of all that the bucket's sizes pick. Reads none.
+  /// Whether the files have the machine code of an answer; of all that the bucket's sizes pick. Reads none.
+  [[nodiscard]] bool holds_code(const manifest::Bucket& bucket, const answer::Answer& answer);
   [[nodiscard]] bool holds_code(const answer::Resolution& resolution);
   /// Makes the plan of the problem's sizes if load_for() left it out, and returns it. Where that fails the plan of the
   /// upper edge serves them: for now if the failure may pass, else for good.
@@ -74,8 +79,11 @@ class PlanStore {
   std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, BucketPlans& of, Code code);
   void begin_all_compiles(BucketPlans& of);
   std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code, BucketPlans& of);
-  /// Counts the bucket, once, where one of its plans is stale.
-  void count_stale(BucketPlans& plans);
+  // Precondition of these two: the mutex is held.
+  /// Publishes, and returns the plan that the hot table has from then on.
+  const PlanState* serve(std::unique_ptr<BucketPlans> plans);
+  /// Counts the bucket, once for all of its plans.
+  void note_stale(const BucketPlans& plans);
   PlanState& make_edge(BucketPlans& plans, Code code);
   SizeTable size_table(BucketPlans& plans, Code code);
   void serve_by(BucketPlans& plans, PlanState& edge, SizeTable sizes);
@@ -88,6 +96,7 @@ class PlanStore {
   std::condition_variable ready_;
   std::vector<Problem> in_flight_;  // buckets that are being made
   std::vector<std::unique_ptr<BucketPlans>> plans_;
+  std::unordered_set<Problem, manifest::ProblemHash> stale_;  // buckets that were counted
 };
 
 }  // namespace kiln::plan

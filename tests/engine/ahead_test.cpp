@@ -3,10 +3,15 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
 
 #include "engine/ahead.hpp"
 #include "engine/background.hpp"
+#include "engine/coverage.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/scale_engine.hpp"
 
@@ -19,7 +24,8 @@ namespace {
 
 constexpr auto patience = std::chrono::seconds(120);
 
-/// What an engine compiles and tells, in order. A compile ahead ends only once `hold` is false.
+/// What an engine compiles and tells, in order. A compile ahead whose label has a text of hold() ends only once that is
+/// freed.
 class Told {
  public:
   void operator()(const LogEvent& event) {
@@ -27,22 +33,27 @@ class Told {
     if (event.kind == LogEvent::Kind::swap) swaps.emplace_back(event.bucket);
     if (event.kind != LogEvent::Kind::compile) return;
     const bool is_ahead = event.text.find("compiled ahead") != std::string_view::npos;
-    if (is_ahead) freed_.wait_for(lock, patience, [this] { return !hold_; });
+    const auto is_held = [&] {
+      return std::ranges::any_of(held_, [&](const auto& each) { return event.text.find(each) != event.text.npos; });
+    };
+    if (is_ahead && is_held()) ++held;
+    if (is_ahead) freed_.wait_for(lock, patience, [&] { return !is_held(); });
     (is_ahead ? ahead : waited_for).emplace_back(event.text.substr(0, event.text.find(" was")));
   }
-  void hold() { hold_ = true; }
-  void free() {
+  void hold(std::set<std::string> labels = {""}) { held_ = std::move(labels); }
+  void free(const std::string& label = "") {
     const std::lock_guard lock(mutex_);
-    hold_ = false;
+    held_.erase(label);
     freed_.notify_all();
   }
   std::vector<std::string> ahead, waited_for;  // labels
   std::vector<std::string> swaps;              // buckets
+  std::atomic<int> held = 0;                   // compiles that waited to be freed
 
  private:
   std::mutex mutex_;
   std::condition_variable freed_;
-  bool hold_ = false;
+  std::set<std::string> held_;
 };
 
 Options ahead_options(MissPolicy on_miss, Told& told, int compile_ahead = 1) {
@@ -67,6 +78,29 @@ void put_records(ScaleEngine& engine) {
 }
 
 bool wait(ScaleEngine& engine) { return engine.engine.ahead->wait_until(std::chrono::steady_clock::now() + patience); }
+
+const std::string loaded = "threads=128 vector=1", first = "threads=64 vector=4", last = "threads=256 vector=1";
+
+/// Launches 256 rows, which a stand-in serves: their record has `loaded` for 129 to 192 rows, `first` to 224, `last` to
+/// 256, and the machine code of `loaded` alone is there.
+void begin_in_parts(ScaleEngine& engine, bool stale = false) {
+  std::vector<Chosen> choices{tiled(loaded, "rows=129..192 cols=65..128"), tiled(first, "rows=193..224 cols=65..128"),
+                              tiled(last, "rows=225..256 cols=65..128")};
+  for (Chosen& each : choices) each.stale = stale;
+  engine.put(sized(64, 128), {tiled(loaded)});
+  engine.put(sized(256, 128), choices);
+  CHECK(engine.launch(sized(64, 128)) == Origin::overlay);
+  CHECK(engine.launch(sized(256, 128)) == Origin::nearest);
+}
+
+/// Whether `happened` becomes true in time.
+bool comes(const std::function<bool()>& happened, std::chrono::milliseconds within = patience) {
+  for (const auto end = std::chrono::steady_clock::now() + within; std::chrono::steady_clock::now() < end;) {
+    if (happened()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
 
 bool names_config(const std::string& label, const std::string& config) {
   return label.find(config) != std::string::npos;
@@ -197,6 +231,172 @@ TEST_CASE("a near config whose machine code is loaded serves at once, and the bu
     CHECK(told.waited_for.size() == 1);
     CHECK(engine.stats().tunes == 0);
   }
+}
+
+TEST_CASE("of a bucket that a stand-in serves, sizes whose own machine code is there are served by it" *
+          doctest::skip(no_plans())) {
+  Told told;
+  told.hold({first, last});
+  ScaleEngine engine(ahead_options(MissPolicy::nearest, told, 2));
+  begin_in_parts(engine);
+  CHECK(engine.launch(sized(150, 128)) == Origin::overlay);
+  CHECK(engine.launch(sized(200, 128)) == Origin::nearest);
+  CHECK(engine.stats().misses.no_cubin == 2);
+  CHECK(told.waited_for.size() == 1);
+
+  told.free(first);
+  REQUIRE(comes([&] { return is_hit(engine.launch(sized(200, 128))); }));
+  CHECK(engine.launch(sized(256, 128)) == Origin::nearest);
+  CHECK(engine.launch(sized(150, 128)) == Origin::hot);
+
+  told.free(last);
+  REQUIRE(wait(engine));
+  CHECK(engine.launch(sized(256, 128)) == Origin::overlay);
+  CHECK(engine.launch(sized(200, 128)) == Origin::hot);
+  CHECK(engine.launch(sized(150, 128)) == Origin::hot);
+  CHECK(told.waited_for.size() == 1);
+  CHECK(engine.stats().misses.no_cubin == 2);
+  CHECK(engine.stats().overlay == 4);  // of each config the first launch
+}
+
+TEST_CASE("coverage and captures take each size of such a bucket by what serves it" * doctest::skip(no_plans())) {
+  Told told;
+  told.hold({first, last});
+  ScaleEngine engine(ahead_options(MissPolicy::nearest, told, 2));
+  begin_in_parts(engine);
+  const Coverage covered = cover(engine.op, std::vector{sized(150, 128), sized(256, 128)}, engine.machine.stream);
+  CHECK(covered.hits == 1);
+  REQUIRE(covered.gaps.size() == 1);
+  CHECK(covered.gaps[0].why == "its machine code is being compiled; tiled threads=128 vector=1 stands in");
+  CHECK(covered.gaps[0].serves == Origin::nearest);
+  {
+    const Capture capture(engine.machine.stream);
+    CHECK(is_hit(engine.launch(sized(150, 128))));
+    CHECK(engine.launch(sized(256, 128)) == Origin::nearest);
+  }
+  told.free(first);
+  told.free(last);
+  REQUIRE(wait(engine));
+  CHECK(cover(engine.op, std::vector{sized(150, 128), sized(256, 128)}, engine.machine.stream).hits == 2);
+}
+
+TEST_CASE("a plan that waits for its bucket's machine code gets no stand-in where a part is served meanwhile" *
+          doctest::skip(no_plans())) {
+  Told told;
+  told.hold({first});
+  ScaleEngine engine(ahead_options(MissPolicy::nearest, told));
+  begin_in_parts(engine);
+  REQUIRE(comes([&] { return told.held == 1; }));
+  const PlanState* ready = nullptr;
+  {
+    // It compiles `last` itself, behind which the one compile ahead at a time holds `first`.
+    const std::jthread waits([&] { ready = make_ready(engine.op, sized(256, 128), engine.machine.stream); });
+    CHECK(comes([&] { return is_hit(engine.launch(sized(256, 128))); }));
+    CHECK(engine.launch(sized(200, 128)) == Origin::nearest);
+    told.free(first);
+  }
+  REQUIRE(ready != nullptr);
+  CHECK_FALSE(ready->of.stand_in);
+  CHECK(ready->config == last);
+  CHECK(ready->made_at(sized(200, 128)).config == first);
+  REQUIRE(wait(engine));
+  CHECK_FALSE(engine.op.plans.hot.find(sized(256, 128))->of.stand_in);
+}
+
+TEST_CASE("what a tune published meanwhile goes on serving, and nothing is kept of a part that came too late" *
+          doctest::skip(no_plans())) {
+  Told told;
+  told.hold({first, last});
+  ScaleEngine engine(ahead_options(MissPolicy::nearest, told, 2));
+  begin_in_parts(engine);
+  REQUIRE(comes([&] { return told.held == 2; }));
+  const answer::Resolution own = engine.op.resolve(sized(256, 128), false);
+  engine.put(sized(256, 128), {tiled(loaded)});
+  {
+    const cuda::Context::Scope scope(engine.engine.context);
+    adopt(engine.op, engine.op.resolve(sized(256, 128), false));
+  }
+  const PlanState* const tuned = engine.op.plans.hot.find(sized(256, 128));
+  told.free(first);
+  REQUIRE(comes([&] { return engine.op.plans.holds_code(own.bucket, own.answers[1]); }));
+  told.free(last);
+  REQUIRE(wait(engine));
+  CHECK(engine.op.plans.hot.find(sized(256, 128)) == tuned);
+  CHECK(engine.engine.ahead->swaps() == 1);
+}
+
+TEST_CASE("a bucket of stale configs that serve one after another is counted once" * doctest::skip(no_plans())) {
+  Told told;
+  told.hold({first, last});
+  ScaleEngine engine(ahead_options(MissPolicy::nearest, told, 2));
+  begin_in_parts(engine, true);
+  CHECK(engine.launch(sized(150, 128)) == Origin::overlay);
+  CHECK(engine.stats().stale == 1);
+  told.free(first);
+  REQUIRE(comes([&] { return is_hit(engine.launch(sized(200, 128))); }));
+  told.free(last);
+  REQUIRE(wait(engine));
+  CHECK(is_hit(engine.launch(sized(256, 128))));
+  CHECK(engine.stats().stale == 1);
+}
+
+TEST_CASE("machine code that the driver refuses takes no other config of its bucket back" * doctest::skip(no_plans())) {
+  Told told;
+  told.hold({first, last});
+  ScaleEngine engine(ahead_options(MissPolicy::nearest, told, 2));
+  SUBCASE("of some sizes") {
+    control("module CUDA_ERROR_INVALID_IMAGE scale_tiled<float, 64, 4");
+    begin_in_parts(engine);
+    CHECK(is_hit(engine.launch(sized(150, 128))));
+    told.free(first);
+    REQUIRE(comes([&] { return engine.stats().misses.refused_cubin > 0; }));
+    CHECK_FALSE(comes([&] { return !is_hit(engine.launch(sized(150, 128))); }, std::chrono::milliseconds(200)));
+    CHECK(engine.launch(sized(256, 128)) == Origin::nearest);
+    told.free(last);
+    REQUIRE(wait(engine));
+    CHECK(is_hit(engine.launch(sized(256, 128))));
+  }
+  SUBCASE("of the upper edge") {
+    control("module CUDA_ERROR_INVALID_IMAGE scale_tiled<float, 256, 1");
+    begin_in_parts(engine);
+    CHECK(is_hit(engine.launch(sized(150, 128))));
+    told.free(last);
+    told.free(first);
+    REQUIRE(wait(engine));
+    CHECK(engine.launch(sized(256, 128)) == Origin::nearest);
+    CHECK(is_hit(engine.launch(sized(200, 128))));
+  }
+  CHECK(is_hit(engine.launch(sized(150, 128))));
+}
+
+TEST_CASE("threads launch while a bucket's configs come to serve one after another" * doctest::skip(no_plans())) {
+  Told told;
+  told.hold({first, last});
+  ScaleEngine engine(ahead_options(MissPolicy::nearest, told, 2));
+  begin_in_parts(engine);
+  {
+    std::vector<std::jthread> threads;
+    for (const std::int64_t rows : {150, 200, 256})
+      threads.emplace_back([&engine, rows](const std::stop_token& stop) {
+        while (!stop.stop_requested()) engine.launch(sized(rows, 128));
+      });
+    for (const auto& each : {first, last}) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      told.free(each);
+    }
+    REQUIRE(wait(engine));
+  }
+  for (const std::int64_t rows : {150, 200, 256}) CHECK(is_hit(engine.launch(sized(rows, 128))));
+}
+
+TEST_CASE("an engine may end at any time while a bucket's configs come to serve" * doctest::skip(no_plans())) {
+  for (const int pause : {0, 5, 20, 60}) {
+    Told told;
+    ScaleEngine engine(ahead_options(MissPolicy::nearest, told, 2));
+    begin_in_parts(engine);
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+  }
+  CHECK(waitpid(-1, nullptr, WNOHANG) == -1);  // no process of them is left
 }
 
 TEST_CASE("a plan and a prepared bucket wait for their own machine code, also where a stand-in serves" *
