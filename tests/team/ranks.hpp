@@ -8,7 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -56,6 +59,24 @@ inline std::chrono::duration<double> processor_time(pid_t process) {
   return std::chrono::duration<double>(ticks / static_cast<double>(sysconf(_SC_CLK_TCK)));
 }
 
+/// What a system call returns that no signal cut short.
+template <class Call>
+auto uncut(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+/// Whether there is something to read, or the end of it, within that time.
+inline bool is_readable(int from, std::chrono::milliseconds within) {
+  const auto end = std::chrono::steady_clock::now() + within;
+  pollfd waiting{from, POLLIN, 0};
+  return uncut([&] {
+           const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+           return poll(&waiting, 1, static_cast<int>(std::max(left.count(), std::int64_t{0})));
+         }) == 1;
+}
+
 /// Forks a process for each call of begin(). What the process has to say, or the error that it ended with, comes back as a text.
 class Ranks {
  public:
@@ -63,7 +84,7 @@ class Ranks {
   ~Ranks() {
     for (const Process& each : processes_) {
       if (!each.ended) ::kill(each.id, SIGKILL);
-      if (!each.ended) waitpid(each.id, nullptr, 0);
+      if (!each.ended) uncut([&] { return waitpid(each.id, nullptr, 0); });
       close(each.said);
     }
   }
@@ -102,13 +123,15 @@ class Ranks {
   }
   void kill(std::size_t index) {
     ::kill(processes_[index].id, SIGKILL);
-    waitpid(processes_[index].id, nullptr, 0);
+    uncut([&] { return waitpid(processes_[index].id, nullptr, 0); });
     processes_[index].ended = true;
   }
   [[nodiscard]] pid_t process(std::size_t index) const { return processes_[index].id; }
 
   /// In a process that was begun.
-  static void say(char mark) { REQUIRE(write(speaking, &mark, 1) == 1); }
+  static void say(char mark) {
+    REQUIRE(uncut([&] { return write(speaking, &mark, 1); }) == 1);
+  }
 
   const std::string name = unique_name();
 
@@ -127,19 +150,18 @@ class Ranks {
     } catch (const std::exception& error) {
       text = error.what();
     }
-    static_cast<void>(!write(to, text.data(), text.size()));
+    uncut([&] { return write(to, text.data(), text.size()); });
   }
   std::optional<std::string> read_part(std::size_t index, std::size_t most = 4096) const {
-    pollfd waiting{processes_[index].said, POLLIN, 0};
     const auto began = processor_time(getpid());
-    for (auto before = began; poll(&waiting, 1, 20'000) != 1;) {
+    for (auto before = began; !is_readable(processes_[index].said, std::chrono::seconds(20));) {
       const auto now = processor_time(getpid());
       REQUIRE_MESSAGE(now - before >= std::chrono::seconds(1), "the ranks hang");
       REQUIRE_MESSAGE(now - began < std::chrono::seconds(40), "the ranks compute without end");
       before = now;
     }
     std::string part(most, '\0');
-    const ssize_t count = read(processes_[index].said, part.data(), part.size());
+    const ssize_t count = uncut([&] { return read(processes_[index].said, part.data(), part.size()); });
     if (count <= 0) return std::nullopt;
     part.resize(static_cast<std::size_t>(count));
     return part;
