@@ -54,7 +54,7 @@ def rows_of(file, name):
 
 def line_of(row):
     """The problem of a row, as a list of bench/problems has it."""
-    asked = row.get("asked") or row.get("problem") or " ".join(f"{axis}={row[axis]}" for axis in ("groups", "batch", "m", "n", "k") if axis in row)
+    asked = row.get("asked") or row.get("problem") or " ".join(f"{axis}={row[axis]}" for axis in ("groups", "batch", "m", "n", "k", "layout") if axis in row)
     return asked if "=" not in asked.split()[0] else f"{row.get('op', 'gemm')} {asked}"
 
 

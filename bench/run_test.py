@@ -244,6 +244,11 @@ class HitCounts(Folder):
 
 
 class OfCanary(Folder):
+    def test_a_peer_without_the_words_that_were_asked_stands_beside_the_same_layout(self):
+        own = [{"op": "gemm_batched", "asked": f"batch=2 m=4 n=8 k=16 layout={layout}", "ns": ns} for layout, ns in (("nt", 10), ("nn", 40))]
+        peers = [{"op": "gemm_batched", "peer": "bmm", "batch": 2, "m": 4, "n": 8, "k": 16, "layout": "nn", "right": True, "ns": 20}]
+        self.assertEqual(canary.ratios(own, peers), {("gemm_batched batch=2 m=4 n=8 k=16 layout=nn", "bmm"): 0.5})
+
     def test_problems_that_a_limit_of_time_left_count(self):
         self.write("build/src/cli/kiln", "#!/bin/sh\necho 'kiln 0.1.0, build abcd000 x'\n")
         late = self.write("late", "#!/bin/sh\necho '{\"ns\": 1}'\nprintf '{\"ns\": '\nexec sleep 60\n")
