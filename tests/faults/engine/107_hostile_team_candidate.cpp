@@ -144,11 +144,52 @@ TEST_CASE("fault 107: a candidate of a team that reads an illegal address on one
   tally(107, 1, "candidates of a team that read an illegal address");
 }
 
+TEST_CASE("fault 107: what fails on two of five ranks fails alone, and a rank without a worker is told to all five") {
+  const auto check_others = [](const std::vector<std::string>& said) {
+    for (std::size_t rank = 1; rank < said.size(); ++rank) CHECK(said[rank] == "right");
+  };
+  SUBCASE("a candidate that reads an illegal address") {
+    const auto said = tuned(5, [](int rank) {
+      return RankScene{rank % 2 == 1 ? std::string("kernel fault all_gather_push<5, 512>") : std::string(),
+                       in_workers()};
+    });
+    CHECK_MESSAGE(said[0].starts_with("right\nsome good"), said[0]);
+    check_others(said);
+    check_rejected(said[0], {"on ranks 1, 3: ", "CUDA_ERROR_ILLEGAL_ADDRESS"});
+  }
+  SUBCASE("a candidate that never ends") {
+    const auto said = tuned(5, [](int rank) {
+      RankScene scene{rank >= 3 ? "kernel hang all_gather_push<5, 512>" : "", in_workers()};
+      scene.options.search.trials = 4;
+      return scene;
+    });
+    CHECK_MESSAGE(said[0].starts_with("right\nsome good"), said[0]);
+    check_others(said);
+    check_rejected(said[0], {"launch_failed: on rank", "it was not done after 3 s, and was stopped"});
+  }
+  SUBCASE("ranks without a worker") {
+    const auto said = tuned(5, [](int rank) {
+      setenv("KILN_WORKER", rank == 2 || rank == 4 ? "none" : KILN_WORKER_PROGRAM, 1);
+      return RankScene{};
+    });
+    CHECK_MESSAGE(contains(said[0], "some good, 0 remembered as failed"), said[0]);
+    for (const std::string& each : said) {
+      CHECK_MESSAGE(each.starts_with("right\n"), each);
+      CHECK_MESSAGE(contains(each, "candidates run in the ranks' own processes"), each);
+      CHECK_MESSAGE(contains(each, "on rank 2: kiln-worker was not found"), each);
+    }
+  }
+  tally(107, 1, "tunes of five ranks of which two fail");
+}
+
 TEST_CASE("fault 107: workers of a team that are killed from outside cost no candidate") {
+  int world = 2;
+  SUBCASE("of two ranks") {}
+  SUBCASE("of five ranks") { world = 5; }
   const TemporaryFolder folder;
   const fs::path program = folder / "kiln-worker";  // found by its path, which no other process has
   fs::create_symlink(KILN_WORKER_PROGRAM, program);
-  const auto said = tuned(2, [&](int rank) {
+  const auto said = tuned(world, [&](int rank) {
     RankScene scene{{}, in_workers()};
     scene.options.worker = program;
     auto kills = std::make_shared<int>(0);
@@ -160,7 +201,7 @@ TEST_CASE("fault 107: workers of a team that are killed from outside cost no can
   });
   CHECK_MESSAGE(said[0].starts_with("right\nsome good, 0 remembered as failed"), said[0]);
   CHECK(rejected(said[0]).empty());
-  CHECK(said[1] == "right");
+  for (std::size_t rank = 1; rank < said.size(); ++rank) CHECK(said[rank] == "right");
   CHECK(test::processes_of(program).empty());
   tally(107, 1, "tunes of a team whose workers are killed");
 }
