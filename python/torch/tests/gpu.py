@@ -25,6 +25,7 @@ import torch.nn.functional as F  # noqa: E402
 
 import kiln  # noqa: E402
 import kiln.torch as kt  # noqa: E402
+import decode  # noqa: E402
 import reference  # noqa: E402
 import samples  # noqa: E402
 
@@ -228,6 +229,8 @@ def section_graphs() -> None:
     attempt("graph", "captured on another stream than warm-up's", graph_of)
     attempt("graph", "its length on the device", length_graph)
     attempt("graph", "torch.compile's own", overhead_graph)
+    for layout in ("contiguous", "paged"):
+        attempt("graph", f"decode over e4m3, {layout}", decode_graph, layout)
 
 
 def graph_of() -> None:
@@ -271,6 +274,12 @@ def length_graph() -> None:
         graph.replay()
         errors.append(error_of(y[:length], F.rms_norm(x, (256,), weight, 1e-6)[:length]) + y[length:].abs().sum().item())
     row("graph", "its length on the device", max(errors) < 2e-2, errors=errors)
+
+
+def decode_graph(layout: str) -> None:
+    *both, compiles = decode.replayed(layout)
+    errors = [error_of(found, expected) for found, expected in zip(*both)]
+    row("graph", f"decode over e4m3, {layout}", max(errors) < 2e-2 and compiles == 0, errors=errors, compiles=compiles)
 
 
 def overhead_graph() -> None:
