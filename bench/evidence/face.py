@@ -6,7 +6,7 @@ from evidence import decode, torch_ops, turns
 from evidence.claim import listed
 from evidence.digests import ROOT
 from evidence.marks import CHANGED
-from evidence.summary import MANY_ROWS, PARTS, losing_by, of_many_rows, slower_by, team
+from evidence.summary import MANY_ROWS, PARTS, losing_by, of_many_rows, slower_by, team_ratios
 from evidence.table import Reader, markdown, mean, state
 from evidence.team import best_of_peers, compared
 from evidence.tuner import at, measured
@@ -42,9 +42,20 @@ def of_decode(read):
     return as_fast(found) if found else ""
 
 
-def of_two_gpus(read):
-    rows = [(row, peers) for row, peers in compared(read) if peers and not PARTS["attention"](row["asked"])]
+# Runs of teams with peers of known versions, by ranks: problems that were drawn from models or from the lists.
+TEAMS = {"two": ("team_again",), "four": ("team4_drawn", "team4_models", "team4_again", "team4_again_2"), "eight": ("team8",)}
+
+
+def of_teams(read):
+    rows = [(row, peers) for runs in TEAMS.values() for run in runs for row, peers in compared(read, run) if peers and not PARTS["attention"](row["asked"])]
     return as_fast([best_of_peers(peers) / row["ns"] for row, peers in rows])
+
+
+def teams_beside(peer):
+    def told(read):
+        found = [(ratio, f"`{problem}` of {ranks}") for ranks, runs in TEAMS.items() for run in runs for ratio, problem in team_ratios(read, run, peer)]
+        return slower_by([ratio for ratio, _ in found], f", at {min(found)[1]}")
+    return told
 
 
 # What is computed, how many problems, the peer, and the figure of a reader.
@@ -54,7 +65,7 @@ FACE = [("{} matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as i
         ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", forward(turns.PACKED)),
         ("gradients of attention of 19 models, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
         ("decode of single tokens over pages in bf16 and e4m3, {} problems", "FlashInfer", of_decode),
-        ("collectives, and products fused with them, on two H200, bf16", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_two_gpus)]
+        ("collectives, and products fused with them, {} problems on two to eight H200", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_teams)]
 
 
 def face(read):
@@ -81,8 +92,8 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
           ("the same, windows among them", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("gradients of attention of 19 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
           ("decode of single tokens over pages in bf16 and e4m3", "FlashInfer", lambda read: losing_by(decode.over_flashinfer(read))),
-          ("products fused with collectives, two to eight H200", "torch's fused ops, without NVLS", lambda read: team(read, {"two": "team", "four": "team4", "eight": "team8"}, "fused")),
-          ("collectives and products, four and eight H200", "NCCL without NVLS, with cuBLAS", lambda read: team(read, {"four": "team4", "eight": "team8"}, "nccl"))]
+          ("products fused with collectives, two to eight H200", "torch's fused ops, without NVLS", teams_beside("fused")),
+          ("collectives and products, two to eight H200", "NCCL without NVLS, with cuBLAS", teams_beside("nccl"))]
 
 
 def losses(read):

@@ -194,7 +194,7 @@ def of_many_rows(rows):
     return [row for row in rows if sizes(row)[0] > MANY_ROWS]
 
 
-RENEWED = {"team4": ("team4_few", "team4_again")}  # later runs, which compared some of an earlier one's problems again
+RENEWED = {"team": ("team_again",), "team4": ("team4_few", "team4_again", "team4_again_2")}  # later runs, which compared some of an earlier one's problems again
 
 
 def team_ratios(read, run, peer):

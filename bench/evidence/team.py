@@ -133,5 +133,6 @@ def team_faults(read):
 
 
 TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_ops4": lambda read: ops(read, "team4", "four"), "team_drawn4": lambda read: ops(read, "team4_drawn", "four"), "team_again4": lambda read: ops(read, "team4_again", "four"),
+          "team_again": lambda read: ops(read, "team_again"), "team_again4_2": lambda read: ops(read, "team4_again_2", "four"),
           "team_models4": lambda read: ops(read, "team4_models", "four"), "team_ops8": lambda read: ops(read, "team8", "eight"), "team_few": few, "team_few4": lambda read: few(read, "team4_few", "four"), "team_skew": skew,
           "team_parts": parts, "team_layers": layers, "team_faults": team_faults}
