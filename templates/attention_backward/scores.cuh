@@ -98,6 +98,21 @@ struct FactsApart {
   }
 };
 
+/// The same of weights times 2^bits.
+template <int bits>
+struct FactsTimes {
+  FactsApart of;
+
+  __device__ __forceinline__ OfTwo lse2(int group) const {
+    const OfTwo two = of.lse2(group);
+    return {{two.of[0] - bits, two.of[1] - bits}};
+  }
+  __device__ __forceinline__ OfTwo delta(int group) const {
+    const OfTwo two = of.delta(group);
+    return {{two.of[0] / (1 << bits), two.of[1] / (1 << bits)}};
+  }
+};
+
 /// 2^x to one part in 9,800, and 0 from -126.5 down. Takes no exponential unit, of which a multiprocessor has 16.
 __device__ __forceinline__ float exp2_by_fma(float x) {
   // 1.5 * 2^23: sums with it are rounded to whole numbers, which are their last bits.

@@ -28,7 +28,7 @@ __device__ __forceinline__ void copy_tiles(const BackwardLayout<Tiles>& shared, 
     mbarrier_wait(queries.empty, stage.parity ^ 1);
     mbarrier_arrive_expect_tx(queries.full, Tiles::Query::bytes);
     Tiles::Query::load(queries.data, maps.q, queries.full, at.head, row, work.of.plane);
-    mbarrier_wait(gradients.empty, stage.parity ^ 1);
+    mbarrier_wait(gradients.empty, is_crowded<Tiles> ? i % 2 ^ 1 : stage.parity ^ 1);
     mbarrier_arrive_expect_tx(gradients.full, Tiles::Gradient::bytes);
     Tiles::Gradient::load(gradients.data, maps.dout, gradients.full, at.head, row, work.of.plane);
   }

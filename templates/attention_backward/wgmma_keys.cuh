@@ -38,23 +38,29 @@ class WarpgroupKeys {
     if (count == 0) return;
     RingPosition<Tiles::stages> stage;
     Products scores;
-    if constexpr (ahead) {
+    if constexpr (is_crowded<Tiles>) say_read();
+    if constexpr (ahead || is_crowded<Tiles>) {
       start_scores(scores, stage);
       wgmma_wait_group<0>();
       hold(scores);
     }
 #pragma unroll 1
     for (int i = 0; i < count; ++i, at.advance()) {
-      if constexpr (!ahead) start_scores(scores, stage);
+      if constexpr (!ahead && !is_crowded<Tiles>) start_scores(scores, stage);
       RingPosition<Tiles::stages> next = stage;
       if (i + 1 < count)
         next.advance();  // else the last tile's once more: products under a condition would be serialised
-      multiply_tile(scores, at, stage, i % 2, [&] {
-        if constexpr (ahead) start_scores(scores, next);
-      });
-      if constexpr (ahead) hold(scores);
+      if constexpr (is_crowded<Tiles>) {
+        multiply_crowded(scores, at, stage, i, next);
+      } else {
+        multiply_tile(scores, at, stage, i % 2, [&] {
+          if constexpr (ahead) start_scores(scores, next);
+        });
+      }
+      if constexpr (ahead || is_crowded<Tiles>) hold(scores);
       stage = next;
     }
+    if constexpr (is_crowded<Tiles>) await_read();
   }
 
   /// At the tile's first key.
@@ -66,7 +72,7 @@ class WarpgroupKeys {
       const bool exists = work_.row + row < work_.of.keys;
       store_part<Form::head_dim>(dk + row * k_row_stride + part * Tiles::own_head, dk_, half, scale, exists);
       store_part<Form::value_dim>(dv + row * v_row_stride + part * Tiles::own_value, dv_, half,
-                                  kept_scale<Form>(inputs_) / weight_scale<T>, exists);
+                                  kept_scale<Form>(inputs_) / scale_of_weights(), exists);
     }
   }
 
@@ -76,7 +82,7 @@ class WarpgroupKeys {
     static_assert(of_values + Tiles::tile_n * Form::value_dim * 4 <= Layout::sum);
     named_barrier_sync(1, Tiles::consumers * warpgroup);  // all have read what lies there
     put_gradients<Form::head_dim>(dk_, 0, scale);
-    put_gradients<Form::value_dim>(dv_, of_values, kept_scale<Form>(inputs_) / weight_scale<T>);
+    put_gradients<Form::value_dim>(dv_, of_values, kept_scale<Form>(inputs_) / scale_of_weights());
     meet();
     if (consumer_ != 0 || threadIdx.x % warpgroup != 0) return;
     const int rows = min(Tiles::tile_n, work_.of.keys - work_.row);
@@ -93,6 +99,9 @@ class WarpgroupKeys {
   /// The next tile's scores are begun before this one's end, where there is a place for its queries, and registers for them.
   static constexpr bool ahead = Tiles::stages > 1 && !Tiles::split && !wide;
   using Products = float[held];
+  static __device__ __forceinline__ constexpr float scale_of_weights() {
+    return is_crowded<Tiles> ? weight_scale<f16> : weight_scale<T>;
+  }
 
   /// Queries by keys, once the queries are there.
   __device__ __forceinline__ void start_scores(Products& scores, const RingPosition<Tiles::stages>& stage) {
@@ -168,6 +177,71 @@ class WarpgroupKeys {
     }
   }
 
+  /// As multiply_tile where registers are few: weights are multiplied from shared memory, and wait in f16 for their
+  /// gradients, times 4096. `scores` are there, and become those of `next`.
+  __device__ __forceinline__ void multiply_crowded(Products& scores, const QueryTiles& at,
+                                                   const RingPosition<Tiles::stages>& stage, int i,
+                                                   const RingPosition<Tiles::stages>& next) {
+    constexpr int bits = weight_bits<f16> - weight_bits<T>;
+    const Place queries = shared_.queries(stage.slot), gradients = shared_.gradients(0);
+    const FactsTimes<bits> facts{shared_.facts_of(memory_, stage.slot, 0)};
+    const int left = work_.of.queries - at.row;  // others' rows may hold NaN
+    if constexpr (Form::layout == attention::Layout::packed)
+      if (left < Tiles::tile_m) clear<typename Tiles::Query>(queries, left);
+    const int key = work_.row + key_row_ + thread_row_;
+    const auto terms = terms_of_keys<Form, held>(inputs_, to_scores_.rate, visible_, work_.of, at.head, key, at.row);
+    const auto kept = kept_of<Form, false, held>(inputs_, work_.of, at.head, key, at.row);
+    const bool whole =
+        all_seen(visible_, work_.of.queries, at.row, Tiles::tile_m, work_.row + key_row_, warpgroup_rows);
+    TileGradient<T, Form::soft_cap, held> gradient;
+    gradient.take_weights(scores, to_scores_, terms, facts);
+    if (!whole) limits_.apply(gradient.weights, at.row);
+    unsigned weights[own_steps][4], packed[own_steps][4];
+    pack(packed, gradient.weights);
+    put(Layout::weights, 0, packed);
+#pragma unroll
+    for (int step = 0; step < own_steps; ++step) pack_weights<f16>(weights[step], gradient.weights, step);
+    meet_own();
+    mbarrier_wait(gradients.full, i % 2);
+    if constexpr (Form::layout == attention::Layout::packed)
+      if (left < Tiles::tile_m) clear<typename Tiles::Gradient>(gradients, left);
+    Products changes;
+    start_products<Form::value_dim, typename Tiles::Value, typename Tiles::Gradient>(
+        changes, shared_.keys().data + Layout::value, gradients.data);
+    wgmma_fence();
+    add_shared<typename Tiles::Gradient, Form::value_dim>(dv_, Layout::weights, 0, gradients.data);
+    wgmma_wait_group<1>();  // all but dv
+    hold(changes);
+    unpack(gradient.weights, weights);
+    gradient.take_gradients(changes, kept, kept_scale<Form>(inputs_) / (1 << bits), facts);
+    if (!whole) limits_.apply(changes, at.row);
+    pack(packed, changes);
+    await_read();
+    put(Layout::changes, 0, packed);
+    wgmma_wait_group<0>();
+    hold(dv_);
+    release(gradients);
+    if constexpr (Tiles::sums_dq) {
+      meet();
+    } else {
+      meet_own();
+    }
+    [[maybe_unused]] float dq[Tiles::dq_columns / 2];
+    wgmma_fence();
+    if constexpr (Tiles::sums_dq) multiply_queries(dq, 0);
+    add_shared<typename Tiles::Query, Form::head_dim>(dk_, Layout::changes, 0, queries.data);
+    if constexpr (Tiles::sums_dq) {
+      wgmma_wait_group<1>();
+      hold(dq);
+      say_read();
+      put_sums(dq, i % 2);
+    }
+    start_scores(scores, next);
+    wgmma_wait_group<0>();
+    hold(dk_);
+    release(queries);
+  }
+
   /// The rows of both that are past the sequence's end become zeros.
   template <typename Tile>
   __device__ __forceinline__ void clear(const Place& place, int count) {
@@ -199,6 +273,15 @@ class WarpgroupKeys {
 #pragma unroll
     for (int step = 0; step < own_steps; ++step) pack_weights<T>(to[step], values, step);
   }
+  /// The weights that pack_weights rounded to f16.
+  __device__ __forceinline__ void unpack(Products& to, const unsigned (&values)[own_steps][4]) {
+#pragma unroll
+    for (int i = 0; i < held; i += 2) {
+      const vec<f16, 2> two = __builtin_bit_cast(vec<f16, 2>, values[i / 8][i / 2 % 4]);
+      to[i] = to_float(two.at[0]);
+      to[i + 1] = to_float(two.at[1]);
+    }
+  }
   template <typename Kept>
   __device__ __forceinline__ void pack(unsigned (&to)[own_steps][4], const Products& values, const Kept& kept) {
     if constexpr (Form::dropout == Dropout::none) {
@@ -229,6 +312,20 @@ class WarpgroupKeys {
     named_barrier_sync(1, Tiles::consumers * warpgroup);
   }
 
+  /// This warpgroup's warps have put theirs.
+  __device__ __forceinline__ void meet_own() {
+    fence_proxy_async();
+    named_barrier_sync(2 + consumer_, warpgroup);
+  }
+  /// This warpgroup has multiplied for dq what both have put, and will put what comes next after await_read.
+  __device__ __forceinline__ void say_read() {
+    if constexpr (Tiles::sums_dq) named_barrier_arrive(4 + (consumer_ ^ 1), 2 * warpgroup);
+  }
+  /// The other warpgroup has.
+  __device__ __forceinline__ void await_read() {
+    if constexpr (Tiles::sums_dq) named_barrier_sync(4 + consumer_, 2 * warpgroup);
+  }
+
   /// sums += weights in registers times rows of b.
   template <typename B, int n>
   __device__ __forceinline__ void add_own(float (&sums)[n / 2], const unsigned (&weights)[steps][4], unsigned b_tile) {
@@ -242,8 +339,10 @@ class WarpgroupKeys {
   template <typename B, int n>
   __device__ __forceinline__ void add_shared(float (&sums)[n / 2], int offset, int buffer, unsigned b_tile) {
     using Weights = typename Tiles::Weights;
-    const unsigned long long a = Weights::along_columns(shared_.base + offset + buffer * Weights::bytes),
-                             b = B::along_rows(b_tile + consumer_ * (n / B::box_columns) * B::box_bytes);
+    const int part = Tiles::split ? consumer_ : 0;
+    const unsigned long long a = Weights::along_columns(shared_.base + offset + buffer * Weights::bytes +
+                                                        Weights::at(key_row_, 0)),
+                             b = B::along_rows(b_tile + part * (n / B::box_columns) * B::box_bytes);
 #pragma unroll
     for (int step = 0; step < steps; ++step)
       wgmma<T, T, n, major::k, major::mn>(sums, wgmma_descriptor_at(a, Weights::at(0, step)),
@@ -329,8 +428,10 @@ class WarpgroupKeys {
     for (int i = 0; i < n; i += 4) {
       if (i * 2 >= columns) continue;
       // Needs four addresses where a part of a row is whole lines of shared memory.
-      char* const to = memory_ + (n * 8 % 128 == 0 ? own + i / 16 * 128 + swizzle_sums<dim>(i % 16 * 8, row)
-                                                   : swizzle_sums<dim>(own + i * 8, row));
+      char* const to = is_crowded<Tiles> && n * 8 % 128 == 0
+                           ? memory_ + (own + swizzle_sums<dim>(i % 16 * 8, row)) + i / 16 * 128
+                           : memory_ + (n * 8 % 128 == 0 ? own + i / 16 * 128 + swizzle_sums<dim>(i % 16 * 8, row)
+                                                         : swizzle_sums<dim>(own + i * 8, row));
       *reinterpret_cast<float2*>(to) = make_float2(values[i], values[i + 1]);
       *reinterpret_cast<float2*>(to + 8 * dim * 4) = make_float2(values[i + 2], values[i + 3]);
     }

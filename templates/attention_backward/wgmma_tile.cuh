@@ -15,9 +15,16 @@ template <int dim, int rows, int parts>
 using PartedTile = SwizzledTile<parts == 1 ? dim : parts * part_columns<dim, parts>, rows,
                                 box_columns_of<parts == 1 ? padded_columns<dim> : part_columns<dim, parts>>>;
 
+/// Whether the sums of dk and dv leave a warpgroup few registers.
+template <typename Form, bool split>
+inline constexpr bool sums_crowd = !split && Form::head_dim + Form::value_dim > 256;
+template <typename Tiles>
+inline constexpr bool is_crowded = sums_crowd<typename Tiles::Form, Tiles::split>;
+
 /// tile_n keys by tile_m queries. Each warpgroup that multiplies has 64 of the keys, and holds their weights in
 /// registers. Or (`split`) two share 64 keys, by weights in shared memory. Each has half of the queries and then half
-/// of the columns of dk and dv.
+/// of the columns of dk and dv. Where dk and dv have so many columns that their sums leave few registers (is_crowded),
+/// weights are in shared memory too, and gradients have one stage.
 template <typename Form_, int tile_m_, int tile_n_, int stages_, bool split_, bool sums_dq_>
 struct BackwardWgmma {
   using Form = Form_;
@@ -33,20 +40,22 @@ struct BackwardWgmma {
                        dq_columns = part_columns<Form::head_dim, dq_parts>;
   static_assert(tile_m % warpgroup_rows == 0 && tile_n % warpgroup_rows == 0 && (!split || tile_n == warpgroup_rows));
   static_assert(query_blocks == 1 || query_blocks == consumers);
+  static_assert(!sums_crowd<Form, split> || (tile_m == warpgroup_rows && stages == 2));
 
   using Key = PartedTile<Form::head_dim, tile_n, dq_parts>;
   using Value = SwizzledTile<Form::value_dim, tile_n>;
   using Query = PartedTile<Form::head_dim, tile_m, parts>;
   using Gradient = PartedTile<Form::value_dim, tile_m, parts>;  // of out
   using Weights = SwizzledTile<tile_m, tile_n>;                 // or their gradients: a row a key
-  static constexpr int shared_weights = (split ? 2 : 0) + (split || sums_dq ? 2 : 0);
+  static constexpr int shared_weights = sums_crowd<Form, split> ? 2 : (split ? 2 : 0) + (split || sums_dq ? 2 : 0);
 };
 
 template <typename Tiles>
 struct BackwardLayout {
   static constexpr int value = Tiles::Key::bytes, stage = value + Tiles::Value::bytes,
-                       stage_bytes = Tiles::Query::bytes + Tiles::Gradient::bytes,
-                       changes = stage + Tiles::stages * stage_bytes, weights = changes + 2 * Tiles::Weights::bytes,
+                       stage_bytes = Tiles::Query::bytes + (is_crowded<Tiles> ? 0 : Tiles::Gradient::bytes),
+                       changes = stage + Tiles::stages * stage_bytes + (is_crowded<Tiles> ? Tiles::Gradient::bytes : 0),
+                       weights = changes + (is_crowded<Tiles> ? 1 : 2) * Tiles::Weights::bytes,
                        sum = changes + Tiles::shared_weights * Tiles::Weights::bytes,
                        sum_bytes = Tiles::sums_dq ? Tiles::tile_m * Tiles::Form::head_dim * 4 : 0,
                        facts = sum + sum_bytes, facts_bytes = Tiles::tile_m * static_cast<int>(sizeof(RowFacts)),
@@ -58,6 +67,7 @@ struct BackwardLayout {
   __device__ __forceinline__ Place keys() const { return place(0, 0); }
   __device__ __forceinline__ Place queries(int slot) const { return place(stage + slot * stage_bytes, 1 + slot); }
   __device__ __forceinline__ Place gradients(int slot) const {
+    if constexpr (is_crowded<Tiles>) return place(stage + Tiles::stages * stage_bytes, 1 + Tiles::stages);
     return place(stage + slot * stage_bytes + Tiles::Query::bytes, 1 + Tiles::stages + slot);
   }
   /// Facts of a slot's queries from `first` on.

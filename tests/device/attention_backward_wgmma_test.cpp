@@ -148,6 +148,29 @@ TEST_CASE("attention_backward_wgmma takes head dimensions of any multiple of 8, 
               {.lengths = {{3, 70}, {0, 5}, {129, 131}, {9, 0}}, .heads = 2, .scale = 0.2f}, seed) < close);
 }
 
+TEST_CASE("attention_backward_wgmma takes 128 keys where the sums of dk and dv leave few registers") {
+  using Causal = AttentionForm<Layout::dense, Mask::causal, 192, 128>;
+  const AttentionProblem small = {.lengths = {{70, 90}}, .heads = 2, .scale = 0.2f};
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CAPTURE(seed);
+    CHECK(wgmma_error<Causal>({.lengths = {{200, 210}, {200, 210}}, .heads = 2}, seed) < close);
+    CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::causal, 192, 128>>(
+              {.lengths = {{135, 140}, {0, 7}, {1, 1}, {20, 0}, {64, 130}}, .heads = 2}, seed) < close);
+  }
+  for (const auto& sizes : {std::pair{1, 1}, {65, 129}, {63, 127}, {64, 128}})
+    CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 192, 128>>({.lengths = {sizes}, .heads = 1}) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::window, 192, 128>>(
+            {.lengths = {{150, 300}}, .left = 30, .right = 5}) < close);
+  CHECK(wgmma_error<Causal, recomputed>(small) < close);
+  CHECK(wgmma_error<Causal, Tile{.by_head = true}>({.lengths = {{140, 150}}, .heads = 4, .key_heads = 2}) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 144>>(small) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 160>>(small) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::none, 208, 112>, recomputed>(
+            {.lengths = {{3, 70}, {129, 1}, {70, 131}}, .scale = 0.2f}) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 192, 128, SoftCap::none, Sinks::none, kiln::f16>>(small) <
+        close);
+}
+
 TEST_CASE("attention_backward_wgmma's causal mask ends at either diagonal, and heads of a group add up") {
   using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
   for (const bool from_end : {true, false}) {
