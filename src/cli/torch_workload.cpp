@@ -124,9 +124,9 @@ class TorchWorkload {
       add_attention_of("packed sequences of so many tokens in all", "packed", length,
                        {1, std::min(run_.batch.high, length)});
     }
-    entries_.add("the next token of each sequence, which sees its cache", "attention_forward",
+    entries_.add("the next token of each sequence, which sees its cache", "attention_decode",
                  axes_of_attention(toml(run_.batch), "1", toml(run_.tokens)),
-                 {{"mask", toml(model_.masks)}, {"layout", toml(Words{"dense"})}});
+                 {{"mask", toml(Words{"causal"})}, {"layout", toml(Words{"contiguous"})}});
   }
 
   void add_attention_of(const char* comment, const char* layout, std::int64_t length, const SizeRange& batch) {

@@ -77,7 +77,7 @@ def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, sc
     [batch, pages of a sequence], k and v are pools [pages, page_size, key_heads, dim]; `keys` is then the most that a sequence may have.
 
     k and v may be float8_e4m3fn beside q of another type. They then stand for k_scale * k and v_scale * v: f32 [key_heads], or one number in device
-    memory for all heads; 1 unless given.
+    memory for all heads; 1 unless given. Nobody checks that they are above 0: all keys have one weight where k_scale is 0, negative or NaN.
     """
     given: tuple[Any, ...] = (key_lengths,)
     if block_table is not None:
@@ -103,8 +103,8 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
                           **others: Any) -> tuple[Tensor, None]:
     """An attention function for transformers' AttentionInterface; kiln.torch.patch() registers it as "kiln".
 
-    Packed sequences come by cu_seq_lens_q, as flash_attention_2's do. A batch with padding is packed on the way, for which the host waits. Dropout,
-    softcap and sinks are refused.
+    Packed sequences come by cu_seq_lens_q, as flash_attention_2's do. A batch with padding is packed on the way, for which the host waits. One query of
+    each sequence without padding, as in a step of generation, goes to attention_decode. Dropout, softcap and sinks are refused.
     """
     if dropout or others.get("softcap") is not None or others.get("s_aux") is not None:
         raise ValueError("kiln attention: dropout, softcap and sinks are not there; use another attn_implementation")
@@ -114,6 +114,11 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
     if attention_mask is not None:
         return _padded(query, key, value, attention_mask, named), None
     offsets = others.get("cu_seq_lens_q")
+    if offsets is None and query.shape[1] == 1 and not needs_gradient(query, key, value):
+        if named["window"] is not None:  # the last keys, which the one query sees all
+            key, value = key[:, -sliding_window:], value[:, -sliding_window:]
+        lengths = torch.full((key.shape[0],), key.shape[1], dtype=torch.int32, device=key.device)
+        return attention_decode(query, key, value, lengths, scale=scaling), None
     if offsets is None:
         return attention(query, key, value, **named), None
     packed = attention(query[0], key[0], value[0], query_offsets=offsets.to(torch.int32), key_offsets=others["cu_seq_lens_k"].to(torch.int32),

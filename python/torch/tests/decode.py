@@ -5,6 +5,7 @@ import kiln
 import kiln.torch as kt
 import reference
 import torch
+import torch.nn.functional as F
 
 LENGTHS = ([512, 1, 300], [7, 512, 16], [1, 1, 1], [511, 17, 3], [512, 512, 512])
 
@@ -43,3 +44,26 @@ def replayed(layout: str):
         given = (lengths,) if table is None else (lengths, table, 512)
         expected.append(reference.decode_bytes(q, k, v, scales[0].clamp(min=0), scales[1], *given, None)[0])
     return found, expected, kiln.stats()["compiles"] - before
+
+
+def timed(keys: int, error_of) -> dict:
+    """Of one query over a cache as a model keeps it: errors against torch's, and microseconds, by attention, by attention_decode and by torch."""
+    q = torch.randn(1, 32, 1, 128, device="cuda", dtype=torch.bfloat16)
+    k, v = (torch.randn(1, 8, keys, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    dense = [each.transpose(1, 2) for each in (q, k, v)]
+    ways = {"attention": lambda: kt.attention(*dense, causal=True), "decode": lambda: kt.huggingface_attention(torch.nn.Module(), q, k, v, None)[0],
+            "torch": lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2)}
+    results, microseconds = {name: way() for name, way in ways.items()}, {}
+    kiln.wait_for_tunes(120)
+    for name, way in ways.items():
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        for _ in range(5):
+            way()
+        begin.record()
+        for _ in range(50):
+            way()
+        end.record()
+        torch.cuda.synchronize()
+        microseconds[f"{name}_us"] = round(begin.elapsed_time(end) / 50 * 1e3, 1)
+    errors = [error_of(results[name], results["torch"]) for name in ("attention", "decode")]
+    return {"ok": max(errors) < 2e-2, "errors": errors, **microseconds}

@@ -445,8 +445,15 @@ def model_of(family) -> None:
         written = [model.generate(tokens, max_new_tokens=8, do_sample=False, pad_token_id=0) for model in (patched, wide)]
         same = (written[0] == written[1])[:, 70:].float().mean().item()
         row("patch", f"{family}: 8 tokens written", same >= 0.5, share_of_f64s=same)
+        steps = [model(tokens[:, :1], past_key_values=model(tokens, use_cache=True).past_key_values).logits for model in (patched, wide)]
+        compare("patch", f"{family}: a step over the cache", steps[0], steps[1].to(torch.bfloat16), 4e-2)
     if family == "Llama":
         attempt("patch", f"{family}: one graph", graph_of_model, family, patched, wide)
+
+
+def section_steps() -> None:
+    for keys in (512, 4096, 32768):
+        attempt("a step", f"{keys} keys", lambda keys=keys: row("a step", f"{keys} keys", **decode.timed(keys, error_of)))
 
 
 def graph_of_model(family, patched, wide) -> None:
@@ -475,7 +482,7 @@ def main() -> int:
     kiln.configure(overlay="", on_miss="nearest", bases=given.base)
     row("machine", torch.cuda.get_device_name(), None, torch=torch.__version__, kiln=kiln.__version__, python=sys.version.split()[0], bases=given.base)
     sections = {name.removeprefix("section_"): each for name, each in globals().items() if name.startswith("section_")}
-    for name in given.sections or ("host", "inputs", "ops", "gradients", "graphs", "compile", "models"):
+    for name in given.sections or ("host", "inputs", "ops", "gradients", "graphs", "compile", "models", "steps"):
         if time.monotonic() > DEADLINE:
             row("section", name, None, skipped="out of time")
             continue

@@ -11,6 +11,7 @@ transformers = pytest.importorskip("transformers")
 import kiln.torch  # noqa: E402
 import reference  # noqa: E402
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 KEEP = reference.install_on_cpu()
 SIZES = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
@@ -86,6 +87,52 @@ def test_padding_packing_and_caches(pair):
         torch.testing.assert_close(packed.view(2, 11, -1), model(TOKENS).logits, rtol=1e-4, atol=1e-4)
         written = [each.generate(TOKENS, max_new_tokens=4, do_sample=False) for each in pair]
         assert torch.equal(*written)
+
+
+class Launched(TorchDispatchMode):
+    """Names of Kiln's ops of attention, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "kiln" and "attention" in func.__name__:
+            self.names.append(func.__name__.removesuffix(".default"))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_of_one_token_decodes_over_the_cache(pair):
+    model, patched = pair
+    steps = [torch.randint(64, (2, 1), generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+    with torch.no_grad(), Launched() as launched:
+        caches = [each(TOKENS, use_cache=True).past_key_values for each in pair]
+        for step in steps:
+            found, expected = (each(step, past_key_values=cache).logits for each, cache in zip((patched, model), reversed(caches)))
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert launched.names == 2 * ["attention_dense_causal"] + 3 * 2 * ["attention_decode_contiguous"]
+
+
+def test_a_step_with_padding_or_gradients_does_not(pair):
+    model, patched = pair
+    mask = torch.ones(2, 12, dtype=torch.long)
+    mask[0, :4] = 0
+    with torch.no_grad(), Launched() as launched:
+        written = [each.generate(TOKENS, attention_mask=mask[:, :11], max_new_tokens=3, do_sample=False, pad_token_id=0) for each in pair]
+        assert torch.equal(*written)
+    assert "attention_decode_contiguous" not in launched.names
+    with Launched() as launched:
+        patched(TOKENS[:, :1], labels=TOKENS[:, :1])
+        patched(TOKENS[:, :1]).logits.sum().backward()
+    assert "attention_decode_contiguous" not in launched.names
+
+
+def test_one_query_sees_a_window_of_its_cache():
+    q, k, v = torch.randn(2, 4, 1, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8)
+    for window in (1, 4, 9, 20):
+        expected = kiln.torch.attention(*(each.transpose(1, 2) for each in (q, k, v)), causal=True, window=(window - 1, 0))
+        found = kiln.torch.huggingface_attention(torch.nn.Module(), q, k, v, None, sliding_window=window)[0]
+        torch.testing.assert_close(found, expected)
 
 
 def test_what_attention_does_not_have_is_refused(pair):
