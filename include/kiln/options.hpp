@@ -45,7 +45,7 @@ KILN_API std::string_view to_string(Strategy strategy) noexcept;  // "racing", "
 /// Limits of one bucket's tune.
 struct SearchSettings {
   Strategy strategy = Strategy::racing;
-  std::int64_t trials = 0;  // the most candidates, the baseline among them; 0: no limit
+  std::int64_t trials = 0;  // the most candidates with the baseline, half of them a library's at most; 0: no limit
   /// After this no candidate is begun, and the best so far are compared. 0: no limit.
   std::chrono::milliseconds time_limit{0};
   std::uint64_t seed = 1;  // for the random choices of racing: one seed and the same costs give the same trials

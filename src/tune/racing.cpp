@@ -33,7 +33,7 @@ class Racing final : public Search {
     is_settling_ = false;
     newcomers_ = std::exchange(queued_, {});
     if (has_ended()) {
-      tried_ -= static_cast<std::int64_t>(newcomers_.size());  // they were chosen ahead
+      count(newcomers_, -1);  // they were chosen ahead
       newcomers_.clear();
     }
     if (newcomers_.empty()) newcomers_ = nominate();
@@ -213,9 +213,10 @@ class Racing final : public Search {
     // The more sizes, the more often one of them improves by chance.
     const auto sizes = static_cast<double>(scores_.sizes());
     const bool has_improved = gain > (sizes > 1 ? std::max(improvement_of_few, sizes * improvement_of_many) : 0);
-    // A library's come many at a time, and say nothing about kernels that were not tried.
-    const auto own = std::ranges::count_if(newcomers_, [&](std::size_t each) { return !is_unmodelled(each); });
-    without_improvement_ = has_improved ? 0 : without_improvement_ + own;
+    // A library's come many at a time, and say nothing about kernels that were not tried. They count where no kernel is
+    // left.
+    const auto all = static_cast<std::int64_t>(newcomers_.size()), own = all - count_of_libraries(newcomers_);
+    without_improvement_ = has_improved ? 0 : without_improvement_ + (own > 0 ? own : all);
     scores_.eliminate();
   }
   /// Whether the candidate is about as fast as the best own candidate, or as the best, at some size.
@@ -317,10 +318,31 @@ class Racing final : public Search {
   std::vector<std::size_t> nominate() {
     if (has_ended() || has_tried_all_it_may()) return {};
     std::vector<std::size_t> round = rounds_++ == 0 ? nominate_first() : nominate_next();
-    if (limits_.trials > 0 && tried_ + static_cast<std::int64_t>(round.size()) > limits_.trials)
-      round.resize(static_cast<std::size_t>(limits_.trials - tried_));
-    tried_ += static_cast<std::int64_t>(round.size());
+    if (limits_.trials > 0) round = within_trials(round);
+    count(round, 1);
     return round;
+  }
+  /// Returns the first of the round that the limit of trials allows. A library's algorithms get half of all trials at
+  /// most while there are kernels to try.
+  [[nodiscard]] std::vector<std::size_t> within_trials(std::span<const std::size_t> round) const {
+    std::vector<std::size_t> chosen, passed_over;
+    std::int64_t of_libraries = limits_.trials / 2 - tried_of_libraries_;
+    for (const std::size_t each : round)
+      (is_unmodelled(each) && of_libraries-- <= 0 ? passed_over : chosen).push_back(each);
+    bool kernels_left = false;
+    for (std::size_t i = 0; i < scores_.candidates(); ++i)
+      kernels_left = kernels_left || (is_open(i) && !is_unmodelled(i) && !contains(chosen, i));
+    if (!kernels_left) chosen.insert(chosen.end(), passed_over.begin(), passed_over.end());
+    chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(limits_.trials - tried_)));
+    return chosen;
+  }
+  [[nodiscard]] std::int64_t count_of_libraries(std::span<const std::size_t> candidates) const {
+    return std::ranges::count_if(candidates, [&](std::size_t each) { return is_unmodelled(each); });
+  }
+  /// Counts trials that are chosen (`sign` 1), or that were and do not come (-1).
+  void count(std::span<const std::size_t> candidates, std::int64_t sign) {
+    tried_ += sign * static_cast<std::int64_t>(candidates.size());
+    tried_of_libraries_ += sign * count_of_libraries(candidates);
   }
 
   /// Returns the next newcomers, in pairs: the most promising candidate of a new kind, and the most promising neighbour
@@ -413,7 +435,7 @@ class Racing final : public Search {
   bool is_settling_ = true;                                       // the newcomers have all their samples
   bool finishes_early_ = false;
   bool is_spread_ = false;  // the leaders were timed at other sizes
-  std::int64_t rounds_ = 0, tried_ = 0;
+  std::int64_t rounds_ = 0, tried_ = 0, tried_of_libraries_ = 0;
   std::int64_t without_improvement_ = 0;  // trials since the last improvement
   std::vector<Best> best_;                // by size
   std::optional<LastComparison> last_;

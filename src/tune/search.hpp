@@ -127,7 +127,8 @@ std::unique_ptr<Search> exhaustive(Expectations expectations);
 
 struct RacingLimits {
   std::size_t compiles_at_once = 16;
-  std::int64_t trials = 0;  // most candidates brought in; 0: no limit
+  /// Most candidates brought in; 0: no limit. A library's algorithms are half of them at most while kernels are left.
+  std::int64_t trials = 0;
   /// The search ends after so many trials that improve neither the best at any size nor the best that needs no library.
   /// Estimates do not tell apart configs that differ in bands or clusters, so that some improvements come late.
   std::int64_t patience = 16;

@@ -135,6 +135,43 @@ TEST_CASE("of a library that is near the best its later proposals are tried as w
   }
 }
 
+TEST_CASE("a limit of trials leaves half of them to kernels, however many algorithms a library has") {
+  constexpr std::size_t own = 40, all = 80;
+  Ridge ridge(all);
+  for (std::size_t c = own; c < all; ++c) {
+    ridge.truth[c] = ridge.truth[0];
+    ridge.expectations.of_libraries.push_back(c);
+    if (c < own + 24) ridge.expectations.tried_first.push_back(c);  // a library's first at each size where it is asked
+  }
+  for (const std::int64_t trials : {2, 9, 16, 30}) {
+    CAPTURE(trials);
+    NoisySurface surface(ridge.truth);
+    surface.run(*racing(ridge.expectations, {.compiles_at_once = 16, .trials = trials}));
+    const auto kernels = std::ranges::count_if(surface.tried, [](const auto& each) { return each.first < own; });
+    CHECK(surface.tried.size() == static_cast<std::size_t>(trials));
+    CHECK(kernels >= (trials + 1) / 2);
+  }
+  // Where there are fewer kernels than that, a library has the other trials.
+  Ridge few(all);
+  few.expectations.of_libraries = ridge.expectations.of_libraries;
+  for (std::size_t c = 4; c < own; ++c) few.expectations.of_libraries.push_back(c);
+  NoisySurface surface(few.truth);
+  surface.run(*racing(few.expectations, {.trials = 20}));
+  CHECK(surface.tried.size() == 20);
+}
+
+TEST_CASE("a search that has only a library's algorithms left ends when they improve nothing") {
+  constexpr std::size_t own = 4, all = 400;
+  Ridge ridge(all);
+  for (std::size_t c = 0; c < all; ++c) {
+    ridge.truth[c] = ridge.truth[0];
+    if (c >= own) ridge.expectations.of_libraries.push_back(c);
+  }
+  NoisySurface surface(ridge.truth);
+  surface.run(*racing(ridge.expectations, {.compiles_at_once = 16}));
+  CHECK(surface.tried.size() < all / 2);
+}
+
 TEST_CASE("kernels beside a library are tried by their model, as those without one") {
   constexpr std::size_t own = 48, all = 64;
   for (const bool modelled : {true, false}) {
