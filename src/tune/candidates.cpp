@@ -119,9 +119,11 @@ class CandidateBuilder {
         if (is_timed && !(asked == at)) {
           auto exception = libraries_.candidates(request_.bucket, implementation, at, 1);
           if (configs.empty()) configs = exception;
+          note_proposals(implementation, exception, at);
           exceptions.push_back(std::move(exception));
         }
         if (configs.empty()) continue;
+        note_proposals(implementation, configs, at);
         firsts_.push_back({{&implementation, configs.front()}, at});
         proposed.push_back(std::move(configs));
       }
@@ -137,6 +139,30 @@ class CandidateBuilder {
         if (changes_after(i)) changes.push_back(firsts_[i].at.axes[result_.sizes.axes.front()]);
       result_.sizes = with_ends(request_.bucket.edge, result_.sizes, answer::some_of(changes, more));
     }
+  }
+
+  void note_proposals(const manifest::Implementation& implementation, std::span<const manifest::Config> configs,
+                      const Problem& at) {
+    if (result_.sizes.axes.size() != 1) return;
+    for (std::size_t rank = 0; rank < configs.size(); ++rank)
+      proposed_[{&implementation, configs[rank]}].push_back({at.axes[result_.sizes.axes.front()], rank == 0});
+  }
+  /// Returns, by timed size, whether a library proposed the candidate for it or for a size near it.
+  [[nodiscard]] std::vector<bool> proposed_near(const Candidate& candidate) const {
+    const auto found = proposed_.find(candidate);
+    std::vector<bool> is_near(result_.sizes.problems.size(), found == proposed_.end());
+    for (std::size_t i = 0; i < is_near.size() && found != proposed_.end(); ++i)
+      for (const ProposedFor& each : found->second) {
+        const std::int64_t away = static_cast<std::int64_t>(i) - nearest_end(each.size);
+        if (std::abs(away) <= (each.is_first ? near_first_proposal : near_proposal)) is_near[i] = true;
+      }
+    return is_near;
+  }
+  [[nodiscard]] std::int64_t nearest_end(std::int64_t size) const {
+    const std::vector<std::int64_t>& ends = result_.sizes.ends.front();
+    const auto above = std::ranges::lower_bound(ends, size);
+    const bool is_below = above == ends.end() || (above != ends.begin() && size - above[-1] < *above - size);
+    return above - ends.begin() - (is_below ? 1 : 0);
   }
 
   /// Whether a library's first proposal is another one at the next size where it was asked, or that was the last size.
@@ -233,6 +259,7 @@ class CandidateBuilder {
       expectations.legal.push_back(std::move(legal));
       expectations.expected_ns.push_back(std::move(expected));
       expectations.position.push_back(position_of(candidate));
+      expectations.proposed_near.push_back(proposed_near(candidate));
       expectations.kernel.push_back(
           kernels
               .emplace(std::pair(candidate.implementation, candidate.specialisation.name_expressions), kernels.size())
@@ -307,12 +334,19 @@ class CandidateBuilder {
     Problem at;
   };
 
+  /// A timed or asked size for which a library proposed an algorithm.
+  struct ProposedFor {
+    std::int64_t size;
+    bool is_first;
+  };
+
   const CandidatesRequest& request_;
   Libraries here_;
   Libraries& libraries_;
   answer::Prior prior_;
   Candidates result_;
   std::vector<LibraryFirst> firsts_;  // by library, then size
+  std::map<manifest::Variant, std::vector<ProposedFor>> proposed_;
   std::set<manifest::Variant> seen_;
 };
 

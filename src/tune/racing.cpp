@@ -99,7 +99,7 @@ class Racing final : public Search {
     for (std::size_t size = 0; size < scores_.sizes(); ++size) {
       const double limit = worth_a_sample * scores_.best_ns(size);
       for (const std::size_t candidate : candidates)
-        if (const Point point{candidate, size}; forecast_.is_legal(point) && forecast_.expected_ns(point) <= limit)
+        if (const Point point{candidate, size}; is_worth_a_sample(point) && forecast_.expected_ns(point) <= limit)
           points.push_back(point);
     }
     for (const std::size_t candidate : candidates)
@@ -113,13 +113,18 @@ class Racing final : public Search {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t size = 0; size < scores_.sizes(); ++size) {
       const Point point{candidate, size};
-      if (!forecast_.is_legal(point)) continue;
+      if (!is_worth_a_sample(point)) continue;
       const double behind = forecast_.expected_ns(point) / reference_ns(size);
       if (best && behind >= least) continue;
       best = point;
       least = behind;
     }
     return best;
+  }
+  [[nodiscard]] bool is_worth_a_sample(Point point) const {
+    const Expectations& all = forecast_.expectations();
+    return forecast_.is_legal(point) &&
+           (all.proposed_near.empty() || all.one_serves_all || all.proposed_near[point.candidate][point.size]);
   }
   /// Returns the best time measured at a size, or the best expected where nothing was measured.
   [[nodiscard]] double reference_ns(std::size_t size) const {
@@ -186,7 +191,7 @@ class Racing final : public Search {
     for (std::size_t size = 0; size < scores_.sizes(); ++size)
       for (const std::size_t candidate : leaders)
         if (const Point point{candidate, size};
-            forecast_.is_legal(point) && scores_.cost(point).failed() &&
+            is_worth_a_sample(point) && scores_.cost(point).failed() &&
             (forecast_.expectations().one_serves_all ||
              forecast_.expected_by_own_ns(point) <= worth_of_leader * scores_.best_ns(size)))
           points.push_back(point);

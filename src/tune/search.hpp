@@ -116,6 +116,9 @@ struct Expectations {
   std::vector<std::size_t> of_libraries;
   /// Those of of_libraries that have kernels beside the library, and so a model.
   std::vector<std::size_t> modelled_libraries;
+  /// Where a library's algorithm is worth a first sample, by candidate, then size: near the sizes for which the library
+  /// proposed it. Empty: everywhere.
+  std::vector<std::vector<bool>> proposed_near;
   std::vector<std::size_t> kernel;  // equal for candidates that share machine code; empty: none do
   bool one_serves_all = false;      // one candidate is to serve all sizes: those that lead at some are timed at all
   [[nodiscard]] std::size_t candidates() const noexcept { return expected_ns.size(); }

@@ -24,6 +24,10 @@ inline constexpr std::int64_t sizes_scanned = 64;        // sizes at which stair
 /// At its multiples the best of cuBLASLt 13.1's library_configs proposals is 3 % slower, on the mean, than the best
 /// known there. At sizes between it is 0.3 % slower (375 sizes of 15 buckets, H100).
 inline constexpr std::int64_t library_exception = 16;
+/// At how many timed sizes on either side of the size that it was proposed for an algorithm is worth a sample: one that
+/// was the first choice, and any. By six tunes of 13 to 21 sizes, all of 3486 points timed, the other half is worth
+/// 0.01 % on the mean and 1 % at most (H200).
+inline constexpr std::int64_t near_first_proposal = 4, near_proposal = 1;
 
 // Timed sizes (candidates.cpp, timed_sizes.cpp).
 using answer::finest_step, answer::most_ends;

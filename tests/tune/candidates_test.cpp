@@ -103,6 +103,30 @@ TEST_CASE("the second of what a library proposes at any size comes after the fir
   CHECK(ranks.back() > 0);
 }
 
+TEST_CASE("a library's algorithm is worth a sample near the sizes for which it was proposed, a kernel everywhere") {
+  NotedLibraries libraries;
+  const Candidates found = of_gemm(libraries, "300", "nt");
+  const std::vector<std::int64_t>& ends = found.sizes.ends.front();
+  REQUIRE(ends.size() > 12);
+  for (std::size_t i = 0; i < found.list.size(); ++i) {
+    const std::vector<bool>& is_near = found.expectations.proposed_near[i];
+    REQUIRE(is_near.size() == ends.size());
+    const auto count = static_cast<std::size_t>(std::ranges::count(is_near, true));
+    if (!contains(found.expectations.of_libraries, i)) {
+      CHECK(count == ends.size());
+      continue;
+    }
+    const std::int64_t m = found.list[i].config.front() / 1000;
+    const bool is_first = found.list[i].config.front() % 1000 == 0;
+    std::size_t nearest = 0;
+    for (std::size_t end = 1; end < ends.size(); ++end)
+      if (std::abs(ends[end] - m) < std::abs(ends[nearest] - m)) nearest = end;
+    CHECK(is_near[nearest]);
+    CHECK(count <= (is_first ? 9 : 3));
+    CHECK(count >= (is_first ? 5 : 2));
+  }
+}
+
 TEST_CASE("products beside NCCL are candidates where the team has a communicator and ranks launch alike") {
   const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
   for (const char* name : {"gemm_all_reduce", "gemm_reduce_scatter", "all_gather_gemm"}) {

@@ -135,6 +135,29 @@ TEST_CASE("of a library that is near the best its later proposals are tried as w
   }
 }
 
+TEST_CASE("a library's algorithm is timed where it was proposed alone, unless one candidate is to serve all sizes") {
+  constexpr std::size_t own = 24, all = 32;
+  for (const bool one_serves_all : {false, true}) {
+    Ridge ridge(all);
+    ridge.expectations.one_serves_all = one_serves_all;
+    ridge.expectations.proposed_near.assign(all, std::vector<bool>(6, true));
+    for (std::size_t c = own; c < all; ++c) {
+      for (std::size_t l = 0; l < 6; ++l) {
+        ridge.truth[c][l] = 0.9e5 * static_cast<double>(l + 1);
+        ridge.expectations.expected_ns[c][l] = 0.5e5 * static_cast<double>(l + 1);
+        ridge.expectations.proposed_near[c][l] = l == c % 6;
+      }
+      ridge.expectations.of_libraries.push_back(c);
+    }
+    ridge.expectations.tried_first = {own, own + 1};
+    NoisySurface surface(ridge.truth);
+    const auto search = racing(ridge.expectations, {.compiles_at_once = 16});
+    surface.run(*search);
+    for (std::size_t c = own; c < all; ++c)
+      for (std::size_t l = 0; l < 6; ++l) CHECK(search->cost({c, l}).failed() == (l != c % 6 && !one_serves_all));
+  }
+}
+
 TEST_CASE("a limit of trials leaves half of them to kernels, however many algorithms a library has") {
   constexpr std::size_t own = 40, all = 80;
   Ridge ridge(all);
