@@ -87,11 +87,11 @@ class CandidateBuilder {
   }
 
   /// Returns the size whose proposals stand for `at`: itself, or where that is a multiple of library_exception the next
-  /// smaller one that is legal.
+  /// smaller one that is legal. Of several open axes it is one of the last: rows, after the batch.
   [[nodiscard]] Problem asked_for(const manifest::Implementation& implementation, const Problem& at) const {
-    if (result_.sizes.axes.size() != 1) return at;
-    const answer::AxisSizes axis = only_axis();
-    const std::size_t open = result_.sizes.axes.front();
+    if (result_.sizes.axes.empty()) return at;
+    const std::size_t open = result_.sizes.axes.back();
+    const answer::AxisSizes axis = answer::sizes_of(*request_.bucket.op, request_.bucket.edge, open);
     const std::int64_t size = at.axes[open];
     if (size % library_exception != 0) return at;
     Problem asked = at;
@@ -141,25 +141,36 @@ class CandidateBuilder {
     }
   }
 
+  /// A timed or asked size for which a library proposed an algorithm.
+  struct ProposedFor {
+    Problem at;
+    bool is_first;
+  };
   void note_proposals(const manifest::Implementation& implementation, std::span<const manifest::Config> configs,
                       const Problem& at) {
-    if (result_.sizes.axes.size() != 1) return;
     for (std::size_t rank = 0; rank < configs.size(); ++rank)
-      proposed_[{&implementation, configs[rank]}].push_back({at.axes[result_.sizes.axes.front()], rank == 0});
+      proposed_[{&implementation, configs[rank]}].push_back({at, rank == 0});
   }
   /// Returns, by timed size, whether a library proposed the candidate for it or for a size near it.
   [[nodiscard]] std::vector<bool> proposed_near(const Candidate& candidate) const {
     const auto found = proposed_.find(candidate);
     std::vector<bool> is_near(result_.sizes.problems.size(), found == proposed_.end());
     for (std::size_t i = 0; i < is_near.size() && found != proposed_.end(); ++i)
-      for (const ProposedFor& each : found->second) {
-        const std::int64_t away = static_cast<std::int64_t>(i) - nearest_end(each.size);
-        if (std::abs(away) <= (each.is_first ? near_first_proposal : near_proposal)) is_near[i] = true;
-      }
+      is_near[i] = std::ranges::any_of(
+          found->second, [&](const ProposedFor& each) { return are_near(each, result_.sizes.problems[i]); });
     return is_near;
   }
-  [[nodiscard]] std::int64_t nearest_end(std::int64_t size) const {
-    const std::vector<std::int64_t>& ends = result_.sizes.ends.front();
+  [[nodiscard]] bool are_near(const ProposedFor& proposed, const Problem& timed) const {
+    const std::vector<std::size_t>& axes = result_.sizes.axes;
+    const std::int64_t most = (proposed.is_first ? near_first_proposal : near_proposal) /
+                              std::max<std::int64_t>(static_cast<std::int64_t>(axes.size()), 1);
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      if (std::abs(nearest_end(i, timed.axes[axes[i]]) - nearest_end(i, proposed.at.axes[axes[i]])) > most)
+        return false;
+    return true;
+  }
+  [[nodiscard]] std::int64_t nearest_end(std::size_t axis, std::int64_t size) const {
+    const std::vector<std::int64_t>& ends = result_.sizes.ends[axis];
     const auto above = std::ranges::lower_bound(ends, size);
     const bool is_below = above == ends.end() || (above != ends.begin() && size - above[-1] < *above - size);
     return above - ends.begin() - (is_below ? 1 : 0);
@@ -332,12 +343,6 @@ class CandidateBuilder {
   /// What a library proposes first at a size where it was asked.
   struct LibraryFirst : manifest::Variant {
     Problem at;
-  };
-
-  /// A timed or asked size for which a library proposed an algorithm.
-  struct ProposedFor {
-    std::int64_t size;
-    bool is_first;
   };
 
   const CandidatesRequest& request_;

@@ -93,6 +93,33 @@ TEST_CASE("a library is asked for many algorithms at sizes that are no multiples
   CHECK(one.most_at(1) == 8);
 }
 
+TEST_CASE("a library is asked below multiples of 16 rows of a batch's products too") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  const manifest::Op& op = *ops.op("gemm_batched");
+  const std::array settings = {manifest::Setting{"batch", "32"}, manifest::Setting{"m", "4096"},
+                               manifest::Setting{"n", "4096"}, manifest::Setting{"k", "128"},
+                               manifest::Setting{"dtype", "bf16"}};
+  NotedLibraries libraries;
+  CandidatesRequest request{{{op, h100}, manifest::bucket_of(op, manifest::make_problem(op, settings))}, "sm_90a"};
+  request.libraries = &libraries;
+  const Candidates found = candidates_of(request, {});
+  CHECK(found.sizes.axes.size() == 2);
+  CHECK(libraries.most_at(4095) == 8);
+  CHECK(libraries.most_at(4096) == 1);
+  const std::size_t columns = found.sizes.ends.back().size(), rows = found.sizes.ends.front().size();
+  CAPTURE(rows);
+  CAPTURE(columns);
+  REQUIRE(rows > 1);
+  REQUIRE(columns > 2);
+  for (const std::size_t i : found.expectations.of_libraries) {
+    const auto& is_near = found.expectations.proposed_near[i];
+    REQUIRE(is_near.size() == rows * columns);
+    const auto count = static_cast<std::size_t>(std::ranges::count(is_near, true));
+    // This library proposes the same for all numbers of products.
+    CHECK(count <= (found.list[i].config.front() % 1000 == 0 ? 5 : 1) * rows);
+  }
+}
+
 TEST_CASE("the second of what a library proposes at any size comes after the first of all sizes") {
   NotedLibraries libraries;
   const Candidates found = of_gemm(libraries, "300", "nt");
