@@ -6,7 +6,8 @@ from evidence.table import markdown
 
 CHECKS = "torch-h100/checks.jsonl"
 RANKS = "torch-h200/ranks.jsonl"
-LLAMA, EARLIER = ("python/llama.jsonl",), ("python/llama_peers.jsonl",)  # each file is of one machine, with its own eager
+# Each file is of one machine, with its own eager.
+LLAMA, TRAINED, EARLIER = "python/llama.jsonl", "python/llama_train.jsonl", "python/llama_peers.jsonl"
 ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES = 1, 10, 100, 1000
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
@@ -39,9 +40,9 @@ def torch_length(read):
     return markdown(["rows", "Kiln: one graph, its length on the device, us", "torch: one graph of 8,192 rows", "torch: a graph of this length"], body)
 
 
-def ended(read, train=False):
-    """The last row of each contender."""
-    return {row["contender"]: row for name in (*EARLIER, *LLAMA) for row in read(name) if row["train"] == train}
+def ended(read):
+    """The last row of each contender, without gradients."""
+    return {row["contender"]: row for name in (EARLIER, LLAMA) for row in read(name) if not row["train"]}
 
 
 def torch_ranks(read):
@@ -68,11 +69,11 @@ def llama_rows(read, names):
 
 
 def torch_llama(read):
-    return llama_rows(read, LLAMA)
+    return llama_rows(read, (LLAMA, TRAINED))
 
 
 def torch_llama_earlier(read):
-    return llama_rows(read, EARLIER)
+    return llama_rows(read, (EARLIER,))
 
 
 TABLES = {"torch_llama": torch_llama, "torch_llama_earlier": torch_llama_earlier, "torch_ranks": torch_ranks,
