@@ -7,18 +7,20 @@ BATCHED = {"bmm": "cuBLAS's strided batch / Kiln"}
 
 
 def products(read, op, axes, peers):
-    times = {(row["peer"], *(row.get(axis) for axis in axes)): row["ns"] for row in read("products-h200/products_peers.json") if row["op"] == op and row.get("right")}
-    body, columns = [], {peer: [] for peer in peers}
-    for row in read("products-h200/products.json"):
-        if row["op"] != op or "ns" not in row:
-            continue
-        shape = tuple(int(asked(row)[axis]) for axis in axes)
-        ratios = {peer: times[peer, *shape] / row["ns"] for peer in peers if (peer, *shape) in times}
-        for peer, ratio in ratios.items():
-            columns[peer].append(ratio)
-        body.append([*shape, us(row), f"{row['tflop_s']:.0f}", *(f"{ratios[peer]:.2f}" if peer in ratios else "-" for peer in peers)])
-    body.append(["geometric mean", *[""] * (len(axes) + 1), *(f"{mean(ratios):.2f}" for ratios in columns.values())])
-    return markdown([f"{op}: {axes[0]}", *axes[1:], "us", "TFLOP/s", *peers.values()], body)
+    body = []
+    for device in ("h100", "h200"):
+        times = {(row["peer"], *(row.get(axis) for axis in axes)): row["ns"] for row in read(f"products-{device}/products_peers.json") if row["op"] == op and row.get("right")}
+        columns = {peer: [] for peer in peers}
+        for row in read(f"products-{device}/products.json"):
+            if row["op"] != op or "ns" not in row:
+                continue
+            shape = tuple(int(asked(row)[axis]) for axis in axes)
+            ratios = {peer: times[peer, *shape] / row["ns"] for peer in peers if (peer, *shape) in times}
+            for peer, ratio in ratios.items():
+                columns[peer].append(ratio)
+            body.append([device.upper(), *shape, us(row), f"{row['tflop_s']:.0f}", *(f"{ratios[peer]:.2f}" if peer in ratios else "-" for peer in peers)])
+        body.append([device.upper(), "geometric mean", *[""] * (len(axes) + 1), *(f"{mean(ratios):.2f}" for ratios in columns.values())])
+    return markdown(["device", f"{op}: {axes[0]}", *axes[1:], "us", "TFLOP/s", *peers.values()], body)
 
 
 def grouped(read):
