@@ -54,7 +54,8 @@ def over_flashinfer(read, dtype=None):
 def decode_e4m3(read):
     """Each problem of e4m3 beside the same in bf16, a plain read of its own bytes, and FlashInfer in both types."""
     rows, peers = of_e4m3(read)
-    body, of_read, gains, ratios = [], [], [], {"e4m3": [], "bf16": []}
+    body, of_read, gains = [], [], []
+    ratios = {"e4m3": [], "bf16": []} if any(peer == "flashinfer" for peer, _ in peers) else {}  # one that was not there has no column
     for asked, row in rows.items():
         same = asked.removesuffix(" cache_dtype=e4m3")
         wide = rows.get(same)
@@ -63,12 +64,12 @@ def decode_e4m3(read):
         size, share, gain = words(asked), peers["read", asked] / row["ns"], wide["ns"] / row["ns"]
         of_read += [share] if row["bytes"] >= LARGE else []
         gains.append(gain)
-        over = {dtype: peers.get(("flashinfer", of)) and peers["flashinfer", of] / rows[of]["ns"] for dtype, of in (("e4m3", asked), ("bf16", same))}
+        over = {dtype: peers.get(("flashinfer", of)) and peers["flashinfer", of] / rows[of]["ns"] for dtype, of in (("e4m3", asked), ("bf16", same)) if dtype in ratios}
         for dtype, ratio in over.items():
             ratios[dtype] += [ratio] if ratio else []
         body.append([size["batch"], size["keys"], size["queries"], size["head_dim"], size["layout"], us(row), us(wide), number(gain), number(share), *map(number, over.values())])
     means = [number(mean(gains)), f"{number(mean(of_read))} from 64 MB on" if of_read else "", *(number(mean(each)) for each in ratios.values())] if body else []
-    return markdown(["batch", "keys", "queries", "head dimension", "cache", "e4m3, us", "bf16, us", "bf16 / e4m3", "of a read", "FlashInfer / Kiln, e4m3", "FlashInfer / Kiln, bf16"],
+    return markdown(["batch", "keys", "queries", "head dimension", "cache", "e4m3, us", "bf16, us", "bf16 / e4m3", "of a read", *(f"FlashInfer / Kiln, {dtype}" for dtype in ratios)],
                     body and [*body, ["geometric mean", *[""] * 6, *means]])
 
 
