@@ -116,17 +116,17 @@ def hot(read):
     return read.figure(told)
 
 
-def llama(contender, told):
+def llama(contender, told, name=torch_ops.LLAMA):
     """What `told` makes of the last row of a contender on a Llama from its first batch on."""
-    return lambda read: read.figure(lambda r: told(torch_ops.ended(r)[contender]))
+    return lambda read: read.figure(lambda r: told(torch_ops.ended(r, name)[contender]))
 
 
 def seconds(row):
     return f"{row['seconds']:.1f} s"
 
 
-LLAMA = {"llama": llama("Kiln, prewarmed", seconds), "llama_records": llama("Kiln, records", seconds), "llama_compile": llama("compile, flash attention", seconds),
-         "llama_eager": llama("eager, flash attention", lambda row: f"{row['batches']} batches in {row['seconds']:.1f} s")}
+LLAMA = {"llama": llama("Kiln, prewarmed", seconds), "llama_records": llama("Kiln, records", seconds), "llama_compile": llama("compile, flash attention", seconds, torch_ops.EARLIER),
+         "llama_eager": llama("eager, flash attention", lambda row: f"{row['batches']} batches in {row['seconds']:.1f} s", torch_ops.EAGER)}
 
 
 def tune_seconds(r):

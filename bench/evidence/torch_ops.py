@@ -6,8 +6,8 @@ from evidence.table import markdown
 
 CHECKS = "torch-h100/checks.jsonl"
 RANKS = "torch-h200/ranks.jsonl"
-# Each file is of one machine, with its own eager.
-LLAMA, TRAINED, EARLIER = "python/llama.jsonl", "python/llama_train.jsonl", "python/llama_peers.jsonl"
+# EARLIER is of a machine of its own, with its own eager.
+LLAMA, TRAINED, EAGER, EARLIER = "python/llama.jsonl", "python/llama_train.jsonl", "python/llama_eager.jsonl", "python/llama_peers.jsonl"
 ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES = 1, 10, 100, 1000
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
@@ -40,9 +40,9 @@ def torch_length(read):
     return markdown(["rows", "Kiln: one graph, its length on the device, us", "torch: one graph of 8,192 rows", "torch: a graph of this length"], body)
 
 
-def ended(read):
-    """The last row of each contender, without gradients."""
-    return {row["contender"]: row for name in (EARLIER, LLAMA) for row in read(name) if not row["train"]}
+def ended(read, name):
+    """The last row of each contender in a file, without gradients."""
+    return {row["contender"]: row for row in read(name) if not row["train"]}
 
 
 def torch_ranks(read):
@@ -69,7 +69,7 @@ def llama_rows(read, names):
 
 
 def torch_llama(read):
-    return llama_rows(read, (LLAMA, TRAINED))
+    return llama_rows(read, (LLAMA, TRAINED, EAGER))
 
 
 def torch_llama_earlier(read):
