@@ -5,6 +5,7 @@ import importlib.util
 import json
 import lzma
 import pathlib
+import subprocess
 import tempfile
 import unittest
 from unittest import mock
@@ -227,6 +228,16 @@ class Evidence(unittest.TestCase):
         self.assertNotEqual(digests.of_records(name), was)
         write(record | {"choices": [{"config": "threads=128"}]})
         self.assertNotEqual(digests.of_records(name), was)
+
+    def test_records_of_a_commit_are_those_that_it_had(self):
+        name = "cache/h100.jsonl"
+        git = lambda *words: subprocess.run(["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
+        git("init")
+        git("add", name)
+        git("commit", "--message", "records that were used")
+        was = digests.of_records(name)
+        self.write(name, "")
+        self.assertEqual((digests.of_records(name, "HEAD"), digests.of_records(name) == was), (was, False))
 
     def test_a_workload_of_records_has_no_ranges(self):
         with self.assertRaises(ValueError):

@@ -5,7 +5,7 @@
 
 The build is what the rows say; rows of several builds, of a build with changes, or without a build are refused. The run that has the first
 FILE is replaced, and what is not given stays as it had it; a new run takes kind, machine, command and code from the options. FILEs leave the
-runs that had them. Digests of the code are those at the build's commit; versions of peers are those of the rows. --code: beside the kernels,
+runs that had them. Digests of code and records are those at the build's commit; versions of peers are those of the rows. --code: beside the kernels,
 whose code bench/present finds: the stopwatch and the peers' scripts. A canary's code is that of the runs it speaks of. --claim: one line, for a new folder.
 """
 import argparse
@@ -40,7 +40,7 @@ def main():
     run.commit = commit_of(rows, options)
     run.peers = {name: version for _, row in rows for name, version in versions_of(row)}
     run.code = {path: digests.of_code_at(path, run.commit) for path in asked.code or code_of_canary(rows) or stays.code}
-    run.records = {path: digests.of_records(path) for path in asked.records or stays.records}
+    run.records = {path: digests.of_records(path, run.commit) for path in asked.records or stays.records}
     if not (claim.claim and run.command and run.machine and (run.code or run.records)):
         options.error("a new run needs --machine, --command and --code or --records, and a new folder --claim")
     at = claim.run.index(had) if had else len(claim.run)

@@ -150,12 +150,15 @@ def of_data(paths):
     return short(b"".join(path.name.encode() + b"\0" + path.read_bytes() + b"\0" for path in sorted(paths))) if paths else ""
 
 
-def of_records(path):
+def of_records(path, commit=None):
     """The digest of the records that a file of cache/ ships: what each bucket launches, without times, provenance and digests of sources. Of some ops
-    alone: "cache/h100.jsonl#gemm"; of the buckets that a workload lists, as kiln.record writes it: "cache/h100.jsonl@bench/results/python/llama.toml"."""
+    alone: "cache/h100.jsonl#gemm"; of the buckets that a workload lists, as kiln.record writes it: "cache/h100.jsonl@bench/results/python/llama.toml".
+    With `commit`: of the records that it had."""
     served, workload, ops = [], path.partition("@")[2], path.partition("@")[0].partition("#")[2]
     entries = tomllib.loads((ROOT / workload).read_text())["workload"] if workload else None
-    for record in map(json.loads, (ROOT / file_of(path)).read_text().splitlines()):
+    name = file_of(path)
+    text = subprocess.run(["git", "show", f"{commit}:{name}"], cwd=ROOT, capture_output=True, check=True).stdout if commit else (ROOT / name).read_bytes()
+    for record in map(json.loads, text.splitlines()):
         if (ops and record["op"] not in ops.split(",")) or (workload and not any(is_listed(record, entry) for entry in entries)):
             continue
         served.append([record["key"], [[choice.get(field) for field in ("role", "sizes", "implementation", "config")] for choice in record["choices"]]])
