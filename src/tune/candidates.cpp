@@ -151,14 +151,18 @@ class CandidateBuilder {
     for (std::size_t rank = 0; rank < configs.size(); ++rank)
       proposed_[{&implementation, configs[rank]}].push_back({at, rank == 0});
   }
-  /// Returns, by timed size, whether a library proposed the candidate for it or for a size near it.
-  [[nodiscard]] std::vector<bool> proposed_near(const Candidate& candidate) const {
+  /// Returns, by timed size, whether a library proposed the candidate for it or for a size near it. What is legal at
+  /// none of those counts as proposed wherever it is legal, or the search would never be done with it.
+  [[nodiscard]] std::vector<bool> proposed_near(const Candidate& candidate, const std::vector<bool>& legal) const {
     const auto found = proposed_.find(candidate);
-    std::vector<bool> is_near(result_.sizes.problems.size(), found == proposed_.end());
-    for (std::size_t i = 0; i < is_near.size() && found != proposed_.end(); ++i)
+    std::vector<bool> is_near(legal.size(), found == proposed_.end());
+    bool any = found == proposed_.end();
+    for (std::size_t i = 0; i < legal.size() && found != proposed_.end(); ++i) {
       is_near[i] = std::ranges::any_of(
           found->second, [&](const ProposedFor& each) { return are_near(each, result_.sizes.problems[i]); });
-    return is_near;
+      any = any || (is_near[i] && legal[i]);
+    }
+    return any ? is_near : legal;
   }
   [[nodiscard]] bool are_near(const ProposedFor& proposed, const Problem& timed) const {
     const std::vector<std::size_t>& axes = result_.sizes.axes;
@@ -267,10 +271,10 @@ class CandidateBuilder {
       }
       if (std::ranges::find(legal, true) == legal.end()) continue;
       candidate.specialisation = jit::specialise(request_.bucket, candidate, candidate.at, request_.arch);
+      expectations.proposed_near.push_back(proposed_near(candidate, legal));
       expectations.legal.push_back(std::move(legal));
       expectations.expected_ns.push_back(std::move(expected));
       expectations.position.push_back(position_of(candidate));
-      expectations.proposed_near.push_back(proposed_near(candidate));
       expectations.kernel.push_back(
           kernels
               .emplace(std::pair(candidate.implementation, candidate.specialisation.name_expressions), kernels.size())

@@ -49,15 +49,17 @@ class NotedLibraries final : public Libraries {
     }
     return configs;
   }
-  std::optional<std::string> why_refused(const manifest::Site& /*site*/, const manifest::Variant& /*variant*/,
-                                         const Problem& /*at*/) override {
-    return std::nullopt;
+  std::optional<std::string> why_refused(const manifest::Site& site, const manifest::Variant& variant,
+                                         const Problem& at) override {
+    if (std::abs(at.axes[axis_of(*site.op, "m")] - variant.config.front() / 1000) >= refused_within) return {};
+    return "too near";
   }
   static std::size_t axis_of(const manifest::Op& op, std::string_view name) {
     return static_cast<std::size_t>(std::ranges::find(op.axes, name, &manifest::Axis::name) - op.axes.begin());
   }
   [[nodiscard]] std::size_t most_at(std::int64_t m) const { return asked.contains(m) ? asked.at(m) : 0; }
   std::map<std::int64_t, std::size_t> asked;  // by m: the most algorithms
+  std::int64_t refused_within = 0;            // of the size for which an algorithm was proposed
 };
 
 /// Of gemm's bucket that has `m` rows.
@@ -117,6 +119,7 @@ TEST_CASE("a library is asked below multiples of 16 rows of a batch's products t
     const auto count = static_cast<std::size_t>(std::ranges::count(is_near, true));
     // This library proposes the same for all numbers of products.
     CHECK(count <= (found.list[i].config.front() % 1000 == 0 ? 5 : 1) * rows);
+    CHECK(count >= 1);
   }
 }
 
@@ -151,6 +154,19 @@ TEST_CASE("a library's algorithm is worth a sample near the sizes for which it w
     CHECK(is_near[nearest]);
     CHECK(count <= (is_first ? 9 : 3));
     CHECK(count >= (is_first ? 5 : 2));
+  }
+}
+
+TEST_CASE("an algorithm that is refused near the sizes for which it was proposed is worth a sample where it is legal") {
+  NotedLibraries libraries;
+  libraries.refused_within = 100;
+  const Candidates found = of_gemm(libraries, "300", "nt");
+  REQUIRE(!found.expectations.of_libraries.empty());
+  for (const std::size_t i : found.expectations.of_libraries) {
+    std::size_t sampled = 0;
+    for (std::size_t size = 0; size < found.sizes.problems.size(); ++size)
+      sampled += found.expectations.proposed_near[i][size] && found.expectations.legal[i][size] ? 1 : 0;
+    CHECK(sampled > 0);
   }
 }
 
