@@ -77,7 +77,7 @@ bool loads(plan::OpState& op_state, plan::BucketPlans& plans, std::size_t answer
   try {
     op_state.plans.make(plans.slot(answer), plans, plan::PlanStore::Code::stored);
     return true;
-  } catch (const std::exception&) {
+  } catch (const Error&) {
     return false;
   }
 }
