@@ -50,8 +50,9 @@ def timed(keys: int, error_of) -> dict:
     """Of one query over a cache as a model keeps it: errors against torch's, and microseconds, by attention, by attention_decode and by torch."""
     q = torch.randn(1, 32, 1, 128, device="cuda", dtype=torch.bfloat16)
     k, v = (torch.randn(1, 8, keys, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    dense = [each.transpose(1, 2) for each in (q, k, v)]
-    ways = {"attention": lambda: kt.attention(*dense, causal=True), "decode": lambda: kt.huggingface_attention(torch.nn.Module(), q, k, v, None)[0],
+    module = torch.nn.Module()
+    ways = {"attention": lambda: kt.attention(*(each.transpose(1, 2) for each in (q, k, v)), causal=True),
+            "decode": lambda: kt.huggingface_attention(module, q, k, v, None)[0],
             "torch": lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2)}
     results, microseconds = {name: way() for name, way in ways.items()}, {}
     kiln.wait_for_tunes(120)
