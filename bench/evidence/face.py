@@ -3,6 +3,7 @@ it, with its mark."""
 from statistics import median
 
 from evidence import decode, torch_ops, turns
+from evidence.attention import ratios_of
 from evidence.claim import listed
 from evidence.digests import ROOT
 from evidence.marks import CHANGED
@@ -90,7 +91,9 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
           ("matrix products of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
           ("attention forward of 20 models, dense, lengths log-uniform and as served", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
           ("the same, windows among them", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
+          ("the same, without windows", "cuDNN", attention_beside("cudnn", turns.DENSE)),
           ("gradients of attention of 19 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
+          ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
           ("decode of single tokens over pages in bf16 and e4m3", "FlashInfer", lambda read: losing_by(decode.over_flashinfer(read))),
           ("products fused with collectives, two to eight H200", "torch's fused ops, without NVLS", teams_beside("fused")),
           ("collectives and products, two to eight H200", "NCCL without NVLS, with cuBLAS", teams_beside("nccl"))]
