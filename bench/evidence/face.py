@@ -1,14 +1,12 @@
 """README's tables: what a reader asks first, one number and its worst a line. A figure whose code has changed since is left out of them; the other documents have
 it, with its mark."""
-from statistics import median
-
 from evidence import decode, torch_ops, turns
 from evidence.attention import ratios_of
 from evidence.claim import listed
 from evidence.digests import ROOT
 from evidence.marks import CHANGED
 from evidence.summary import MANY_ROWS, PARTS, losing_by, of_many_rows, slower_by, team_ratios
-from evidence.table import Reader, markdown, mean, state
+from evidence.table import Reader, markdown, mean, quantile, state
 from evidence.team import best_of_peers, compared
 from evidence.tuner import at, measured
 
@@ -137,7 +135,7 @@ def tune_seconds(r):
 
 
 def tune_median(read):
-    return read.figure(lambda r: f"{median(tune_seconds(r)):.1f} s")
+    return read.figure(lambda r: f"{quantile(tune_seconds(r), 0.5):.1f} s")
 
 
 def tune_worst(read):

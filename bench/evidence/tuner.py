@@ -5,6 +5,7 @@ TYPES = ("bf16", "f16", "e4m3")
 DEVICES = ("H200", "H100")
 ROWS = {"1 to 64": (1, 64), "65 to 1024": (65, 1024), "1025 and more": (1025, 1 << 30)}
 LONG_NS = 300e3
+MODELS = [f"peers-h100/products_models_{lengths}.json" for lengths in ("log", "served")]
 
 
 def folder(device):
@@ -61,12 +62,13 @@ def pairs_by_rows(read):
 
 def tunes(read):
     body = []
-    for title, _, _, rows in runs(read):
+    models = [row for name in MODELS for row in read(name) if "error" not in row]
+    for title, rows in [("H100, bf16, products of twenty models", models), *((title, rows) for title, _, _, rows in runs(read))]:
         tuned = [row for row in rows if row["tunes"]]
         seconds = [row["ready_ms"] / 1000 for row in tuned]
         longest = max(tuned, key=lambda row: row["ready_ms"])
         body.append([title, len(tuned), f"{quantile(seconds, 0.5):.2f}", f"{quantile(seconds, 0.95):.2f}", f"{max(seconds):.2f} at {at(longest)}",
-                     sum(row["compiles"] for row in tuned), sum(row["implementation"] == "cublaslt" for row in rows)])
+                     sum(row["compiles"] for row in tuned), sum(row.get("implementation") == "cublaslt" for row in rows)])
     return markdown(["a bucket's tune, s", "buckets", "median (aim 3)", "95th percentile", "worst (aim 6)", "compiles", "pairs that the library serves"], body)
 
 
