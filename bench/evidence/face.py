@@ -52,7 +52,8 @@ def of_teams(read):
 
 def teams_beside(peer):
     def told(read):
-        found = [(ratio, f"`{problem}` of {ranks}") for ranks, runs in TEAMS.items() for run in runs for ratio, problem in team_ratios(read, run, peer)]
+        found = [(ratio, f"`{problem}` of {ranks}") for ranks, runs in TEAMS.items() for run in runs for ratio, problem in team_ratios(read, run, peer)
+                 if not PARTS["attention"](problem)]
         return slower_by([ratio for ratio, _ in found], f", at {min(found)[1]}")
     return told
 
@@ -99,7 +100,7 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
 
 def losses(read):
     body = [[what, peer, *figure.split(" | ")] for what, peer, told in LOSSES if (figure := unmarked(read, told))]
-    return markdown(["bf16; H100, unless said", "beside", "Kiln is slower at", "its time in the mean", "at worst"], body)
+    return markdown(["bf16; H100, unless said", "beside", "Kiln is slower at", "its mean time", "at worst"], body)
 
 
 def stream(read):
@@ -126,7 +127,8 @@ def seconds(row):
     return f"{row['seconds']:.1f} s"
 
 
-LLAMA = {"llama": llama("Kiln, prewarmed", seconds), "llama_records": llama("Kiln, records", seconds), "llama_compile": llama("compile, flash attention", seconds, torch_ops.EARLIER),
+LLAMA = {"llama": llama("Kiln, prewarmed", seconds), "llama_records": llama("Kiln, records", seconds), "llama_nothing": llama("Kiln, nothing", seconds),
+         "llama_compile": llama("compile, flash attention", seconds, torch_ops.EARLIER),
          "llama_eager": llama("eager, flash attention", lambda row: f"{row['batches']} batches in {row['seconds']:.1f} s", torch_ops.EAGER)}
 
 

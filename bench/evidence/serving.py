@@ -29,7 +29,7 @@ def first_batches(read):
     body = []
     for what, row in [("nothing, each launch waits for its compile", waiting), *((ways[row["way"]], row) for file in ("first_batches", "records", "prewarmed") for row in read(f"first-batches-h100/{file}.json"))]:
         body.append([what, *(f"{row[name] / 1000:.2f}" for name in ("after_1_ms", "after_10_ms", "all_ms", "second_pass_ms")), row["waited_compiles"], row["compiles_at_end"]])
-    return markdown(["of what the process has", "s to the end of batch 1", "batch 10", "batch 58", "all again", "compiles that a launch waited for", "compiles in all"], body)
+    return markdown(["starting state", "s to the end of batch 1", "batch 10", "batch 58", "all again", "compiles that a launch waited for", "compiles in all"], body)
 
 
 def cache_file(read):

@@ -21,9 +21,10 @@ def as_fast(found, of_worst="", middle=mean):
 
 
 def slower_by(found, of_worst=""):
-    """The cells 'Kiln is slower at', 'its time in the mean' and 'at worst' of such ratios."""
+    """The cells 'Kiln is slower at', 'its mean time' and 'at worst' of such ratios."""
     more = 1 / mean(found) - 1
-    return f"{sum(ratio < 1 for ratio in found)} of {len(found)} | {abs(more):.0%} {'longer' if more >= 0 else 'shorter'} | {1 / min(found) - 1:.0%} longer{of_worst}"
+    middle = "equal" if f"{abs(more):.0%}" == "0%" else f"{abs(more):.0%} {'longer' if more >= 0 else 'shorter'}"
+    return f"{sum(ratio < 1 for ratio in found)} of {len(found)} | {middle} | {1 / min(found) - 1:.0%} longer{of_worst}"
 
 
 def listed(read, heads, lines):
@@ -252,7 +253,7 @@ def losing():
 
 
 def slower(read):
-    return listed(read, ["what", "on", "beside", "Kiln is slower at", "its time in the mean", "at worst"], losing())
+    return listed(read, ["what", "on", "beside", "Kiln is slower at", "its mean time", "at worst"], losing())
 
 
 TABLES = {"results": results, "costs": costs, "slower": slower}

@@ -78,7 +78,7 @@ def products(read):
     return markdown(["product", "rows drawn", "m", "n", "k", "us", "TFLOP/s", "kernel", "cuBLASLt's best / Kiln", "cuBLASLt's best / Kiln's own kernels"], body)
 
 
-FAMILY = {"compile": "torch.compile", "max-autotune": "its max-autotune", "quack": "QuACK"}
+FAMILY = {"compile": "torch.compile", "max-autotune": "torch.compile, max-autotune", "quack": "QuACK"}
 
 
 def family(read):
