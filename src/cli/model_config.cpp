@@ -95,16 +95,30 @@ void read_heads(const ConfigReader& config, ModelConfig& model) {
         fmt::format("\"hidden_size\" is {}, fewer than \"num_attention_heads\", {}", model.hidden, model.heads));
 }
 
-/// Some layers have a window where the configuration names one and does not switch it off.
+/// Which layers have a window, as transformers decides it: by "layer_types", else those of Qwen2 and Qwen3 from
+/// "max_window_layers" on, all of Mistral's, and some of other models.
+std::vector<std::string> masks_of(const ConfigReader& config, const std::string& type) {
+  const std::vector<std::string> none{"causal"}, all{"window"}, some{"causal", "window"};
+  const json* const layers = config.find("layer_types");
+  if (layers != nullptr && layers->is_array()) {
+    const auto has = [&](const char* word) { return std::find(layers->begin(), layers->end(), word) != layers->end(); };
+    return !has("sliding_attention") ? none : has("full_attention") ? some : all;
+  }
+  if (type == "qwen2" || type == "qwen3") {
+    const auto full = config.number_or("max_window_layers", 28);
+    const auto count = static_cast<double>(config.size_or("num_hidden_layers", 32));
+    return full >= count ? none : full <= 0 ? all : some;
+  }
+  return type == "mistral" && config.find("sliding_window_pattern") == nullptr ? all : some;
+}
+
+/// Layers have a window where the configuration names one and does not switch it off. Qwen's has to switch it on.
 void read_window(const ConfigReader& config, ModelConfig& model) {
-  if (config.find("sliding_window") == nullptr || !config.flag_or("use_sliding_window", true)) return;
-  const json* layers = config.find("layer_types");
-  const bool all = layers == nullptr && config.find("sliding_window_pattern") == nullptr && model.type == "mistral";
-  model.masks = all ? std::vector<std::string>{"window"} : std::vector<std::string>{"causal", "window"};
-  if (layers == nullptr || !layers->is_array()) return;
-  const auto has = [&](const char* word) { return std::find(layers->begin(), layers->end(), word) != layers->end(); };
-  if (!has("sliding_attention")) model.masks = {"causal"};
-  if (has("sliding_attention") && !has("full_attention")) model.masks = {"window"};
+  if (config.find("sliding_window") == nullptr ||
+      !config.flag_or("use_sliding_window", !model.type.starts_with("qwen")))
+    return;
+  model.masks = masks_of(config, model.type);
+  if (model.masks.back() == "window") model.window = config.size({"sliding_window"});
 }
 
 ModelConfig read_decoder(const ConfigReader& config, const std::string& type) {

@@ -21,6 +21,7 @@ struct ModelConfig {
   std::int64_t text_tokens = 0;                     // that cross attention sees
   std::string norm = "rms_norm";                    // or layer_norm
   std::vector<std::string> masks{"causal"};         // of attention_forward: those of all layers
+  std::int64_t window = 0;                          // keys that a query sees in layers with a window, its own included
   bool has_head_norms = false;                      // of queries and keys, head by head
   bool has_row_norms = false;                       // the same over all heads of a token
   bool is_gated = true;                             // gate and up, else one product

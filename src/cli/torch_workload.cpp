@@ -124,8 +124,17 @@ class TorchWorkload {
       add_attention_of("packed sequences of so many tokens in all", "packed", length,
                        {1, std::min(run_.batch.high, length)});
     }
-    entries_.add("the next token of each sequence, which sees its cache", "attention_decode",
-                 axes_of_attention(toml(run_.batch), "1", toml(run_.tokens)),
+    const std::int64_t most = model_.window == 0 ? run_.tokens.high : std::min(model_.window, run_.tokens.high);
+    if (std::find(model_.masks.begin(), model_.masks.end(), "causal") == model_.masks.end())
+      return add_step("the next token of each sequence, which sees its window",
+                      {std::min(run_.tokens.low, most), most});
+    add_step("the next token of each sequence, which sees its cache", run_.tokens);
+    if (most < run_.tokens.low) add_step("the same in layers with a window", {most, most});
+  }
+
+  void add_step(const char* comment, const SizeRange& keys) {
+    entries_.add(comment, "attention_decode",
+                 axes_of_attention(toml(run_.batch), "1", keys.low == keys.high ? toml(keys.low) : toml(keys)),
                  {{"mask", toml(Words{"causal"})}, {"layout", toml(Words{"contiguous"})}});
   }
 

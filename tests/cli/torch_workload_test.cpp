@@ -32,10 +32,18 @@ std::string recording_text(const fs::path& path) {
   return text.str();
 }
 
-std::set<std::string> launches_in(const std::string& text) {
+const manifest::Catalogue& catalogue() {
   static const manifest::Catalogue ops{std::vector<fs::path>{}};
+  return ops;
+}
+
+std::size_t axis_of(const manifest::Op& op, const char* name) {
+  return static_cast<std::size_t>(std::ranges::find(op.axes, name, &manifest::Axis::name) - op.axes.begin());
+}
+
+std::set<std::string> launches_in(const std::string& text) {
   std::set<std::string> problems;
-  for (const OpBucket& each : buckets_of_workload(parse_workload(text, "w.toml"), ops))
+  for (const OpBucket& each : buckets_of_workload(parse_workload(text, "w.toml"), catalogue()))
     problems.insert(each.op->name + " " + manifest::display_text(*each.op, each.bucket));
   return problems;
 }
@@ -87,6 +95,38 @@ TEST_CASE("of the recorded tokens, a workload for torch has little that a patche
         if (each.find("attention") == std::string::npos) FAIL_CHECK(each);
     }
   }
+}
+
+TEST_CASE("a step of a layer with a window sees no more keys than that, as the configuration of each layer says") {
+  const auto keys_of_steps = [](const std::string& changed, const TorchRun& run) {
+    std::string text = recording_text(recordings / "qwen2.json");
+    text.replace(text.rfind('}'), 1, ", \"sliding_window\": 4096, " + changed + "}");
+    std::set<std::int64_t> keys;
+    for (const OpBucket& each : buckets_of_workload(
+             parse_workload(torch_workload(parse_model_config(text, "config.json"), run), "w.toml"), catalogue()))
+      if (each.op->name == "attention_decode") keys.insert(each.bucket.axes[axis_of(*each.op, "keys")]);
+    return keys;
+  };
+  using Keys = std::set<std::int64_t>;
+  const TorchRun longer{{8192, 32768}, {1, 1}, false}, shorter{{1024, 2048}, {1, 1}, false},
+      across{{2048, 8192}, {1, 1}, false};
+  const std::string on = R"("use_sliding_window": true, "num_hidden_layers": 4, )";
+  const std::string none = R"("use_sliding_window": false, "layer_types": ["full_attention", "full_attention"])",
+                    some = on + R"("max_window_layers": 2)", all = on + R"("max_window_layers": 0)";
+  CHECK(keys_of_steps(some, longer) == Keys{4096, 8192, 16384, 32768});
+  CHECK(keys_of_steps(some, across) == Keys{2048, 4096, 8192});
+  CHECK(keys_of_steps(all, longer) == Keys{4096});
+  CHECK(keys_of_steps(all, across) == Keys{2048, 4096});
+  CHECK(keys_of_steps(all, shorter) == Keys{1024, 2048});
+  for (const std::string& each :
+       {none, on + R"("max_window_layers": 4)", on + R"("max_window_layers": 28)",
+        std::string(R"("max_window_layers": 0)"),
+        on + R"("max_window_layers": 0, "layer_types": ["full_attention", "full_attention"])"})
+    CHECK(keys_of_steps(each, longer) == Keys{8192, 16384, 32768});
+  CHECK(keys_of_steps(on + R"("max_window_layers": 28, "layer_types": ["sliding_attention", "sliding_attention"])",
+                      longer) == Keys{4096});
+  CHECK(keys_of_steps(on + R"("max_window_layers": 28, "layer_types": ["full_attention", "sliding_attention"])",
+                      longer) == Keys{4096, 8192, 16384, 32768});
 }
 
 TEST_CASE("models that kiln.torch.patch does not take are refused") {
