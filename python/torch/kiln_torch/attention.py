@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from .functions import applied, autocast, needs_gradient
+from .autograd import applied, needs_gradient, refuse_tangents
+from .functions import autocast
 
 _kiln = torch.ops.kiln
 _OPS = {name: getattr(_kiln, name).default for layout in ("dense", "packed") for mask in ("", "_causal", "_window")
@@ -79,6 +80,7 @@ def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, sc
     k and v may be float8_e4m3fn beside q of another type. They then stand for k_scale * k and v_scale * v: f32 [key_heads], or one number in device
     memory for all heads; 1 unless given. Nobody checks that they are above 0: all keys have one weight where k_scale is 0, negative or NaN.
     """
+    refuse_tangents(q, k, v)
     given: tuple[Any, ...] = (key_lengths,)
     if block_table is not None:
         given = key_lengths, block_table, block_table.shape[1] * k.shape[1] if keys is None else keys

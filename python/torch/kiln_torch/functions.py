@@ -4,16 +4,14 @@ Under autocast, products and attention take its type, as torch's do. Norms and S
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, is_grad_enabled
-from torch._C import _are_functorch_transforms_active as are_transformed
+from torch import Tensor
 from torch.autograd import Function
-from torch.compiler import is_dynamo_compiling
 
 from . import _ops  # noqa: F401  defines torch.ops.kiln
+from .autograd import applied, needs_gradient, refuse_tangents
 
 _kiln = torch.ops.kiln
 _LINEAR = {each: getattr(_kiln, f"linear_{each}").default for each in ("relu", "gelu", "silu", "swiglu")}
@@ -23,26 +21,6 @@ _rms_norm, _rms_norm_backward, _rms_norm_add, _rms_norm_add_backward = (
 _layer_norm, _layer_norm_backward, _layer_norm_add, _layer_norm_add_backward = (
     getattr(_kiln, f"layer_norm{each}").default for each in ("", "_backward", "_add", "_add_backward"))
 _swiglu, _swiglu_backward = (getattr(_kiln, each).default for each in ("swiglu", "swiglu_backward"))
-
-
-def applied(function: type[Function]) -> Callable[..., Any]:
-    """The class's `apply`, without Function.apply between, which takes a fifth of the time of a call with gradients. What that is there for still
-    goes there: torch.compile, and the transforms of torch.func.
-    """
-    direct = super(Function, function).apply
-
-    def apply(*given: Any) -> Any:
-        return function.apply(*given) if is_dynamo_compiling() or are_transformed() else direct(*given)
-
-    return apply
-
-
-def needs_gradient(*tensors: Tensor | None) -> bool:
-    if is_grad_enabled():
-        for each in tensors:  # any() of a generator takes twice as long
-            if each is not None and each.requires_grad:
-                return True
-    return False
 
 
 def autocast(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -195,7 +173,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: st
 
 
 @applied
-class _SwiGlu(Function):
+class _Swiglu(Function):
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
         ctx.save_for_backward(gate, up)
@@ -209,7 +187,7 @@ class _SwiGlu(Function):
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """silu(gate) * up. Both may be halves of one tensor."""
     (up,) = like(gate, up)
-    return _SwiGlu(gate, up) if needs_gradient(gate, up) else _swiglu(gate, up)
+    return _Swiglu(gate, up) if needs_gradient(gate, up) else _swiglu(gate, up)
 
 
 _ROTARY = {False: (_kiln.rotary.default, _kiln.rotary_backward.default),
@@ -277,6 +255,7 @@ def softmax(x: Tensor, scale: float = 1.0, causal: bool = False, mask: Tensor | 
 
 def quantise(x: Tensor, scale: Tensor | None = None, block: bool = False) -> tuple[Tensor, Tensor]:
     """(y, scale) with y = x / scale in float8_e4m3fn. The scale is the one given, that of each 128 neighbours of a row (block), or x's own. No gradient."""
+    refuse_tangents(x, scale)
     if scale is not None:
         return _kiln.quantise.default(x, scale), scale
     return (_kiln.quantise_block if block else _kiln.quantise_dynamic).default(x)

@@ -14,7 +14,7 @@ from torch.autograd import Function
 import kiln
 
 from . import _ops  # noqa: F401  defines torch.ops.kiln
-from .functions import applied, needs_gradient
+from .autograd import applied, needs_gradient
 
 NAMES = ("all_reduce", "all_gather", "reduce_scatter", "all_gather_gemm", "gemm_reduce_scatter", "gemm_all_reduce")
 _matmul_tn = torch.ops.kiln.matmul_tn.default
@@ -70,7 +70,7 @@ def _gemm_scatter(x: Tensor, weight: Tensor, alike: bool) -> Tensor:
 
 
 @applied
-class _Gather(Function):
+class _AllGather(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, alike: bool) -> Tensor:
         ctx.alike = alike
@@ -82,7 +82,7 @@ class _Gather(Function):
 
 
 @applied
-class _Scatter(Function):
+class _ReduceScatter(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, alike: bool) -> Tensor:
         ctx.alike = alike
@@ -94,7 +94,7 @@ class _Scatter(Function):
 
 
 @applied
-class _GatherGemm(Function):
+class _AllGatherGemm(Function):
     """Its backward gathers x again, rather than that all ranks' rows are kept."""
 
     @staticmethod
@@ -112,7 +112,7 @@ class _GatherGemm(Function):
 
 
 @applied
-class _GemmScatter(Function):
+class _GemmReduceScatter(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, alike: bool) -> Tensor:
         ctx.save_for_backward(x, weight)
@@ -148,24 +148,24 @@ def all_reduce(x: Tensor, *, alike: bool = False) -> Tensor:
 
 def all_gather(x: Tensor, *, alike: bool = False) -> Tensor:
     """The rows of all ranks' x [rows, cols], one rank's after another's: [world * rows, cols]. Its gradient is reduce_scatter's."""
-    return _Gather(x, alike) if needs_gradient(x) else _gather(x, alike)
+    return _AllGather(x, alike) if needs_gradient(x) else _gather(x, alike)
 
 
 def reduce_scatter(x: Tensor, *, alike: bool = False) -> Tensor:
     """This rank's rows of the sum of x [world * rows, cols] over the ranks: [rows, cols]. Its gradient is all_gather's."""
-    return _Scatter(x, alike) if needs_gradient(x) else _scatter(x, alike)
+    return _ReduceScatter(x, alike) if needs_gradient(x) else _scatter(x, alike)
 
 
 def all_gather_gemm(x: Tensor, weight: Tensor, *, alike: bool = False) -> Tensor:
     """The rows of all ranks' x [rows, k] times weight^T, for a weight [n, k] that is a slice of columns: [world * rows, n]. Its backward
     exchanges too."""
-    return _GatherGemm(x, weight, alike) if needs_gradient(x, weight) else _gather_gemm(x, weight, alike)
+    return _AllGatherGemm(x, weight, alike) if needs_gradient(x, weight) else _gather_gemm(x, weight, alike)
 
 
 def gemm_reduce_scatter(x: Tensor, weight: Tensor, *, alike: bool = False) -> Tensor:
     """This rank's rows of the sum of x weight^T over the ranks, of x [world * rows, k] and weight [n, k]: [rows, n]. Its backward exchanges
     too."""
-    return _GemmScatter(x, weight, alike) if needs_gradient(x, weight) else _gemm_scatter(x, weight, alike)
+    return _GemmReduceScatter(x, weight, alike) if needs_gradient(x, weight) else _gemm_scatter(x, weight, alike)
 
 
 def gemm_all_reduce(x: Tensor, weight: Tensor, *, alike: bool = False) -> Tensor:

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 import kiln.torch as kt  # noqa: E402
 import reference  # noqa: E402
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
 
 KEEP = reference.install_on_cpu()
 
@@ -83,6 +84,68 @@ def test_attention_has_gradients(packed, mask):
     rest = (*((offsets, offsets) if packed else ()), None, *((2, 1) if mask == "window" else ()))
     expected = reference.attention("packed" if packed else "dense", mask)
     same_gradients(lambda *a: kt.attention(*a, **named), lambda *a: expected(*a, *rest)[0], q, k, v)
+
+
+def differentiable():
+    """Calls of all functions that have gradients, by the name that an error says, with the inputs that have them."""
+    x, square, cols, heads = leaf(5, 16), leaf(16, 16), leaf(16), leaf(2, 5, 4, 8)
+    tables = torch.rand(7, 4, dtype=torch.float64), torch.rand(7, 4, dtype=torch.float64), torch.randint(7, (2, 5))
+    return {
+        "rms_norm": (kt.rms_norm, x, cols), "rms_norm_add": (lambda x, w, r: kt.rms_norm(x, w, residual=r)[0], x, cols, leaf(5, 16)),
+        "layer_norm": (kt.layer_norm, x, cols, leaf(16)), "layer_norm_add": (lambda x, w, r: kt.layer_norm(x, w, residual=r)[0], x, cols, leaf(5, 16)),
+        "linear": (kt.linear, x, square), "linear, gelu": (lambda x, w: kt.linear(x, w, activation="gelu"), x, square),
+        "swiglu": (kt.swiglu, x, leaf(5, 16)), "rotary": (lambda x: kt.rotary(x, *tables), heads), "softmax": (kt.softmax, x),
+        "attention": (kt.attention, heads, leaf(2, 7, 2, 8), leaf(2, 7, 2, 8)),
+    }
+
+
+@pytest.mark.parametrize("name", list(differentiable()))
+def test_second_derivatives_are_refused_and_first_ones_may_build_a_graph(name):
+    function, *inputs = differentiable()[name]
+    for loss in (lambda y: (y**3).sum(), torch.sum):  # of a sum the incoming gradient needs none
+        plain = torch.autograd.grad(loss(function(*inputs)), inputs)
+        found = torch.autograd.grad(loss(function(*inputs)), inputs, create_graph=True)
+        torch.testing.assert_close(found, plain)
+        total = sum((each**2).sum() for each in found)
+        if name == "rotary" and loss is torch.sum:
+            assert not total.requires_grad  # truly constant
+            continue
+        with pytest.raises(RuntimeError, match=f"the gradient of {name.partition(',')[0]} has no gradient of its own; compute this part by torch's own functions"):
+            torch.autograd.grad(total, inputs, allow_unused=True)
+
+
+def test_second_derivatives_of_what_is_compiled_are_refused():
+    x, weight = leaf(5, 16), leaf(16, 16)
+    compiled = torch.compile(kt.linear, fullgraph=True, backend="aot_eager")
+    with pytest.raises(RuntimeError, match="does not currently support double backward"):
+        [dx] = torch.autograd.grad((compiled(x, weight) ** 2).sum(), x, create_graph=True)
+        torch.autograd.grad(dx.sum(), weight)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", list(differentiable()))
+def test_forward_mode_is_refused(name):
+    function, *inputs = differentiable()[name]
+    x, *rest = (each.detach() for each in inputs)
+    refused = pytest.raises(NotImplementedError, match=r"has a forward-mode tangent, and Kiln's ops have no forward mode; take backward\(\)")
+    with forward_ad.dual_level(), refused:
+        function(forward_ad.make_dual(x, x), *rest)
+    with refused:
+        torch.func.jvp(lambda x: function(x, *rest), (x,), (x,))
+    one = torch.ones(())
+    with refused:  # the tangent of an outer level
+        torch.func.jvp(lambda x: torch.func.jvp(lambda by: by * function(x, *rest), (one,), (one,))[1], (x,), (x,))
+    with forward_ad.dual_level():
+        torch.testing.assert_close(function(x, *rest), function(*inputs).detach())
+    with pytest.raises(RuntimeError, match="setup_context"):
+        torch.func.grad(lambda x: function(x, *rest).sum())(x)
+
+
+def test_forward_mode_is_refused_where_there_are_no_gradients():
+    q, k, lengths = torch.randn(2, 1, 4, 16), torch.randn(2, 9, 2, 16), torch.tensor([5, 9], dtype=torch.int32)
+    for function in (lambda q: kt.attention_decode(q, k, k, lengths), lambda q: kt.quantise(q)[0]):
+        with pytest.raises(NotImplementedError, match="has a forward-mode tangent"):
+            torch.func.jvp(function, (q,), (q,))
 
 
 def test_attention_decode_takes_keys_and_values_of_8_bits_with_their_scales():

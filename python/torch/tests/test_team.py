@@ -109,6 +109,15 @@ given = on(torch.cat([of(40 + team.rank, 8, 64, dtype=half)] * 2))
 same(found, (of(40, 8, 64, dtype=half).float() + of(41, 8, 64, dtype=half).float()), **near)
 [found] = torch.autograd.grad(kt.reduce_scatter(leaf, alike=True), leaf, on(dz[team.rank].repeat(1, 2)))
 same(found, torch.cat(dz).repeat(1, 2))
+for function, *inputs in ((kt.all_gather, leaf), (kt.reduce_scatter, leaf), (kt.all_gather_gemm, leaf, weight), (kt.gemm_reduce_scatter, leaf, weight)):
+    y = function(*inputs, alike=True)
+    seed = on(torch.ones(y.shape, dtype=half)).requires_grad_()
+    try:
+        torch.autograd.grad(sum(each.float().sum() for each in torch.autograd.grad(y, inputs, seed, create_graph=True)), inputs + [seed], allow_unused=True)
+    except RuntimeError as error:
+        assert f"the gradient of {function.__name__} has no gradient of its own" in str(error), error
+    else:
+        raise AssertionError(function)
 print("done")
 """, free_address(), FAKE_CUDA="sm 80")
     assert said == ["done\n"] * 2
