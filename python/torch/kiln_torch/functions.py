@@ -236,15 +236,28 @@ def _softmax(x: Tensor, scale: float, causal: bool, mask: Tensor | None) -> Tens
         return _kiln.softmax_causal.default(x, scale, x.shape[-2])
     if mask is None:
         return _kiln.softmax.default(x, scale)
-    rows = mask.reshape(-1, mask.shape[-1])
+    rows = _rows(mask, x)
     return (_kiln.softmax_keep if mask.dtype in (torch.bool, torch.uint8) else _kiln.softmax_bias).default(x, rows, scale)
+
+
+def _rows(mask: Tensor, x: Tensor) -> Tensor:
+    """The mask as the op has it: [n, cols], where row r of x has row r % n. Broadcasting over outer dimensions of x is that; over inner ones it is a copy."""
+    outer = 0
+    while outer < mask.dim() - 1 and mask.shape[outer] == 1:
+        outer += 1
+    inner = mask.shape[outer:]
+    wanted = x.shape[x.dim() - max(len(inner), 1) :]
+    if mask.dim() > x.dim() or any(size != 1 and size != of for size, of in zip(inner, wanted)):
+        raise ValueError(f"softmax: the mask is {list(mask.shape)}, expected a shape that broadcasts to {list(x.shape)}, that of x")
+    rows = mask.reshape(inner).expand(wanted)
+    return rows.flatten(0, -2) if rows.dim() > 1 else rows[None]
 
 
 def softmax(x: Tensor, scale: float = 1.0, causal: bool = False, mask: Tensor | None = None) -> Tensor:
     """softmax(scale * x + mask) over the last dimension; a row in which nothing counts gives 0.
 
     causal: x is [..., queries, keys], and the last query sees all keys. mask: of booleans, which are true for what counts, or of x's type, which is
-    added. Row r of x has row r % n of a mask of n rows. A mask has no gradient.
+    added. It broadcasts to x; inner dimensions, such as that of heads, are copied for it. A mask has no gradient.
     """
     if causal and mask is not None:
         raise ValueError("softmax: causal and mask are given, expected one of them")

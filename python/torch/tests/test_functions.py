@@ -1,6 +1,8 @@
 """Gradients, autocast and torch.compile, with the references in the kernels' place. python/torch/tests/gpu.py does the same on a GPU."""
 from __future__ import annotations
 
+import re
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -146,6 +148,21 @@ def test_forward_mode_is_refused_where_there_are_no_gradients():
     for function in (lambda q: kt.attention_decode(q, k, k, lengths), lambda q: kt.quantise(q)[0]):
         with pytest.raises(NotImplementedError, match="has a forward-mode tangent"):
             torch.func.jvp(function, (q,), (q,))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 6), (3, 4, 6), (4, 6), (6,), (1, 1, 4, 6), (2, 1, 4, 6), (2, 1, 1, 6), (2, 3, 1, 6), (1, 3, 1, 6), (4, 1), (2, 1, 4, 1), (1,), ()])
+def test_a_mask_broadcasts_as_torchs_does(shape):
+    x = leaf(2, 3, 4, 6)
+    keep, bias = torch.rand(shape) < 0.7, torch.randn(shape, dtype=torch.float64)
+    expected = lambda x: torch.softmax(x.masked_fill(~keep, -torch.inf), -1).nan_to_num(0.0)  # noqa: E731
+    torch.testing.assert_close(kt.softmax(x, mask=keep), expected(x))
+    same_gradients(lambda x: kt.softmax(x, mask=bias), lambda x: torch.softmax(x + bias, -1), x)
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (12, 6), (24, 6), (3, 2, 4, 6), (4, 5), (1, 2, 3, 4, 6), (2, 3, 4)])
+def test_a_mask_that_does_not_broadcast_is_refused(shape):
+    with pytest.raises(ValueError, match=re.escape(f"softmax: the mask is {list(shape)}, expected a shape that broadcasts to [2, 3, 4, 6], that of x")):
+        kt.softmax(leaf(2, 3, 4, 6), mask=torch.ones(shape, dtype=torch.bool))
 
 
 def test_attention_decode_takes_keys_and_values_of_8_bits_with_their_scales():
