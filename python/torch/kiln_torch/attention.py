@@ -12,7 +12,7 @@ from .functions import autocast
 
 _kiln = torch.ops.kiln
 _OPS = {name: getattr(_kiln, name).default for layout in ("dense", "packed") for mask in ("", "_causal", "_window")
-        for name in (f"attention_{layout}{mask}", f"attention_{layout}{mask}_backward")}
+        for ending in ("", "_backward", "_backward_deterministic") if (name := f"attention_{layout}{mask}{ending}")}
 
 
 def _named(offsets: Any, causal: bool, window: Any, ending: str = "") -> Any:
@@ -43,7 +43,8 @@ class _Attention(Function):
     def backward(ctx: Any, dout: Tensor, _: Any) -> tuple[Any, ...]:
         q, k, v, out, lse, *offsets = ctx.saved_tensors
         values = (ctx.scale,) if ctx.window is None else (ctx.scale, *ctx.window)
-        named = _named(offsets or None, ctx.causal, ctx.window, "_backward")
+        ending = "_backward_deterministic" if torch.are_deterministic_algorithms_enabled() else "_backward"
+        named = _named(offsets or None, ctx.causal, ctx.window, ending)
         return *named(q, k, v, out, lse, dout, *offsets, *values), None, None, None, None, None, None
 
 
@@ -58,6 +59,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: 
 
     causal: the last query sees all keys, the one before all but one. window: (left, right) keys beside that diagonal; a left of None is all.
     return_lse: (out, log-sum-exp of each row, f32 [batch, heads, queries]), the second without gradient.
+
+    The backward gives the same bits each time where torch.use_deterministic_algorithms() is on, also by warn_only.
     """
     q, k, v = autocast(q, k, v)
     offsets = None

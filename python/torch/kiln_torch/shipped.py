@@ -67,6 +67,7 @@ def _attention() -> list[Shipped]:
             forward = (*values, "longest_query") if layout == "packed" else values
             ops.append(Shipped(name, "attention_forward", words, values=forward))
             ops.append(Shipped(f"{name}_backward", "attention_backward", words, values=values))
+            ops.append(Shipped(f"{name}_backward_deterministic", "attention_backward", {**words, "deterministic": "yes"}, values=values))
     for layout in ("contiguous", "paged"):
         words = {"layout": layout, "mask": "causal"}
         ops.append(Shipped(f"attention_decode_{layout}", "attention_decode", words, values=("scale",)))

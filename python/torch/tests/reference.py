@@ -281,6 +281,7 @@ def references():
         for mask in ("none", "causal", "window"):
             name = f"attention_{layout}" + ("" if mask == "none" else f"_{mask}")
             found[name], found[f"{name}_backward"] = attention(layout, mask), attention_backward(layout, mask)
+            found[f"{name}_backward_deterministic"] = found[f"{name}_backward"]
     found["attention_decode_contiguous"] = found["attention_decode_paged"] = decode
     found["attention_decode_contiguous_e4m3"] = found["attention_decode_paged_e4m3"] = decode_bytes
     return found

@@ -77,7 +77,8 @@ def _attention(normal, integers, eighth, uniform) -> dict[str, tuple]:
             name = f"attention_{layout}{mask}"
             ending = (*((offsets, offsets) if layout == "packed" else ()), None, *((16, 0) if mask == "_window" else ()))
             found[name] = (q, k, v, *ending)
-            found[f"{name}_backward"] = (q, k, v, None, None, normal(*q.shape), *ending)  # out and lse: the forward pass's
+            for backward in ("_backward", "_backward_deterministic"):
+                found[name + backward] = (q, k, v, None, None, normal(*q.shape), *ending)  # out and lse: the forward pass's
     q, lengths = normal(3, 1, heads, dim), integers([5, 64, 33])
     found["attention_decode_contiguous"] = (q, normal(3, 64, key_heads, dim), normal(3, 64, key_heads, dim), lengths, None)
     pages = [normal(13, 16, key_heads, dim) for _ in range(2)]
@@ -91,7 +92,8 @@ def _attention(normal, integers, eighth, uniform) -> dict[str, tuple]:
 
 def complete(name: str, given: tuple, run) -> tuple:
     """With the forward pass's results where a backward pass takes them; `run` is the op of a name."""
-    if not (name.startswith("attention") and name.endswith("_backward")):
+    forward, backward, _ = name.partition("_backward")
+    if not (forward.startswith("attention") and backward):
         return given
-    out, lse = run(name.removesuffix("_backward"))(*given[:3], *given[6:])
+    out, lse = run(forward)(*given[:3], *given[6:])
     return *given[:3], out, lse, *given[5:]

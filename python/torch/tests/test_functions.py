@@ -11,6 +11,7 @@ import kiln.torch as kt  # noqa: E402
 import reference  # noqa: E402
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 KEEP = reference.install_on_cpu()
 
@@ -148,6 +149,31 @@ def test_forward_mode_is_refused_where_there_are_no_gradients():
     for function in (lambda q: kt.attention_decode(q, k, k, lengths), lambda q: kt.quantise(q)[0]):
         with pytest.raises(NotImplementedError, match="has a forward-mode tangent"):
             torch.func.jvp(function, (q,), (q,))
+
+
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_backward_of_attention_is_deterministic_where_torch_asks_for_it(backend, packed):
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, given=(), named=None):
+            seen.append(str(function))
+            return function(*given, **(named or {}))
+
+    q, k = leaf(9, 4, 8) if packed else leaf(1, 9, 4, 8), leaf(9, 2, 8) if packed else leaf(1, 9, 2, 8)
+    offsets = torch.tensor([0, 4, 9], dtype=torch.int32) if packed else None
+    attend = lambda q, k: kt.attention(q, k, k, causal=True, query_offsets=offsets)  # noqa: E731
+    attend = torch.compile(attend, fullgraph=True, backend=backend) if backend else attend
+    try:
+        for is_on, warn_only in ((False, False), (True, False), (False, False), (True, True)):
+            torch.use_deterministic_algorithms(is_on, warn_only=warn_only)
+            seen = []
+            with Seen():
+                attend(q, k).sum().backward()
+            name = f"kiln.attention_{'packed' if packed else 'dense'}_causal_backward{'_deterministic' if is_on else ''}.default"
+            assert [each for each in seen if each.startswith("kiln.") and "backward" in each] == [name]
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4, 6), (3, 4, 6), (4, 6), (6,), (1, 1, 4, 6), (2, 1, 4, 6), (2, 1, 1, 6), (2, 3, 1, 6), (1, 3, 1, 6), (4, 1), (2, 1, 4, 1), (1,), ()])
