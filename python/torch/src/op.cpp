@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "empty.hpp"
+
 namespace kiln_torch {
 namespace {
 
@@ -45,6 +47,20 @@ bool flatten(const Description& is, std::int64_t extra, kiln_tensor& view) {
   return true;
 }
 
+std::string text_of(std::span<const std::int64_t> sizes) {
+  std::string text;
+  for (const std::int64_t each : sizes) text += (text.empty() ? "" : ", ") + std::to_string(each);
+  return "[" + text + "]";
+}
+
+std::int64_t count_of(std::span<const std::int64_t> sizes) {
+  std::int64_t count = 1;
+  for (const std::int64_t each : sizes) count *= each;
+  return count;
+}
+
+std::span<const std::int64_t> sizes_of(const Description& is) { return {is.sizes, static_cast<std::size_t>(is.rank)}; }
+
 }  // namespace
 
 Op::Op(std::string name, Signature signature) : name_(std::move(name)), signature_(std::move(signature)) {
@@ -62,6 +78,8 @@ class Op::Call {
     const Entered entered;
     for (std::size_t i = 0; i < count_; ++i)
       if (tensors_[i]) read(i);
+    for (std::size_t i = 1; i < count_; ++i)
+      if (tensors_[i] && signature_.arguments[i].is_flat) check_first_dimensions(i);
     solve();
     const Bound& bound = op_.on(device_);
     kiln_binding binding = bound.binding;
@@ -71,8 +89,8 @@ class Op::Call {
     const auto sizes = std::span(binding.problem.axes).first(bound.axis_count);
     if (std::count(sizes.begin(), sizes.end(), 0) == 0)
       launch(bound, binding);
-    else  // a launch would do nothing, and gradients of no rows are 0
-      for (std::size_t i = 0; i < signature_.outputs.size(); ++i) fill_zeros(outputs_[i]);
+    else
+      give_empty(bound);
     for (std::size_t i = 0; i < signature_.outputs.size(); ++i)
       stack_[i] = reinterpret_cast<StableIValue>(outputs_[i].release());
   }
@@ -129,6 +147,22 @@ class Op::Call {
       view.sizes[to] = is.sizes[to + extra];
       view.strides[to] = is.strides[to + extra];
     }
+  }
+
+  /// [3, 2, cols] beside [2, 3, cols] has as many rows, and another meaning. For one number a row, ones in front are left out.
+  void check_first_dimensions(std::size_t i) const {
+    const auto first_dimensions = [this](std::size_t of) {
+      const std::int64_t count = described_[of].rank - signature_.arguments[of].rank + 1;
+      return sizes_of(described_[of]).first(static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
+    };
+    auto expected = first_dimensions(0), found = first_dimensions(i);
+    const auto wanted = expected;
+    if (signature_.arguments[i].rank == 1)
+      for (auto* each : {&expected, &found})
+        while (!each->empty() && each->front() == 1) *each = each->subspan(1);
+    if (!std::equal(found.begin(), found.end(), expected.begin(), expected.end()))
+      refuse("tensor '" + signature_.arguments[i].name + "' has shape " + text_of(sizes_of(described_[i])) +
+             ", expected the first dimensions of '" + signature_.arguments[0].name + "', " + text_of(wanted));
   }
 
   void solve() {
@@ -242,6 +276,52 @@ class Op::Call {
     binding = bound.binding;
     set_values(bound, binding);
     check_kiln(bind(bound, binding));
+  }
+
+  /// A size is 0, for which a launch does nothing. What has no elements is complete.
+  void give_empty(const Bound& bound) {
+    bool has_elements = false;
+    for (std::size_t i = 0; i < signature_.outputs.size(); ++i) {
+      fill(outputs_[i], 0);
+      has_elements = has_elements || count_of(std::span(output_views_[i].sizes).first(signature_.outputs[i].rank)) > 0;
+    }
+    bool has_others = false;  // that follow a product
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (!tensors_[i]) continue;
+      has_elements = has_elements || (signature_.arguments[i].is_mutated && count_of(sizes_of(described_[i])) > 0);
+      has_others = has_others || (i > 1 && !signature_.arguments[i].is_mutated);
+    }
+    if (!has_elements || !signature_.folder.empty()) return;
+    const EmptyRule* rule = nullptr;
+    std::string_view empty;
+    for (std::size_t i = 0; i < signature_.axes.size() && rule == nullptr; ++i) {
+      if (axes_[i] != 0) continue;
+      empty = signature_.axes[i];
+      rule = find_empty_rule(signature_.op, empty);
+    }
+    if (rule == nullptr)
+      refuse("axis '" + std::string(empty) + "' is 0, expected at least 1, because a result has elements");
+    for (std::size_t i = 0; i < signature_.outputs.size(); ++i)
+      if (signature_.outputs[i].name == rule->output) fill(outputs_[i], rule->value);
+    if (rule->on_zeros && has_others) launch_on_zeros(bound);
+  }
+
+  void launch_on_zeros(const Bound& bound) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (!tensors_[i] || count_of(sizes_of(described_[i])) > 0) continue;
+      std::array<std::int64_t, most_dimensions> sizes{};
+      const Description& is = described_[i];
+      const bool is_scale = is.type == KILN_F32 && described_[0].type != KILN_F32;  // of 128 neighbours
+      std::replace_copy(is.sizes, is.sizes + is.rank, sizes.begin(), std::int64_t{0}, std::int64_t{is_scale ? 1 : 128});
+      tensors_[i] = empty(std::span(sizes).first(static_cast<std::size_t>(is.rank)), is.type, device_);
+      fill(tensors_[i], 0);
+      read(i);
+    }
+    solve();
+    kiln_binding binding = bound.binding;
+    set_values(bound, binding);
+    check_kiln(bind(bound, binding));
+    launch(bound, binding);
   }
 
   void launch(const Bound& bound, const kiln_binding& binding) const {

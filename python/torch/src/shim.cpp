@@ -93,7 +93,16 @@ Tensor contiguous(Tensor tensor) {
   return Tensor(reinterpret_cast<AtenTensorHandle>(stack[0]));
 }
 
-void fill_zeros(const Tensor& tensor) { check_torch(aoti_torch_zero_(tensor.get()), "filling an output with zeros"); }
+void fill(const Tensor& tensor, float value) {
+  if (value == 0) return check_torch(aoti_torch_zero_(tensor.get()), "filling a tensor with zeros");
+  AtenTensorHandle with = nullptr, to = nullptr;
+  check_torch(aoti_torch_scalar_to_tensor_float32(value, &with), "making a number");
+  Tensor number(with);
+  check_torch(aoti_torch_new_tensor_handle(tensor.get(), &to), "referring to an output");
+  StableIValue stack[2] = {reinterpret_cast<StableIValue>(to), reinterpret_cast<StableIValue>(number.release())};
+  check_torch(torch_call_dispatcher("aten::fill_", "Tensor", stack, TORCH_ABI_VERSION), "filling an output");
+  Tensor(reinterpret_cast<AtenTensorHandle>(stack[0]));
+}
 
 kiln_stream current_stream(std::int32_t device) {
   void* stream = nullptr;

@@ -61,7 +61,7 @@ Description describe(const Tensor& tensor, const std::string& name);
 Tensor empty(std::span<const std::int64_t> sizes, kiln_dtype type, std::int32_t device);
 /// The tensor itself where it is dense, else a copy.
 Tensor contiguous(Tensor tensor);
-void fill_zeros(const Tensor& tensor);
+void fill(const Tensor& tensor, float value);
 kiln_stream current_stream(std::int32_t device);
 /// Has Kiln take workspaces from torch's allocator.
 void share_allocator();

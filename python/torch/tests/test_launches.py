@@ -63,6 +63,43 @@ print(fake_device.query("launches ") - before)
     assert said == "torch.Size([0, 64]) torch.Size([2, 0, 8])\ntorch.Size([0, 64]) 0.0 0.0\n0\n"
 
 
+def test_a_sum_over_nothing_is_0_and_what_follows_it_is_added(run_program):
+    said = run_program("""
+kt, ops, functional = kiln.torch, torch.ops.kiln, torch.nn.functional
+def same(found, expected):
+    synchronise()
+    torch.testing.assert_close(found, expected)
+x, w, bias, residual = torch.empty(3, 0), torch.empty(4, 0), on(torch.randn(4)), on(torch.randn(3, 4))
+same(kt.linear(x, w, bias), functional.linear(x, w, bias))
+same(kt.linear(x.view(3, 1, 0), w, bias), functional.linear(x.view(3, 1, 0), w, bias))
+for name in ("relu", "gelu", "silu"):
+    same(kt.linear(x, w, bias, name), getattr(functional, name)(bias.expand(3, 4)))
+same(kt.linear(x, w, bias, "swiglu"), (functional.silu(bias[0::2]) * bias[1::2]).expand(3, 2))
+same(kt.linear(x, w, residual=residual), residual)
+same(kt.linear(x, w, bias, residual=residual), residual + bias)
+offsets, biases = on(torch.tensor([0, 1, 3], dtype=torch.int32)), on(torch.randn(2, 4))
+same(ops.linear_grouped(x, torch.empty(2, 4, 0), offsets, biases), biases[[0, 1, 1]])
+before = fake_device.query("launches ")
+same(kt.linear(x, w), torch.zeros(3, 4))
+same(ops.bmm_nt(torch.empty(2, 3, 0), torch.empty(2, 4, 0)), torch.zeros(2, 3, 4))
+half = torch.bfloat16
+q, k = on(torch.randn(2, 3, 4, 64).to(half)), torch.empty(2, 0, 2, 64, dtype=half)
+starts, none = (on(torch.tensor(each, dtype=torch.int32)) for each in ([0, 1, 3], [0, 0, 0]))
+one = on(torch.randn(2, 1, 4, 64).to(half))
+for out, lse in (kt.attention(q, k, k, return_lse=True), kt.attention(q[0], k[0], k[0], query_offsets=starts, key_offsets=none, return_lse=True),
+                 ops.attention_decode_contiguous(one, k, k, none[:2])):
+    print(out.unique().tolist(), lse.unique().tolist(), lse.dim())
+print([each.abs().sum().item() for each in ops.attention_dense_backward(q, k, k, q, on(torch.zeros(2, 4, 3)), q)])
+print(kt.quantise(torch.empty(0, 64))[1].tolist(), fake_device.query("launches ") - before)
+try:
+    kt.attention(q, on(torch.randn(2, 5, 2, 64).to(half)), torch.empty(2, 5, 2, 0, dtype=half))
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+""")
+    assert said.splitlines() == ["[0.0] [-inf] 3", "[0.0] [-inf] 2", "[0.0] [-inf] 3", "[0.0, 0.0, 0.0]", "[1.0] 0",
+                                 "kiln::attention_dense: axis 'value_dim' is 0, expected at least 1, because a result has elements"]
+
+
 def test_what_does_not_fit_is_refused_in_a_sentence(run_program):
     said = run_program("""
 x, weight = on(torch.randn(3, 64)), on(torch.ones(64))
@@ -81,13 +118,26 @@ refused(ops.rms_norm, on(torch.tensor(1.0)), weight)
 refused(ops.linear, x, weight.view(1, 1, 64))
 refused(ops.rms_norm, x.view(*[1] * 16, 3, 64), weight)
 refused(ops.attention_dense, x, x, x)
+wide, w, heads, tables = on(torch.randn(2, 3, 64)), on(torch.randn(8, 64)), on(torch.randn(1, 5, 2, 8)), on(torch.rand(9, 4))
+for shape in ((3, 2, 8), (6, 8), (2, 1, 8), (8,)):
+    refused(ops.linear_add, wide, w, on(torch.zeros(shape)))
+refused(ops.rms_norm_add, wide, on(torch.zeros(3, 2, 64)), weight)
+refused(ops.swiglu, wide, on(torch.zeros(6, 64)))
+refused(ops.matmul_tn, wide, on(torch.zeros(3, 2, 8)))
+refused(ops.rotary, heads, tables, tables, on(torch.zeros(5, 1, dtype=torch.int32)))
+assert ops.rotary(heads, tables, tables, on(torch.zeros(5, dtype=torch.int32))).shape == heads.shape
 """).splitlines()
     for line, sentence in zip(said, (
         "rms_norm: tensor 'weight' of shape [cols] has 32 in dimension 0, expected cols = 64 as in 'x'",
         "rms_norm: tensor 'x' is f64, expected", "rms_norm: tensor 'weight' is f16, expected dtype = f32", "tensor 'x' has elements of a type that Kiln has not",
         "kiln::rms_norm: tensor 'x' has 0 dimensions, expected 2 or more", "gemm: tensor 'w' has 3 dimensions, expected 2",
         "kiln::rms_norm: tensor 'x' has 18 dimensions, expected at most 16",
-        "kiln::attention_dense: tensor 'q' has 2 dimensions, expected 4 or more"), strict=True):
+        "kiln::attention_dense: tensor 'q' has 2 dimensions, expected 4 or more",
+        *(f"kiln::linear_add: tensor 'residual_in' has shape {shape}, expected the first dimensions of 'x', [2, 3]" for shape in ("[3, 2, 8]", "[6, 8]", "[2, 1, 8]", "[8]")),
+        "kiln::rms_norm_add: tensor 'residual_in' has shape [3, 2, 64], expected the first dimensions of 'x', [2, 3]",
+        "kiln::swiglu: tensor 'up' has shape [6, 64], expected the first dimensions of 'gate', [2, 3]",
+        "kiln::matmul_tn: tensor 'w' has shape [3, 2, 8], expected the first dimensions of 'x', [2, 3]",
+        "kiln::rotary: tensor 'positions' has shape [5, 1], expected the first dimensions of 'x', [1, 5]"), strict=True):
         assert sentence in line, said
 
 
