@@ -182,8 +182,48 @@ y = made(x, weight, rows)
 synchronise()
 torch.testing.assert_close(y[:2], torch.nn.functional.rms_norm(x, (64,), weight, 1e-6)[:2])
 """)
-    assert said == ("kiln::gemm_tt(Tensor x, Tensor w) -> Tensor True\n"
+    assert said == ("kiln::gemm_layout_tt_without_bias_y_scale_with_no_values(Tensor x, Tensor w) -> Tensor True\n"
                     "kiln::rms_norm_rows_on_device(Tensor x, Tensor weight, Tensor rows, float epsilon=9.9999999999999995e-07) -> Tensor\n")
+
+
+def test_ops_that_are_made_have_a_name_for_each_choice(run_program):
+    said = run_program(OPS + """
+import threading
+kt = kiln.torch
+def made(*given, **named):
+    try:
+        return kt.op(*given, **named)
+    except kiln.Error as error:
+        print(error)
+gemm = [dict(layout="tt"), dict(layout="tt", omit=("y_scale",)), dict(layout="tt", values=()), dict(layout="tt", values=("scale",)), dict(layout="tt", out="f32"), dict(out="f32")]
+ops = [made("gemm", **each) for each in gemm] + [made("attention_forward", sinks="none"), made("attention_forward", alibi="none"), made("rms_norm")]
+print(len({str(each) for each in ops}), ops == [made("gemm", **dict(reversed(each.items()))) for each in gemm] + ops[6:])
+print(made("gemm", omit=("bias", "y_scale")) is made("gemm", omit=("y_scale", "bias")), made("gemm", layout="tt", torch_name="mine") is made("gemm", layout="tt", torch_name="mine"))
+made("gemm", torch_name="mine")
+made("gemm", torch_name="linear")
+together, found = threading.Barrier(8), []
+def race():
+    together.wait()
+    found.append(made("layer_norm", lengths=("rows",)))
+threads = [threading.Thread(target=race) for _ in range(8)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+print(len(found), len(set(found)))
+gradient = dict(setup_context=lambda ctx, inputs, output: None, backward=lambda ctx, dy: (dy, None))
+scale = kt.register(OPS, "scale")
+print(all(kt.register(OPS, "scale", **each) is scale for each in (gradient, gradient, {})))
+try:
+    kt.register(OPS, "scale", backward=lambda ctx, dy: None)
+except kiln.Error as error:
+    print(error)
+""")
+    assert said.splitlines() == [
+        "9 True", "True True",
+        "kiln.torch: torch.ops.kiln.mine is gemm(layout='tt'), and gemm() is asked for under that name; give another torch_name",
+        "kiln.torch: torch.ops.kiln.linear is shipped, and gemm() is asked for under that name; give another torch_name", "8 1", "True",
+        "kiln.torch.register: kiln_user.scale.default has another backward already, which torch keeps as long as the process; give another torch_name"]
 
 
 def test_workspaces_come_from_torchs_allocator(run_program):
