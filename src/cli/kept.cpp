@@ -9,6 +9,11 @@
 
 namespace kiln::cli {
 
+std::string what_remains(std::string_view why_not) {
+  if (why_not.empty()) return "the overlay keeps what was compiled, and the same command continues";
+  return fmt::format("nothing is kept: {}; name a file with --overlay, so that the same command continues", why_not);
+}
+
 std::int64_t lost_records(const TuneReport& report) {
   return std::count_if(report.buckets.begin(), report.buckets.end(), [](const TunedBucket& each) {
     return each.outcome == TunedBucket::Outcome::tuned && !each.kept;

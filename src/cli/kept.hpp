@@ -10,6 +10,8 @@
 
 namespace kiln::cli {
 
+/// Returns what an interrupted command says of its results, which an overlay does not keep for the reason `why_not`.
+std::string what_remains(std::string_view why_not);
 /// Returns the number of tuned buckets that the overlay's file does not hold.
 std::int64_t lost_records(const TuneReport& report);
 /// Throws Error(io) (exit status 4): the overlay does not keep `what`, the reason, and what to do.

@@ -114,12 +114,18 @@ class CompileProgress {
   StatusLine line_;
 };
 
-/// Clears the progress line before it returns.
-template <class Deploy>
-auto show_compiles(const Globals& globals, Deploy deploy) {
+/// Clears the progress line before it returns. An interruption says whether `results`, a Tuner or Layers, keeps what
+/// was compiled.
+template <class Results, class Deploy>
+auto show_compiles(const Globals& globals, Results& results, Deploy deploy) {
   const Interrupt interrupt;
-  CompileProgress progress(globals);
-  return deploy([&](const CompileStep& step) { progress.on(step); });
+  try {
+    CompileProgress progress(globals);
+    return deploy([&](const CompileStep& step) { progress.on(step); });
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::interrupted) throw;
+    throw Error(ErrorKind::interrupted, fmt::format("{}; {}", error.what(), what_remains(results.not_kept())));
+  }
 }
 
 struct Result {
@@ -276,7 +282,7 @@ int note_signatures(const Globals& globals, const PrewarmSettings& settings, con
 /// What the tuned buckets need, compiled, and written where there is an output: for each class of device.
 std::vector<Deployment> compile_tuned(const Globals& globals, const PrewarmSettings& settings, const Tuner& tuner,
                                       std::span<const OpBucket> buckets) {
-  return show_compiles(globals, [&](const auto& on_step) {
+  return show_compiles(globals, tuner, [&](const auto& on_step) {
     const TuneChoice choice{.replace = settings.output.replace, .on_compile = on_step};
     const auto demands = demands_of(buckets);
     return settings.output.path.empty() ? tuner.compile(demands, choice)
@@ -342,7 +348,7 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
   answer::Cubins cubins(layers, pool);
   const auto buckets = chosen_buckets(globals, settings, ops, target.facts, layers);
   check_lost(settings, buckets, target.facts);
-  const Deployment deployment = show_compiles(globals, [&](const auto& on_step) {
+  const Deployment deployment = show_compiles(globals, layers, [&](const auto& on_step) {
     return tune::deploy(buckets, settings.output.path,
                         {.device = target.facts,
                          .arch = target.arch,

@@ -48,9 +48,7 @@ DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, answer:
     if (on_step) on_step({needed[i].label, static_cast<std::int64_t>(i), static_cast<std::int64_t>(needed.size())});
     if (stop_requested && stop_requested()) {
       pool.cancel();
-      throw Error(ErrorKind::interrupted,
-                  fmt::format("interrupted after cubin {} of {}; what was made is kept, and asking again continues", i,
-                              needed.size()));
+      throw Error(ErrorKind::interrupted, fmt::format("interrupted after cubin {} of {}", i, needed.size()));
     }
     const answer::KeyedCubin cubin = cubins.get_serving_and_keep(needed[i]);
     if (!cubin.layer) ++result.compiled;

@@ -113,6 +113,31 @@ TEST_CASE("fault 38: a pre-warm without a GPU that is interrupted keeps the mach
   tally(38, 1, "interrupts of a pre-warm without a GPU");
 }
 
+TEST_CASE("fault 38: an interrupted pre-warm says whether what it compiled is kept") {
+  const TemporaryFolder folder;
+  write(
+      folder / "workload.toml",
+      "[[workload]]\nop = \"scale\"\naxes = { rows = [64], cols = [128, 4096] }\ntypes = { dtype = [\"f32\", \"bf16\"] }\n");
+  std::string overlay, said;
+  SUBCASE("by an overlay") {
+    overlay = own_overlay(folder);
+    said = "; the overlay keeps what was compiled, and the same command continues";
+  }
+  SUBCASE("by an overlay in memory") {
+    overlay = " --overlay '' ";
+    said = "; nothing is kept: the overlay is in memory, as its empty path asks; name a file with --overlay";
+  }
+  Running command("prewarm " + (folder / "workload.toml").string() + " --arch sm_80 --device-class " +
+                  "sm_80/mp108/l2_41943040/smem_166912/bus_5120 -o " + (folder / "out.kiln").string() + overlay +
+                  own_ops() + " 2>&1");
+  REQUIRE(command.wait_for("machine code "));
+  command.interrupt();
+  CHECK(command.status() == 130);
+  CHECK_MESSAGE(contains(command.said(), said), command.said());
+  CHECK(!fs::exists(folder / "out.kiln"));
+  tally(38, 1, "interrupts of a pre-warm that say what is kept");
+}
+
 TEST_CASE("fault 38: a signal that a shell has its background command ignore does not end it") {
   const TemporaryFolder folder;
   const std::string tune = "'" KILN_COMMAND "' tune scale rows=1..512 cols=128 dtype=f32 -q" + globals(folder);
