@@ -27,7 +27,8 @@ FAULTS = {
     55: "traces of mixed types, launches that fault", 56: "args that are not the kernel's parameters",
     57: "an overlay that may only be read", 58: "what doctor must call broken", 59: "an overlay that was named and is refused",
     60: "outputs named like another kind of file", 61: "callbacks of a tune that ask for a tune", 62: "callbacks that throw",
-    63: "the last handle of an engine let go in a callback", 64: "limits and times that make no sense", 65: "traces with a byte order mark; draws that never end",
+    63: "the last handle of an engine let go in a callback", 64: "limits and times that make no sense", 65: "traces with a byte order mark; samplers that never finish",
+    66: "streams and threads that come and go with work on them", 67: "more streams than are kept",
     68: "threads and processes that the system refuses", 88: "engines made in a child of fork", 91: "device times that are no times",
     75: "libraries without a descriptor", 86: "the environment of programs with raised rights", 87: "a worker that another user planted",
     92: "workers that lie", 93: "workers that do not read", 96: "descriptors that a worker might inherit", 100: "workers that are killed",
@@ -52,10 +53,10 @@ def faults(read):
     for line in read.text("faults/tally.tsv").splitlines():
         row, count, _ = line.split("\t", 2)
         cases[int(row)] += int(count)
-    cells = [[row, FAULTS[row], f"{cases[row]:,}"] for row in FAULTS if cases[row]]
+    cells = [[row, FAULTS[row], f"{cases[row]:,}"] for row in sorted(cases)]
     half = (len(cells) + 1) // 2
     right = cells[half:] + [["", "", ""]] * (2 * half - len(cells))
-    untried = ", ".join(str(row) for row in FAULTS if not cases[row]) or "none"
+    untried = ", ".join(str(row) for row in sorted(FAULTS) if not cases[row]) or "none"
     return markdown(["", "fault", "cases"] * 2, [a + b for a, b in zip(cells, right)]) + f"\n{sum(cases.values()):,} cases in {len(cells)} classes; not tried: {untried}.\n"
 
 

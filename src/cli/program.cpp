@@ -212,6 +212,20 @@ std::string not_taken(const CLI::App& app, const Chosen& chosen) {
   return {};
 }
 
+/// Returns the message for an option of `app` or of the commands below it that was given an empty value, or an empty
+/// string: a variable of a shell that is not set must not count as an option that was left out.
+std::string given_empty(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const auto& values = option->results();
+    const std::string name = option->get_name();
+    if (name == "--overlay" || name == "--remote" || std::ranges::find(values, "") == values.end()) continue;
+    return fmt::format("{} is empty; give it a value, or leave it out", name);
+  }
+  for (const CLI::App* command : app.get_subcommands())
+    if (std::string message = given_empty(*command); !message.empty()) return message;
+  return {};
+}
+
 int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("kiln {}, build {}", KILN_VERSION, build()));
   app.fallthrough();
@@ -234,7 +248,8 @@ int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return bad_usage(app, error, argc, argv);
   }
-  if (const std::string why = not_taken(app, chosen); !why.empty()) {
+  for (const std::string& why : {not_taken(app, chosen), given_empty(app)}) {
+    if (why.empty()) continue;
     say_error(chosen.globals.json, "bad_input", why);
     return exit_usage;
   }

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <mutex>
 #include <stop_token>
 #include <system_error>
@@ -51,7 +52,8 @@ std::int64_t private_bytes() noexcept {
   return pages ? field * sysconf(_SC_PAGESIZE) : 0;
 }
 
-MemoryLimit::MemoryLimit(std::int64_t bytes) : most_(private_bytes() + bytes) {
+MemoryLimit::MemoryLimit(std::int64_t bytes)
+    : most_(private_bytes() + std::min(bytes, std::numeric_limits<std::int64_t>::max() / 2)) {
   // Relative to the present size: a sanitizer's shadow memory alone is larger than any limit.
   rlimit limit{};
   getrlimit(RLIMIT_DATA, &limit);

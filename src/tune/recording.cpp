@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -175,10 +176,13 @@ void Recording::sampled(const std::string& name, SampleJson point, const Samples
 }
 
 team::Descriptor open_samples(const std::filesystem::path& file) {
-  team::Descriptor opened(open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
-  if (opened) return opened;
-  throw Error(ErrorKind::io, fmt::format("the samples of a tune cannot be written to {}: {}; name a file that can",
-                                         file.string(), std::strerror(errno)));
+  // Opening a FIFO would wait for a reader.
+  team::Descriptor opened(open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+  struct stat found {};
+  if (opened && fstat(opened.get(), &found) == 0 && S_ISREG(found.st_mode)) return opened;
+  throw Error(ErrorKind::io,
+              fmt::format("the samples of a tune cannot be written to {}: {}; name a file that can", file.string(),
+                          opened || errno == ENXIO ? "it is not a regular file" : std::strerror(errno)));
 }
 
 std::string Recording::append_to(const team::Descriptor& samples, const store::Record& record) const {

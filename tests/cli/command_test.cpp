@@ -107,6 +107,34 @@ TEST_CASE("each command refuses the global options that it does not take, and na
   check_refused(command.run("--templates . devices"), 2, "kiln devices does not take --templates");
 }
 
+TEST_CASE("an option that is given an empty value is refused, and does not count as one that was left out") {
+  const Command command;
+  const std::string file = command.path("some.kiln");
+  for (const char* words :
+       {"cache prune FILE --op rms_norm --unused ''", "cache prune FILE --op rms_norm --max-size ''",
+        "cache prune FILE --unused 1d --op ''", "cache export --text --op ''", "cache ls --op ''",
+        "tune rms_norm rows=1 cols=64 --samples ''", "explain rms_norm rows=1 cols=64 --base ''"}) {
+    std::string line = words;
+    if (const auto at = line.find("FILE"); at != std::string::npos) line.replace(at, 4, file);
+    CAPTURE(line);
+    const auto option = line.rfind("--");
+    check_refused(
+        command.run(line), 2,
+        line.substr(option, line.find_first_of(" =", option) - option) + " is empty; give it a value, or leave it out");
+  }
+  check_refused(command.run("trace '' rows=1 -o -"), 2, "is empty");
+}
+
+TEST_CASE("text is not written to a name of a .kiln file") {
+  const Command command;
+  for (const char* words : {"cache export --text -o ", "report -o ", "trace rms_norm rows=1..4 cols=64 -o "}) {
+    const std::string output = command.path("text.kiln");
+    check_refused(command.run(words + output), 2,
+                  "the output is text, and the name " + output + " ends in .kiln; choose another name");
+    CHECK(!std::filesystem::exists(output));
+  }
+}
+
 TEST_CASE("no command, an unknown command and an unknown option are bad usage") {
   const Command command;
   CHECK(command.run("").status == 2);

@@ -1,4 +1,6 @@
 // Limits that mean nothing are refused by name when the engine is made; the largest that a caller can write means no limit, as it says.
+#include <sys/stat.h>
+
 #include <limits>
 
 #include "faults/engine/scene.hpp"
@@ -40,6 +42,7 @@ TEST_CASE("fault 64: the longest times that can be written are no limits") {
     options.background_share = 1;
     options.worker = KILN_WORKER_PROGRAM;
     options.compile_limit = options.candidate_limit = options.search.time_limit = longest;
+    options.compile_memory_bytes = std::numeric_limits<std::int64_t>::max();
     fs::remove(scene.overlay());
     const Engine engine(options);
     ScaleCall(engine, 32, 128).launch(machine.stream());
@@ -48,6 +51,25 @@ TEST_CASE("fault 64: the longest times that can be written are no limits") {
     CHECK(engine.stats().tunes == 1);
   }
   tally(64, 2, "limits without end");
+}
+
+TEST_CASE("fault 64: samples of a tune that are to go to a pipe or a device are refused, not waited for") {
+  const Machine machine;
+  const Scene scene;
+  const fs::path pipe = scene.overlay().parent_path() / "samples";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const fs::path& samples : {pipe, fs::path("/dev/full")}) {
+    Options options = scene.options(scene.overlay());
+    options.search.samples = samples;
+    const Error error = error_of([&] {
+      const Engine engine(options);
+      ScaleCall(engine, 32, 128).launch(machine.stream());
+    });
+    CHECK(error.kind() == ErrorKind::io);
+    CHECK_MESSAGE(contains(error.what(), samples.string() + ": it is not a regular file; name a file that can"),
+                  error.what());
+  }
+  tally(64, 2, "samples that no file takes");
 }
 
 TEST_CASE("fault 64: a worker that cannot be run is said with what to do") {
