@@ -1,5 +1,5 @@
-// What python/torch/kiln_torch/patch.py launches. tests/cli/models/torch holds recordings of it, by which both are
-// tested.
+// What python/torch/kiln_torch/patch.py launches, with inference=True and without. tests/cli/models/torch holds
+// recordings of it, by which both are tested.
 #include "cli/torch_workload.hpp"
 
 #include <fmt/format.h>
@@ -30,8 +30,7 @@ class TorchWorkload {
         run_(run),
         queries_(model.heads * model.head_dim),
         keys_(model.key_heads * model.head_dim),
-        joins_projections_(!model.has_head_norms),
-        joins_gate_(!model.has_gate_bias) {}
+        joins_projections_(!model.has_head_norms) {}
 
   std::string make() {
     add_norms();
@@ -71,30 +70,24 @@ class TorchWorkload {
   }
 
   void add_products() {
-    if (joins_projections_) {
-      const Linear joined{queries_ + 2 * keys_, model_.hidden};
-      add_product("query, key and value in one product", joined);
-      add_gradients(joined);
-    } else {
-      for (const std::int64_t out : distinct({queries_, keys_})) {
-        add_product("query, key and value, each alone", {out, model_.hidden});
-        add_gradients({out, model_.hidden});
-      }
+    if (joins_projections_)
+      add_product("query, key and value in one product, for inference", {queries_ + 2 * keys_, model_.hidden});
+    for (const std::int64_t out : distinct({queries_, keys_})) {
+      add_product("query, key and value, each alone", {out, model_.hidden});
+      add_gradients({out, model_.hidden});
     }
     const Linear output{model_.hidden, queries_}, gate{model_.intermediate, model_.hidden},
         down{model_.hidden, model_.intermediate};
     add_product("attention output", output);
     add_gradients(output);
-    if (joins_gate_)
-      add_product("gate and up in one product, whose columns alternate", {2 * gate.out, gate.in},
+    if (!model_.has_gate_bias)
+      add_product("gate and up in one product, whose columns alternate, for inference", {2 * gate.out, gate.in},
                   {{"activation", toml(Words{"swiglu"})}});
-    if (parts_gate()) add_product("gate and up, each alone", gate);
+    add_product("gate and up, each alone", gate);
     add_gradients(gate);
     add_product("down, to which the residual is added", down, {{"residual", toml(Words{"add"})}});
     add_gradients(down);
   }
-
-  [[nodiscard]] bool parts_gate() const { return run_.gradients || !joins_gate_; }
 
   void add_rotary() {
     const auto add = [&](const char* comment, const Sizes& heads, const char* direction) {
@@ -106,14 +99,15 @@ class TorchWorkload {
                    {{"index", toml(Words{"i32"})}, {"direction", toml(Words{direction})}});
     };
     const Sizes apart = distinct({model_.heads, model_.key_heads});
-    if (joins_projections_) add("queries and keys in one launch", {model_.heads + model_.key_heads}, "forward");
-    if (run_.gradients || !joins_projections_) add("queries and keys, each alone", apart, "forward");
+    if (joins_projections_)
+      add("queries and keys in one launch, for inference", {model_.heads + model_.key_heads}, "forward");
+    add("queries and keys, each alone", apart, "forward");
     if (run_.gradients) add("their gradients", apart, "backward");
   }
 
   void add_swiglu() {
     const Values axes{{"rows", toml(run_.tokens)}, {"cols", toml(model_.intermediate)}};
-    if (parts_gate()) entries_.add("between the products", "swiglu", axes);
+    entries_.add("between the products", "swiglu", axes);
     if (run_.gradients) entries_.add("its gradients", "swiglu_backward", axes);
   }
 
@@ -160,7 +154,6 @@ class TorchWorkload {
   const TorchRun& run_;
   const std::int64_t queries_, keys_;  // columns of all heads
   const bool joins_projections_;       // norms of heads lie between the products and rotary
-  const bool joins_gate_;              // where no gradient is wanted
   WorkloadEntries entries_{model_.dtype};
 };
 

@@ -1,6 +1,7 @@
 """Attention of many queries, dense or packed, with gradients; of few queries over a cache; and for Hugging Face's AttentionInterface."""
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -103,16 +104,60 @@ def _of_heads(scale: Tensor | None, k: Tensor) -> Tensor:
     return scale.expand(k.shape[2]).contiguous()
 
 
+def sequences_of(positions: Tensor, batch: int) -> dict[str, Any]:
+    """What flash_attention_2 calls them, where `positions`, i64 [batch or 1, tokens], do not go up by one within a row; else nothing.
+
+    The host waits for the positions, so nothing is found while torch.compile traces or a CUDA graph is captured.
+    """
+    if positions.dim() != 2 or positions.shape[1] < 2 or torch.compiler.is_compiling() or (positions.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return {}
+    begins = positions.cpu().diff(dim=1) != 1
+    if not begins.any():
+        return {}
+    begins = torch.nn.functional.pad(begins, (1, 0), value=True).expand(batch, -1).flatten()
+    offsets = torch.nn.functional.pad(begins.nonzero().flatten(), (0, 1), value=len(begins)).to(torch.int32)
+    longest, offsets = int(offsets.diff().max()), offsets.to(positions.device)
+    return {"cu_seq_lens_q": offsets, "cu_seq_lens_k": offsets, "max_length_q": longest, "max_length_k": longest}
+
+
+_seen: tuple[Any, int, dict[str, Any]] = (lambda: None, 0, {})  # the positions that all layers of a forward have, and their sequences
+
+
+def _sequences_of_layer(positions: Tensor, batch: int) -> dict[str, Any]:
+    global _seen
+    if positions.is_inference():  # which have no version
+        return sequences_of(positions, batch)
+    of, version, found = _seen
+    if of() is not positions or version != positions._version:
+        found = sequences_of(positions, batch)
+        _seen = weakref.ref(positions), positions._version, found
+    return found
+
+
 def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0,
                           scaling: float | None = None, sliding_window: int | None = None, is_causal: bool | None = None,
                           **others: Any) -> tuple[Tensor, None]:
     """An attention function for transformers' AttentionInterface; kiln.torch.patch() registers it as "kiln".
 
-    Packed sequences come by cu_seq_lens_q, as flash_attention_2's do. A batch with padding is packed on the way, for which the host waits. One query of
-    each sequence without padding, as in a step of generation, goes to attention_decode. Dropout, softcap and sinks are refused.
+    Packed sequences come by cu_seq_lens_q, as flash_attention_2's do, or by position_ids that restart, for which the host waits at each forward of more
+    than one token. A batch with padding is packed on the way, for which it waits too. One query of each sequence without padding, as in a step of
+    generation, goes to attention_decode. A static cache needs an attention mask, which tells its length. Dropout, softcap and sinks are refused.
     """
+    if attention_mask is None and not torch.compiler.is_compiling():
+        if key.shape[2] == query.shape[2] > 1 and others.get("cu_seq_lens_q") is None and others.get("position_ids") is not None:
+            others.update(_sequences_of_layer(others["position_ids"], query.shape[0]))
+        if key.shape[2] != query.shape[2] and hasattr(key, "_dynamo_static_input_type"):  # which StaticCache gives its buffers
+            raise ValueError("kiln attention: nothing tells how many keys of a static cache are written; give an attention mask, or use a DynamicCache")
+    return attend(module, query, key, value, attention_mask, dropout, scaling, sliding_window, is_causal, **others)
+
+
+def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0, scaling: float | None = None,
+           sliding_window: int | None = None, is_causal: bool | None = None, **others: Any) -> tuple[Tensor, None]:
+    """huggingface_attention() of a patched model. Its base model has looked at the positions."""
     if dropout or others.get("softcap") is not None or others.get("s_aux") is not None:
         raise ValueError("kiln attention: dropout, softcap and sinks are not there; use another attn_implementation")
+    if query.dtype == torch.float32 and query.is_cuda and not torch.is_autocast_enabled("cuda"):
+        raise ValueError("kiln attention: the model computes in f32, expected bf16 or f16; use model.to(torch.bfloat16) or torch.autocast")
     query, key, value = (each.transpose(1, 2) for each in (query, key, value))
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     named: dict[str, Any] = {"causal": causal, "window": (sliding_window - 1, 0) if causal and sliding_window else None, "scale": scaling}
@@ -126,16 +171,26 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
         return attention_decode(query, key, value, lengths, scale=scaling), None
     if offsets is None:
         return attention(query, key, value, **named), None
-    packed = attention(query[0], key[0], value[0], query_offsets=offsets.to(torch.int32), key_offsets=others["cu_seq_lens_k"].to(torch.int32),
-                       longest_query=others.get("max_length_q"), **named)
-    return packed[None], None
+    packed = attention(*(each.flatten(0, 1) for each in (query, key, value)), query_offsets=offsets.to(torch.int32),
+                       key_offsets=others["cu_seq_lens_k"].to(torch.int32), longest_query=others.get("max_length_q"), **named)
+    return packed.unflatten(0, query.shape[:2]), None
 
 
 def _padded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, named: dict[str, Any]) -> Tensor:
-    """Of sequences with padding, which the mask, [batch, keys], tells from tokens. Queries are the last of them; those of padding give 0."""
-    if mask.dim() != 2 or mask.shape[1] != key.shape[1]:
+    """Of sequences with padding, which the mask, [batch, keys], tells from tokens. Queries are the last of them; those of padding give 0.
+
+    Keys beyond the mask are those of a static cache that are not written yet.
+    """
+    if mask.dim() != 2 or not query.shape[1] <= mask.shape[1] <= key.shape[1]:
         raise ValueError(f"kiln attention: the attention mask is {list(mask.shape)}, expected [batch, {key.shape[1]}], which tells tokens from padding")
     keys = mask.bool()
+    key, value = key[:, : keys.shape[1]], value[:, : keys.shape[1]]
+    if named["window"] is not None:
+        if keys.shape[1] <= named["window"][0] + 1:
+            named["window"] = None  # which holds all keys
+        elif (keys[:, 0] + (keys[:, 1:] & ~keys[:, :-1]).sum(1) > 1).any():
+            raise ValueError("kiln attention: an attention mask has padding between tokens, over which a sliding window would reach too far; "
+                             "pad only the ends, or use another attn_implementation")
     queries = keys[:, keys.shape[1] - query.shape[1] :]
     offsets = [torch.nn.functional.pad(each.sum(1).cumsum(0), (1, 0)).to(torch.int32) for each in (queries, keys)]
     packed = attention(query[queries], key[keys], value[keys], query_offsets=offsets[0], key_offsets=offsets[1], **named)

@@ -1,194 +1,179 @@
-"""Hugging Face's Llama and Qwen models on Kiln's ops: the classes of their modules are changed for ones that compute the same.
-
-Weights stay what they are, with the same names and shapes. Those of query, key and value lie one after another from then on, and the rows of gate
-and up alternate, so that one product has them all. A module that is moved to another device or type does so again.
-"""
+"""Hugging Face's Llama and Qwen models on Kiln's ops: the classes of their modules are changed for ones that compute the same."""
 from __future__ import annotations
 
+import functools
+import importlib
+from collections.abc import Iterator
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.autograd import Function
+from torch import nn
+from torch.compiler import is_compiling
 
-from . import functions
-from .attention import huggingface_attention
-from .functions import applied, linear, rms_norm, rotary, swiglu
+from . import parts, served
+from .attention import huggingface_attention, sequences_of
 
-_kiln = torch.ops.kiln
 FAMILIES = ("Llama", "Qwen2", "Qwen3")
+_PARTS = {"RMSNorm": parts.RmsNorm, "RotaryEmbedding": parts.Rotary, "MLP": parts.Mlp, "Attention": parts.Attention, "DecoderLayer": parts.DecoderLayer}
+_SERVED = {"MLP": served.ServedMlp, "Attention": served.ServedAttention}
 
 
-@applied
-class _Joined(Function):
-    """A product with several weights that lie one after another in `joined`."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, joined: Tensor, bias: Tensor | None, *weights: Tensor) -> Tensor:
-        ctx.save_for_backward(x, joined)
-        ctx.rows = [each.shape[0] for each in weights]
-        return _kiln.linear.default(x, joined, bias)
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        x, joined = ctx.saved_tensors
-        dbias = dy.sum(dim=tuple(range(dy.dim() - 1))) if ctx.needs_input_grad[2] else None
-        dx = _kiln.matmul_nn.default(dy, joined) if ctx.needs_input_grad[0] else None
-        return dx, None, dbias, *_kiln.matmul_tn.default(dy, x).split(ctx.rows)
+@functools.cache
+def _classes() -> dict[type, tuple[type, type]]:
+    """For transformers' own classes of parts, those of a patched model and of one that serves."""
+    found = {}
+    for family in FAMILIES:
+        name = family.lower()
+        module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+        for part, replaced in _PARTS.items():
+            own = getattr(module, family + part)
+            patched = _class("Kiln", replaced, own)
+            joins = part in _SERVED and not (family == "Qwen3" and part == "Attention")  # heads are normalised, for which they lie densely
+            found[own] = patched, _class("KilnServed", _SERVED[part], own) if joins else patched
+    return found
 
 
-class _Shares(nn.Module):
-    """A module with projections that share memory."""
-
-    def _kiln_share(self) -> None:
-        raise NotImplementedError
-
-    def _apply(self, *given: Any, **named: Any) -> Any:
-        super()._apply(*given, **named)
-        self._kiln_share()
-        return self
-
-    def _kiln_check(self, joined: Tensor, weight: Tensor) -> None:
-        if not torch.compiler.is_compiling() and joined.data_ptr() != weight.data_ptr():
-            raise RuntimeError("weights of a patched model were replaced, not changed in place; call kiln.torch.patch(model) again")
+def _class(prefix: str, part: type, own: type) -> type:
+    """Its __name__ stays that of its own class, by which FSDP and device maps find layers; pickle finds it by __qualname__ in this module."""
+    name = prefix + own.__name__
+    made = type(own.__name__, (part, own), {"__module__": __name__, "__qualname__": name, "_kiln_own": own, "_get_name": lambda self: name})
+    globals()[name] = made
+    parts.BARE.add(made)
+    return made
 
 
-class _RmsNorm(nn.Module):
-    def forward(self, hidden_states: Tensor, residual: Tensor | None = None) -> Any:
-        return rms_norm(hidden_states, self.weight, self.variance_epsilon, residual)
+def __getattr__(name: str) -> Any:
+    if name.startswith("Kiln"):
+        _classes()
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _Rotary(nn.Module):
-    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Tables of f32 with half of the columns, and for each token its row."""
-        cos, sin = super().forward(x.new_empty(0, dtype=torch.float32), position_ids)
-        batch, tokens, dim = cos.shape
-        rows = torch.arange(batch * tokens, dtype=torch.int32, device=x.device).view(batch, tokens).expand(x.shape[0], tokens)
-        return (*(each[..., : dim // 2].reshape(batch * tokens, dim // 2) for each in (cos, sin)), rows.contiguous())
-
-
-class _Mlp(_Shares):
-    def _kiln_share(self) -> None:
-        with torch.no_grad():
-            joined = torch.stack((self.gate_proj.weight, self.up_proj.weight), 1)
-            self.gate_proj.weight.data, self.up_proj.weight.data = joined.unbind(1)
-            self._kiln_joined = joined.flatten(0, 1)
-
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        gate, up = self.gate_proj, self.up_proj
-        if functions.needs_gradient(x, gate.weight) or gate.bias is not None:
-            y = swiglu(linear(x, gate.weight, gate.bias), linear(x, up.weight, up.bias))
-        else:
-            self._kiln_check(self._kiln_joined, gate.weight)
-            y = linear(x, self._kiln_joined, activation="swiglu")
-        return linear(y, self.down_proj.weight, self.down_proj.bias, residual=residual)
-
-
-class _Attention(_Shares):
-    def _kiln_projections(self) -> tuple[nn.Linear, ...]:
-        return self.q_proj, self.k_proj, self.v_proj
-
-    def _kiln_share(self) -> None:
-        with torch.no_grad():
-            projections = self._kiln_projections()
-            rows = [each.weight.shape[0] for each in projections]
-            self._kiln_joined = torch.cat([each.weight for each in projections])
-            for each, part in zip(projections, self._kiln_joined.split(rows)):
-                each.weight.data = part
-
-    def _kiln_project(self, x: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
-        """Query and key, turned, and value: [batch, tokens, heads, dim]."""
-        projections = self._kiln_projections()
-        if hasattr(self, "q_norm"):  # heads are normalised, for which they lie densely
-            q, k, v = (linear(x, each.weight, each.bias).unflatten(-1, (-1, self.head_dim)) for each in projections)
-            return rotary(self.q_norm(q), *tables), rotary(self.k_norm(k), *tables), v
-        weights = [each.weight for each in projections]
-        rows = [each.shape[0] for each in weights]
-        self._kiln_check(self._kiln_joined, weights[0])
-        bias = None if projections[0].bias is None else torch.cat([each.bias for each in projections])
-        x, joined, bias = functions.autocast(x, self._kiln_joined, bias)
-        if functions.needs_gradient(x, bias, *weights):
-            q, k, v = (each.unflatten(-1, (-1, self.head_dim)) for each in _Joined(x, joined, bias, *weights).split(rows, -1))
-            return rotary(q, *tables), rotary(k, *tables), v
-        heads = _kiln.linear.default(x, joined, bias).unflatten(-1, (-1, self.head_dim))
-        q, k, v = (each // self.head_dim for each in rows)
-        turned = rotary(heads[..., : q + k, :], *tables)  # in one launch
-        return turned[..., :q, :], turned[..., q:, :], heads[..., q + k :, :]
-
-    def forward(self, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor, Tensor], attention_mask: Tensor | None = None,
-                past_key_values: Any = None, **others: Any) -> tuple[Tensor, Any]:
-        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-        q, k, v = (each.transpose(1, 2) for each in self._kiln_project(hidden_states, position_embeddings))
-        if past_key_values is not None:
-            if getattr(past_key_values, "is_compileable", False):
-                raise ValueError("a patched model has a static cache, whose length its attention is not told; use a DynamicCache")
-            k, v = past_key_values.update(k, v, self.layer_idx)
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, huggingface_attention)
-        dropout = self.attention_dropout if self.training else 0.0
-        out, weights = attend(self, q, k, v, attention_mask, dropout=dropout, scaling=self.scaling,
-                              sliding_window=getattr(self, "sliding_window", None), **others)
-        return linear(out.flatten(-2), self.o_proj.weight, self.o_proj.bias), weights
-
-
-class _DecoderLayer(nn.Module):
-    def forward(self, hidden_states: Tensor, **others: Any) -> Tensor:
-        y, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **others)
-        y, residual = self.post_attention_layernorm(y, hidden_states)
-        return self.mlp(y, residual)
-
-
-_PARTS = {"RMSNorm": _RmsNorm, "RotaryEmbedding": _Rotary, "MLP": _Mlp, "Attention": _Attention, "DecoderLayer": _DecoderLayer}
-_classes: dict[type, type] = {}
-
-
-def _is_plain(module: nn.Module) -> bool:
-    """Not one of quantised or otherwise replaced projections, nor of another activation."""
-    projections = [each for name, each in module.named_children() if name.endswith("_proj")]
-    is_silu = not hasattr(module, "act_fn") or isinstance(module.act_fn, nn.SiLU) or type(module.act_fn).__name__ == "SiLUActivation"
-    return is_silu and all(type(each) is nn.Linear for each in projections)
-
-
-def _register() -> None:
-    from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
-
-    AttentionInterface.register("kiln", huggingface_attention)
-    AttentionMaskInterface.register("kiln", flash_attention_mask)
-
-
-def patch(model: nn.Module) -> nn.Module:
+def patch(model: nn.Module, *, inference: bool = False) -> nn.Module:
     """Has a Hugging Face model of the Llama, Qwen2 or Qwen3 family compute by Kiln, and returns it.
 
-    Norms (with the residual), rotary embeddings, projections (query, key and value in one product), SwiGLU within the product where no gradient is
-    wanted, and attention, as attn_implementation "kiln". The head and the embedding stay torch's. Call it before torch.compile, and on the device
-    where the model is used or before it goes there.
+    Norms (with the residual), rotary embeddings, projections, SwiGLU and attention, as attn_implementation "kiln", are Kiln's; the embedding, the head
+    and the loss stay torch's. The classes of modules change, and the weights stay what they are: what works with them, or puts modules in the place of
+    projections, works as before. Call it before torch.compile and before fully_shard.
 
-    Several sequences in one row need cu_seq_lens_q, cu_seq_lens_k and max_length_q, as flash_attention_2's do; position_ids alone do not part them.
-    Batches with padding are packed on the way, for which the host waits.
+    inference: for a model that serves. No parameter of it requires a gradient any more. Query, key and value become one product, except in Qwen3, and
+    gate, up and SwiGLU one, for which their weights share memory. Hooks, adapters and replaced weights make the products separate, until the next such
+    call. Under torch.compile that is seen for another Parameter, and not for another `data` of the same.
+
+    Where position_ids are given and restart, each restart begins a sequence; the host waits for them, and does not ask while torch.compile traces or a
+    CUDA graph is captured. Batches with padding are packed on the way, for which the host waits too. Attention takes bf16 and f16, so models in f32 need
+    autocast.
+
+    Raises ValueError for a model that has none of these parts, or has them changed; the model is then as before.
     """
-    _register()
-    changed = [module for module in model.modules() if _change(module)]
-    if not changed:
+    changes = [*_changes(model, inference)]
+    if not changes:
         raise ValueError(f"kiln.torch.patch: {type(model).__name__} has no part of the families {', '.join(FAMILIES)}")
-    if hasattr(model, "set_attn_implementation"):
-        model.set_attn_implementation("kiln")
-    for module in changed:
-        if isinstance(module, _Shares):
+    _set_attention(model)
+    for module, to in changes:
+        if isinstance(module, served.Served) and not issubclass(to, served.Served):
+            _remove(module._load_state_dict_post_hooks, served.share_after_load)
+            module._kiln_part()
+        module.__class__ = to
+    if inference:
+        model.requires_grad_(False)
+    for module, to in changes:
+        if issubclass(to, served.Served):
+            if served.share_after_load not in module._load_state_dict_post_hooks.values():
+                module.register_load_state_dict_post_hook(served.share_after_load)
             module._kiln_share()
     return model
 
 
-def _change(module: nn.Module) -> bool:
-    own = type(module)
-    if own in _classes.values():
-        return True
-    name = next((own.__name__.removeprefix(family) for family in FAMILIES if own.__name__.startswith(family)), "")
-    if name not in _PARTS:
-        return False
-    if not _is_plain(module):
-        raise ValueError(f"kiln.torch.patch: {own.__name__} has projections or an activation of another kind than its family's; patch only plain models")
-    if own not in _classes:
-        _classes[own] = type(f"Kiln{own.__name__}", (_PARTS[name], own), {})
-    module.__class__ = _classes[own]
-    return True
+def unpatch(model: nn.Module) -> nn.Module:
+    """Gives a model the classes, the attention and weights with memory of their own that it had before patch(). requires_grad stays as it is."""
+    for module in model.modules():
+        if isinstance(module, (parts.KilnLinear, *_PARTS.values())) and type(module) not in parts.BARE:
+            raise _refused(module, "was changed after patch; undo parametrizations and the like first", "unpatch")
+    for module in model.modules():
+        _remove(module._load_state_dict_post_hooks, served.share_after_load)
+        for each in [key for key, hook in module._forward_pre_hooks.items() if hook is _name_sequences]:
+            del module._forward_pre_hooks[each], module._forward_pre_hooks_with_kwargs[each]
+        if isinstance(module, served.Served):
+            module._kiln_part()
+        if type(module) in parts.BARE:
+            module.__class__ = getattr(type(module), "_kiln_own", nn.Linear)
+        if "_kiln_attention_before" in module.__dict__:
+            module.config._attn_implementation = module.__dict__.pop("_kiln_attention_before")
+    return model
+
+
+def _changes(model: nn.Module, inference: bool) -> Iterator[tuple[nn.Module, type]]:
+    """What is to be changed to which class. Changes nothing."""
+    classes = _classes()
+    for module in model.modules():
+        own = getattr(type(module), "_kiln_own", type(module))
+        if own not in classes:
+            base = next((each for each in type(module).__mro__ if each in classes and issubclass(classes[each][0], (parts.Attention, parts.Rotary))), None)
+            if base is not None:
+                raise _refused(module, f"is a class of its own over {base.__name__}, as fully_shard and parametrizations make it; patch before them")
+            continue
+        if type(module) not in (own, *classes[own]):
+            raise _refused(module, "was changed after patch; undo parametrizations and the like first")
+        if type(module) is own and "forward" in module.__dict__:
+            raise _refused(module, "has a forward of its own, such as those of device maps over several devices; patch a model of one device")
+        if hasattr(module, "act_fn") and not (isinstance(module.act_fn, nn.SiLU) or type(module.act_fn).__name__ == "SiLUActivation"):
+            raise _refused(module, f"has the activation {type(module.act_fn).__name__}, expected SiLU")
+        to = classes[own][inference]
+        for name, projection in module.named_children():
+            if not name.endswith("_proj"):
+                continue
+            if inference and not _is_plain(projection):
+                raise _refused(module, f"has hooks or an adapter at {name}, or is quantised there; merge or remove these, or patch without inference=True")
+            for each in (projection, getattr(projection, "base_layer", None)):  # peft's adapters keep theirs there
+                if type(each) is nn.Linear and "forward" not in each.__dict__:
+                    yield each, parts.KilnLinear
+        yield module, to
+
+
+def _is_plain(projection: nn.Module) -> bool:
+    if type(projection) is nn.Linear:
+        return not (projection._forward_hooks or projection._forward_pre_hooks or projection._backward_hooks or projection._backward_pre_hooks
+                    or "forward" in projection.__dict__) and type(projection._parameters.get("weight")) is nn.Parameter
+    return parts.is_bare(projection) and type(projection._parameters.get("weight")) is nn.Parameter
+
+
+def _refused(module: nn.Module, why: str, what: str = "patch") -> ValueError:
+    return ValueError(f"kiln.torch.{what}: {type(module).__name__} {why}")
+
+
+def _remove(hooks: dict[int, Any], hook: Any) -> None:
+    for each in [key for key, found in hooks.items() if found is hook]:
+        del hooks[each]
+
+
+def _set_attention(model: nn.Module) -> None:
+    from transformers import AttentionInterface, PreTrainedModel
+    from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+
+    AttentionInterface.register("kiln", huggingface_attention)
+    AttentionMaskInterface.register("kiln", flash_attention_mask)
+    own = [each for each in model.modules() if isinstance(each, PreTrainedModel)]
+    before = [(each, each.config._attn_implementation) for each in own]
+    for each, named in before:
+        if each.config._attn_implementation != "kiln":
+            each.set_attn_implementation("kiln")
+        if named != "kiln":
+            each._kiln_attention_before = named
+        if type(each).__name__.removesuffix("Model") in FAMILIES and _name_sequences not in each._forward_pre_hooks.values():
+            each.register_forward_pre_hook(_name_sequences, with_kwargs=True)
+
+
+def _name_sequences(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """A hook of the base model: sequences that lie in one row are named to attention where positions that the caller gave restart."""
+    if is_compiling():
+        return None
+    by_name = dict(zip(("input_ids", "attention_mask", "position_ids", "past_key_values"), given)) | named if given else named
+    positions, cache = by_name.get("position_ids"), by_name.get("past_key_values")
+    if positions is None or by_name.get("cu_seq_lens_q") is not None or model.config._attn_implementation != "kiln":
+        return None
+    if cache is not None and (getattr(cache, "is_compileable", False) or cache.get_seq_length() > 0):
+        return None
+    tokens = by_name.get("input_ids")
+    found = sequences_of(positions, (by_name["inputs_embeds"] if tokens is None else tokens).shape[0])
+    return (given, {**named, **found}) if found else None

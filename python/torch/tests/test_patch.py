@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 import pytest
 
@@ -9,41 +10,23 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import kiln.torch  # noqa: E402
-import reference  # noqa: E402
+from small_models import FAMILIES, TOKENS, Launched, model_of  # noqa: E402
+from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-
-KEEP = reference.install_on_cpu()
-SIZES = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
-             max_position_embeddings=128, attn_implementation="eager", dtype=torch.float32)
 
 
-def model_of(family):
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{family}Config")(**{name: value for name, value in SIZES.items() if name not in ("attn_implementation", "dtype")})
-    config._attn_implementation = "eager"
-    model = getattr(transformers, f"{family}ForCausalLM")(config)
-    with torch.no_grad():
-        for name, each in model.named_parameters():
-            if name.endswith("bias") or "norm" in name:
-                each.normal_(1 if "norm" in name else 0, 0.2)
-    return model
-
-
-@pytest.fixture(params=["Llama", "Qwen2", "Qwen3"])
+@pytest.fixture(params=FAMILIES)
 def pair(request):
-    model = model_of(request.param).eval()
+    model = model_of(request.param)
     return model, kiln.torch.patch(copy.deepcopy(model))
-
-
-TOKENS = torch.randint(64, (2, 11), generator=torch.Generator().manual_seed(1))
 
 
 def test_a_patched_model_computes_the_same(pair):
     model, patched = pair
     with torch.no_grad():
         torch.testing.assert_close(patched(TOKENS).logits, model(TOKENS).logits, rtol=1e-4, atol=1e-4)
-    assert {each.__name__ for each in map(type, patched.modules())} >= {f"Kiln{type(model.model.layers[0]).__name__}"}
+    layer = type(model.model.layers[0]).__name__
+    assert patched.model.layers[0]._get_name() == f"Kiln{layer}" and type(patched.model.layers[0]).__name__ == layer  # by which FSDP finds layers
 
 
 def test_it_has_the_same_gradients_and_weights(pair):
@@ -68,9 +51,6 @@ def test_it_steps_loads_and_moves_as_before(pair):
         patched.load_state_dict(other.state_dict())
         torch.testing.assert_close(patched(TOKENS).logits, other(TOKENS).logits, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(patched.double()(TOKENS).logits, other.double()(TOKENS).logits, rtol=1e-4, atol=1e-4)
-        patched.model.layers[0].mlp.gate_proj.weight.data = patched.model.layers[0].mlp.gate_proj.weight.data.clone()
-        with pytest.raises(RuntimeError, match="were replaced, not changed in place; call kiln.torch.patch"):
-            patched(TOKENS)
         torch.testing.assert_close(kiln.torch.patch(patched)(TOKENS).logits, other(TOKENS).logits, rtol=1e-4, atol=1e-4)
 
 
@@ -87,19 +67,6 @@ def test_padding_packing_and_caches(pair):
         torch.testing.assert_close(packed.view(2, 11, -1), model(TOKENS).logits, rtol=1e-4, atol=1e-4)
         written = [each.generate(TOKENS, max_new_tokens=4, do_sample=False) for each in pair]
         assert torch.equal(*written)
-
-
-class Launched(TorchDispatchMode):
-    """Names of Kiln's ops of attention, in order."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.namespace == "kiln" and "attention" in func.__name__:
-            self.names.append(func.__name__.removesuffix(".default"))
-        return func(*args, **(kwargs or {}))
 
 
 def test_a_step_of_one_token_decodes_over_the_cache(pair):
@@ -146,8 +113,140 @@ def test_what_attention_does_not_have_is_refused(pair):
         patched(TOKENS)
 
 
-def test_one_graph_serves_all_lengths(pair):
+def parted(model, lengths, batch=1, **named):
+    """Logits of sequences of these lengths that lie in each row, by their positions alone."""
+    tokens, positions = TOKENS.flatten()[: sum(lengths)].expand(batch, -1), torch.cat([torch.arange(each) for each in lengths])
+    with torch.no_grad():
+        return model(tokens, position_ids=positions.expand(named.pop("rows", batch), -1), **named).logits
+
+
+def one_by_one(model, lengths, batch=1):
+    with torch.no_grad():
+        return torch.cat([model(each[None]).logits for each in TOKENS.flatten()[: sum(lengths)].split(lengths)], 1).expand(batch, -1, -1)
+
+
+@pytest.mark.parametrize("lengths", [[11, 11], [5, 1, 1, 9], [1, 21], [22]])
+def test_positions_that_restart_part_sequences(pair, lengths):
     model, patched = pair
+    expected = one_by_one(model, lengths)
+    for found in (parted(patched, lengths), parted(patched, lengths, use_cache=False), parted(patched, lengths, attention_mask=torch.ones(1, sum(lengths)))):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    for rows in (1, 2):
+        torch.testing.assert_close(parted(patched, lengths, 2, rows=rows), one_by_one(model, lengths, 2), rtol=1e-4, atol=1e-4)
+    positions = torch.cat([torch.arange(each) for each in lengths])[None]
+    with torch.no_grad():  # given in order, to the base model
+        found, expected = patched.model(TOKENS.flatten()[None, : sum(lengths)], None, positions)[0], patched.model(
+            TOKENS.flatten()[None, : sum(lengths)], position_ids=positions)[0]
+    assert torch.equal(found, expected)
+
+
+def test_they_do_without_patch_and_have_the_same_gradients(pair):
+    model, patched = pair
+    bare = with_kiln(model)
+    torch.testing.assert_close(parted(bare, [5, 6, 11]), one_by_one(model, [5, 6, 11]), rtol=1e-4, atol=1e-4)
+    with torch.inference_mode():
+        torch.testing.assert_close(parted(bare, [11, 11]), one_by_one(model, [11, 11]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(parted(bare, [11, 11]), one_by_one(model, [11, 11]), rtol=1e-4, atol=1e-4)
+    positions = torch.arange(11).repeat(2)[None]
+    for each in (model, patched, bare):
+        each(TOKENS.view(1, 22), position_ids=positions, use_cache=False).logits.square().sum().backward()
+    for (name, expected), *found in zip(model.named_parameters(), patched.parameters(), bare.parameters()):
+        for each in found:
+            torch.testing.assert_close(each.grad, expected.grad, rtol=1e-3, atol=1e-3, msg=lambda text: f"{name}: {text}")
+
+
+def with_kiln(model):
+    """Its attention alone is Kiln's."""
+    transformers.AttentionInterface.register("kiln", kiln.torch.huggingface_attention)
+    transformers.masking_utils.AttentionMaskInterface.register("kiln", transformers.masking_utils.flash_attention_mask)
+    bare = copy.deepcopy(model)
+    bare.set_attn_implementation("kiln")
+    return bare
+
+
+def test_positions_are_waited_for_once_and_only_where_given(pair, monkeypatch):
+    model, patched = pair
+    asked, modules = [], [sys.modules[f"kiln_torch.{each}"] for each in ("patch", "attention")]
+    own = modules[0].sequences_of
+    for module in modules:
+        monkeypatch.setattr(module, "sequences_of", lambda *given: asked.append(given) or own(*given))
+    with torch.no_grad():
+        cache = patched(TOKENS, use_cache=True).past_key_values
+        patched(TOKENS[:, :2], past_key_values=cache, position_ids=torch.tensor([[11, 12]]))
+        assert not asked
+        patched(TOKENS, position_ids=torch.arange(11)[None])
+        assert len(asked) == 1
+        with_kiln(model)(TOKENS, position_ids=torch.arange(11)[None])
+        assert len(asked) == 2
+
+
+def test_a_static_cache_without_patch_is_cut_by_its_mask_or_refused():
+    model = model_of("Llama")
+    bare = with_kiln(model)
+    expected, found = [], []
+    for each, results in ((model, expected), (bare, found)):
+        cache = transformers.StaticCache(config=each.config, max_cache_len=32)
+        with torch.no_grad():
+            for begin, end in ((0, 8), (8, 9), (9, 11)):
+                results.append(each(TOKENS[:, begin:end], past_key_values=cache, attention_mask=torch.ones(2, end, dtype=torch.long)).logits)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    with torch.no_grad(), pytest.raises(ValueError, match="nothing tells how many keys of a static cache are written; give an attention mask"):
+        bare(TOKENS, past_key_values=transformers.StaticCache(config=bare.config, max_cache_len=32))
+
+
+def test_a_window_does_not_reach_over_padding_between_tokens():
+    config = dict(use_sliding_window=True, sliding_window=4, max_window_layers=0)
+    model = model_of("Qwen2", **config)
+    patched = kiln.torch.patch(copy.deepcopy(model))
+    masks = [torch.ones_like(TOKENS) for _ in range(3)]
+    masks[0][0, :4], masks[1][1, 7:], masks[2][0, 3:6] = 0, 0, 0
+    with torch.no_grad():
+        for mask in masks[:2]:
+            found, expected = (each(TOKENS, attention_mask=mask, use_cache=False).logits[mask.bool()] for each in (patched, model))
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        with pytest.raises(ValueError, match="padding between tokens, over which a sliding window would reach too far; pad only the ends"):
+            patched(TOKENS, attention_mask=masks[2])
+        for each in (model, patched):  # a window that holds all
+            for layer in each.model.layers:
+                layer.self_attn.sliding_window = 11
+        model.config.sliding_window = patched.config.sliding_window = 11
+        found, expected = (each(TOKENS, attention_mask=masks[2], use_cache=False).logits[masks[2].bool()] for each in (patched, model))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_autocast_keeps_the_residual_stream_in_f32(inference):
+    """torch.autocast of CUDA is what Kiln's functions ask, and of the CPU what torch's do here."""
+    wide = model_of("Llama", num_hidden_layers=12).double()
+    models = model_of("Llama", num_hidden_layers=12), kiln.torch.patch(model_of("Llama", num_hidden_layers=12), inference=inference)
+    with torch.no_grad():
+        expected, errors = wide(TOKENS).logits, []
+        for model in models:
+            torch.set_autocast_enabled("cuda", True)
+            torch.set_autocast_dtype("cuda", torch.bfloat16)
+            try:
+                with torch.autocast("cpu", torch.bfloat16):
+                    found = model(TOKENS, output_hidden_states=True)
+            finally:
+                torch.set_autocast_enabled("cuda", False)
+            assert {each.dtype for each in found.hidden_states} == {torch.float32}
+            errors.append(((found.logits.double() - expected).norm() / expected.norm()).item())
+    assert errors[1] < 1.2 * errors[0], errors
+
+
+def test_another_attention_may_be_asked_for_after_patch(pair):
+    model, patched = pair
+    for named in ("sdpa", "eager"):
+        patched.set_attn_implementation(named)
+        with torch.no_grad(), Launched() as launched:
+            torch.testing.assert_close(patched(TOKENS).logits, model(TOKENS).logits, rtol=1e-4, atol=1e-4)
+        assert not launched.names
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_one_graph_serves_all_lengths(pair, inference):
+    model, patched = pair
+    kiln.torch.patch(patched, inference=inference)
     counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(patched, backend=counter, fullgraph=True)
     with torch.no_grad():
@@ -164,5 +263,18 @@ def test_other_models_are_refused():
         kiln.torch.patch(torch.nn.Linear(2, 2))
     model = model_of("Llama")
     model.model.layers[0].mlp.act_fn = torch.nn.GELU()
-    with pytest.raises(ValueError, match="LlamaMLP has projections or an activation of another kind"):
+    with pytest.raises(ValueError, match="LlamaMLP has the activation GELU, expected SiLU"):
         kiln.torch.patch(model)
+
+
+def test_f32_is_refused_by_name_unless_autocast_is_on():
+    with FakeTensorMode(), torch.no_grad():
+        q = torch.empty(1, 4, 5, 8, device="cuda")
+        with pytest.raises(ValueError, match="the model computes in f32, expected bf16 or f16; use model.to.torch.bfloat16. or torch.autocast"):
+            kiln.torch.huggingface_attention(torch.nn.Module(), q, q, q, None)
+        torch.set_autocast_enabled("cuda", True)
+        torch.set_autocast_dtype("cuda", torch.bfloat16)
+        try:
+            assert kiln.torch.huggingface_attention(torch.nn.Module(), q, q, q, None)[0].dtype == torch.bfloat16
+        finally:
+            torch.set_autocast_enabled("cuda", False)

@@ -1,0 +1,142 @@
+"""Parts of a model that serves: query, key and value are one product, and so are gate, up and SwiGLU.
+
+The joined weights are the parameters' memory: those of query, key and value lie one after another, and the rows of gate and up alternate. Each call asks
+whether that is so still, and whether a module has got hooks or an adapter; then the products are separate. Gradients of inputs take these too.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, is_grad_enabled, nn
+from torch.compiler import is_compiling
+
+from . import functions
+from .functions import linear, rotary
+from .parts import Attention, Mlp, is_bare
+
+_kiln = torch.ops.kiln
+
+
+class Served(nn.Module):
+    _kiln_joined: Tensor | None = None
+    _kiln_bias: Tensor | None = None
+    _kiln_places: tuple[tuple[str, str, Tensor, int], ...] = ()  # projection, "weight" or "bias", the parameter, its address
+    _kiln_names: tuple[str, ...] = ()
+
+    def _kiln_join(self, weights: list[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The joined weight, and the parts of it that are the given ones."""
+        raise NotImplementedError
+
+    def _kiln_one_product(self, x: Tensor) -> bool:
+        if self._kiln_joined is None:
+            return False
+        wants = is_grad_enabled()
+        if wants and x.requires_grad:
+            return False
+        modules, compiled = self._modules, is_compiling()
+        for name in self._kiln_names:
+            if not is_bare(modules[name]):
+                return False
+        for name, kind, parameter, address in self._kiln_places:
+            found = modules[name]._parameters.get(kind)
+            if found is None or (found is not parameter if compiled else found.data_ptr() != address):
+                return False
+            if wants and found.requires_grad:
+                raise RuntimeError(f"the {kind} of {name} requires a gradient in a model patched for inference; call kiln.torch.patch(model) to train it")
+        return True
+
+    def _kiln_is_shared(self) -> bool:
+        places = [(self._modules[name]._parameters.get(kind), address) for name, kind, _, address in self._kiln_places]
+        return self._kiln_joined is not None and all(found is not None and found.data_ptr() == address for found, address in places)
+
+    def _kiln_share(self) -> None:
+        """Joins the weights, unless they are joined. Where they cannot be, products are separate."""
+        if self._kiln_is_shared():
+            return
+        self._kiln_forget()
+        projections = [self._modules[name] for name in self._kiln_names]
+        weights, biases = ([each._parameters.get(kind) for each in projections] for kind in ("weight", "bias"))
+        has_biases = any(each is not None for each in biases)
+        if has_biases and isinstance(self, Mlp):
+            return
+        found = weights + biases if has_biases else weights
+        if any(type(each) is not nn.Parameter for each in found) or len({(each.dtype, each.device) for each in found}) > 1:
+            return
+        with torch.no_grad():
+            joined, parts = self._kiln_join(weights)
+            bias = torch.cat(biases) if has_biases else None
+            for parameter, part in zip(found, (*parts, *(bias.split([len(each) for each in biases]) if has_biases else ()))):
+                parameter.data = part
+        kinds = ("weight", "bias") if has_biases else ("weight",)
+        self._kiln_places = tuple((name, kind, each, each.data_ptr())
+                                  for (kind, name), each in zip([(kind, name) for kind in kinds for name in self._kiln_names], found))
+        self._kiln_joined, self._kiln_bias = joined, bias
+
+    def _kiln_forget(self) -> None:
+        for name in ("_kiln_joined", "_kiln_bias", "_kiln_places"):
+            self.__dict__.pop(name, None)
+
+    def _kiln_part(self) -> None:
+        """Gives each weight memory of its own again."""
+        for name, kind, _, _ in self._kiln_places:
+            found = self._modules[name]._parameters.get(kind)
+            if found is not None:
+                found.data = found.data.clone(memory_format=torch.contiguous_format)
+        self._kiln_forget()
+
+    def _apply(self, *given: Any, **named: Any) -> Any:
+        super()._apply(*given, **named)
+        self._kiln_share()
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: each for name, each in self.__dict__.items() if name not in ("_kiln_joined", "_kiln_bias", "_kiln_places")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._kiln_share()
+
+    def state_dict(self, *given: Any, **named: Any) -> Any:
+        """Copies of the joined weights, dense and with memory of their own, as files want them."""
+        state = super().state_dict(*given, **named)
+        if not named.get("keep_vars", False):
+            prefix = named.get("prefix", given[1] if len(given) > 1 else "")
+            for name, kind, _, _ in self._kiln_places:
+                key = f"{prefix}{name}.{kind}"
+                if key in state:
+                    state[key] = state[key].clone(memory_format=torch.contiguous_format)
+        return state
+
+
+def share_after_load(module: Served, _: Any) -> None:
+    """A hook for load_state_dict, which replaces parameters if assign=True."""
+    module._kiln_share()
+
+
+class ServedMlp(Served, Mlp):
+    _kiln_names = ("gate_proj", "up_proj")
+
+    def _kiln_join(self, weights: list[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        both = torch.stack(weights, 1)
+        return both.flatten(0, 1), both.unbind(1)
+
+    def _kiln_gated(self, x: Tensor) -> Tensor:
+        return linear(x, self._kiln_joined, activation="swiglu") if self._kiln_one_product(x) else super()._kiln_gated(x)
+
+
+class ServedAttention(Served, Attention):
+    _kiln_names = ("q_proj", "k_proj", "v_proj")
+
+    def _kiln_join(self, weights: list[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        joined = torch.cat(weights)
+        return joined, joined.split([each.shape[0] for each in weights])
+
+    def _kiln_project(self, x: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
+        if not self._kiln_one_product(x):
+            return super()._kiln_project(x, tables)
+        x, joined, bias = functions.autocast(x, self._kiln_joined, self._kiln_bias)
+        heads = _kiln.linear.default(x, joined, bias).unflatten(-1, (-1, self.head_dim))
+        q, k = (each[2].shape[0] // self.head_dim for each in self._kiln_places[:2])
+        turned = rotary(heads[..., : q + k, :], *tables)  # in one launch
+        return turned[..., :q, :], turned[..., q:, :], heads[..., q + k :, :]
