@@ -47,7 +47,7 @@ def main() -> None:
         optimizer.zero_grad()
         if step % 20 == 0 or step == steps - 1:
             print(f"step {step}: loss {loss.item():.3f} after {time.perf_counter() - begin:.2f} s")
-    model.eval()
+    kiln.torch.patch(model.eval(), inference=True)  # query, key and value in one product, gate and up in another
     for start in (3, 40):
         prompt = (start + torch.arange(12, device=DEVICE))[None] % VOCABULARY
         written = model.generate(prompt, max_new_tokens=8, do_sample=False, pad_token_id=0)[0, 12:]

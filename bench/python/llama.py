@@ -76,7 +76,7 @@ def begun(model: torch.nn.Module) -> torch.nn.Module:
         import kiln
         import kiln.torch
         kiln.configure(overlay="", on_miss="nearest", bases=given.base)
-        return kiln.torch.patch(model)
+        return kiln.torch.patch(model, inference=not given.train)
     return model
 
 

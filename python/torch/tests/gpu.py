@@ -439,6 +439,8 @@ def model_of(family) -> None:
     patched.eval(), plain.eval(), wide.eval()
     with torch.no_grad():
         compare("patch", f"{family}: logits", patched(tokens).logits, wide(tokens).logits.to(torch.bfloat16), 4e-2)
+        kt.patch(patched, inference=True)
+        compare("patch", f"{family}: logits, for inference", patched(tokens).logits, wide(tokens).logits.to(torch.bfloat16), 4e-2)
         mask = torch.ones_like(tokens)
         mask[0, :20] = 0
         positions = (mask.cumsum(1) - 1).clamp(0)
