@@ -89,6 +89,7 @@ struct BucketPlans {
   std::optional<SizeTable> sizes;       // set by PlanStore::load and load_for
   const PlanState* edge = nullptr;      // the plan of the bucket's edge, which the hot table and kiln::Plan hold
   std::atomic<bool> lacks_code{false};  // a compile was needed, and all have begun
+  bool is_published = false;            // the hot table has or had it; guarded by PlanStore's mutex
   /// Index of the answer that serves until the machine code of the bucket's own is made (engine/stand_in.hpp).
   const std::optional<std::size_t> stand_in;
 

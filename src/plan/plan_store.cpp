@@ -72,9 +72,10 @@ const PlanState* PlanStore::make_once(const Problem& bucket,
 }
 
 const PlanState* PlanStore::serve(std::unique_ptr<BucketPlans> plans) {
-  const BucketPlans& of = *plans_.emplace_back(std::move(plans));
-  if (std::ranges::any_of(of.made(), [](const PlanState* plan) { return plan->answer.stale; })) note_stale(of);
+  BucketPlans& of = *plans_.emplace_back(std::move(plans));
   hot.publish(of.resolution.bucket.edge, of.edge);
+  of.is_published = true;
+  note_stale(of);
   return of.edge;
 }
 
@@ -152,17 +153,15 @@ jit::Executable PlanStore::load_executable(const answer::Answer& answer, BucketP
 
 std::unique_ptr<PlanState> PlanStore::load_plan(const answer::Answer& answer, BucketPlans& of, Code code) {
   const auto frame = answer.frame(of.resolution.bucket, answer.at);
-  auto plan = std::make_unique<PlanState>(of, of.resolution.bucket.edge, hot.form(), answer,
-                                          load_executable(answer, of, frame, code));
-  if (answer.stale && of.sizes) {  // else serve() looks at it
-    const std::lock_guard lock(mutex_);
-    note_stale(of);
-  }
-  return plan;
+  return std::make_unique<PlanState>(of, of.resolution.bucket.edge, hot.form(), answer,
+                                     load_executable(answer, of, frame, code));
 }
 
 void PlanStore::note_stale(const BucketPlans& plans) {
-  if (stale_.insert(plans.resolution.bucket.edge).second) owner_.counters.count_stale();
+  const auto is_stale = [](const PlanSlot& slot) { return slot.made() != nullptr && slot.answer->stale; };
+  if (plans.is_published && std::ranges::any_of(plans.slots, is_stale) &&
+      stale_.insert(plans.resolution.bucket.edge).second)
+    owner_.counters.count_stale();
 }
 
 const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try when) {
@@ -190,6 +189,10 @@ const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try
     }
   }
   slot.settled.store(true, std::memory_order_release);
+  if (answer.stale) {  // serve() looks at plans that were made before
+    const std::lock_guard lock(mutex_);
+    note_stale(of);
+  }
   return slot.plan.get();
 }
 

@@ -82,7 +82,7 @@ class PlanStore {
   // Precondition of these two: the mutex is held.
   /// Publishes, and returns the plan that the hot table has from then on.
   const PlanState* serve(std::unique_ptr<BucketPlans> plans);
-  /// Counts the bucket, once for all of its plans.
+  /// Counts the bucket, once for all of its plans, if these are published and one that is made is stale.
   void note_stale(const BucketPlans& plans);
   PlanState& make_edge(BucketPlans& plans, Code code);
   SizeTable size_table(BucketPlans& plans, Code code);

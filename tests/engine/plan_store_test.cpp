@@ -162,6 +162,29 @@ TEST_CASE("a bucket of several stale configs is counted once" * doctest::skip(no
   CHECK(engine.stats().stale == 1);
 }
 
+TEST_CASE("a bucket counts as stale when it serves by a stale config, not before" * doctest::skip(no_plans())) {
+  ScaleEngine engine;
+  std::vector<Chosen> choices{tiled(Stored::small, "rows=33..48 cols=65..128"),
+                              tiled(Stored::large, "rows=49..64 cols=65..128")};
+  choices[0].stale = true;
+  engine.put(stored_bucket, choices);
+  const cuda::Context::Scope scope(engine.engine.context);
+  engine.op.plans.load(engine.op.resolve(stored_bucket, false)).reset();  // compiles both
+  const auto at_edge = [&] {
+    auto plans = std::make_unique<BucketPlans>(engine.op.resolve(stored_bucket, false));
+    engine.op.plans.load_for(*plans, stored_bucket);
+    return plans;
+  };
+  const auto never_served = at_edge();
+  REQUIRE(engine.op.plans.make(never_served->slot(0), *never_served, Code::stored) != nullptr);
+  CHECK(engine.stats().stale == 0);
+  engine.op.plans.publish(at_edge());
+  CHECK(engine.launch(stored_bucket) == Origin::overlay);
+  CHECK(engine.stats().stale == 0);
+  CHECK(engine.launch(lower_sizes) == Origin::overlay);
+  CHECK(engine.stats().stale == 1);
+}
+
 TEST_CASE("a bucket that a launch cannot load from files is loaded whole, and its configs are counted once" *
           doctest::skip(no_plans())) {
   ScaleEngine engine(MissPolicy::nearest);
