@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cuda/nvrtc_api.hpp"
 #include "jit/library.hpp"
 #include "kiln/error.hpp"
@@ -73,26 +75,35 @@ std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation
 std::optional<KeyedCubin> Cubins::find_serving(const jit::Specialisation& specialisation, std::string_view recorded,
                                                store::Counters* met) {
   if (!specialisation.has_kernels()) return in_library(specialisation);
+  bool is_refused = false;  // then it is compiled anew, whatever another compiler made
+  const auto ask = [&](std::string_view compiler) {
+    is_refused = is_passed_over(specialisation, compiler);
+    return is_refused ? std::nullopt : find_under(compiler, specialisation, met);
+  };
   const std::string& own = own_compiler();
   if (!own.empty())
-    if (auto found = find_under(own, specialisation, met)) return found;
+    if (auto found = ask(own); found || is_refused) return found;
   if (!recorded.empty() && recorded != own)
-    if (auto found = find_under(recorded, specialisation, met)) return found;
+    if (auto found = ask(recorded); found || is_refused) return found;
   for (const std::string& compiler : layers_.compilers())  // reads all rows
     if (compiler != own && compiler != recorded)
-      if (auto found = find_under(compiler, specialisation, met)) return found;
+      if (auto found = ask(compiler); found || is_refused) return found;
   return std::nullopt;
 }
 
 bool Cubins::holds(const jit::Specialisation& specialisation, std::string_view recorded) {
   const auto look_up = [&](const manifest::Digest& key) { return layers_.has_cubin(key); };
-  for (const std::string_view compiler : {std::string_view(own_compiler()), recorded})
-    if (!compiler.empty() && jit::find_by_key(specialisation, compiler, look_up)) return true;
+  for (const std::string_view compiler : {std::string_view(own_compiler()), recorded}) {
+    if (compiler.empty()) continue;
+    if (is_passed_over(specialisation, compiler)) return false;
+    if (jit::find_by_key(specialisation, compiler, look_up)) return true;
+  }
   return false;
 }
 
 std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const jit::Specialisation& specialisation,
                                              store::Counters* met) {
+  if (is_passed_over(specialisation, compiler)) return std::nullopt;
   auto found = jit::find_by_key(specialisation, compiler,
                                 [&](const manifest::Digest& key) { return layers_.find_cubin(key, met); });
   if (!found) return std::nullopt;
@@ -124,9 +135,40 @@ std::shared_future<jit::Cubin> Cubins::begin_spare(const jit::Specialisation& sp
 }
 
 void Cubins::keep(const jit::Specialisation& specialisation, const jit::Cubin& cubin) {
-  const store::CubinRow row =
-      to_row(specialisation, {jit::cubin_key(specialisation, own_compiler()), own_compiler(), cubin, {}});
-  layers_.put_all({}, {&row, 1});
+  put(specialisation, {jit::cubin_key(specialisation, own_compiler()), own_compiler(), cubin, {}});
+}
+
+void Cubins::put(const jit::Specialisation& specialisation, const KeyedCubin& cubin) {
+  const store::CubinRow row = to_row(specialisation, cubin);
+  if (!is_passed_over(specialisation, cubin.compiler)) return layers_.put_all({}, {&row, 1});
+  layers_.put_all({}, {&row, 1}, store::Existing::replace);
+  const std::lock_guard lock(refused_mutex_);
+  refused_[cubin.key] = false;
+}
+
+bool Cubins::note_refused(const manifest::Digest& key) {
+  const std::lock_guard lock(refused_mutex_);
+  return refused_.insert_or_assign(key, true).second;
+}
+
+bool Cubins::has_refused() {
+  const std::lock_guard lock(refused_mutex_);
+  return !refused_.empty();
+}
+
+bool Cubins::is_passed_over(const jit::Specialisation& specialisation, std::string_view compiler) {
+  if (!has_refused() || !can_compile()) return false;
+  const manifest::Digest key = jit::cubin_key(specialisation, compiler);
+  const std::lock_guard lock(refused_mutex_);
+  const auto found = refused_.find(key);
+  return found != refused_.end() && found->second;
+}
+
+bool Cubins::passes_over(const jit::Specialisation& specialisation, std::string_view recorded) {
+  if (!has_refused()) return false;
+  std::vector<std::string> compilers = layers_.compilers();
+  compilers.insert(compilers.end(), {own_compiler(), std::string(recorded)});
+  return std::ranges::any_of(compilers, [&](const std::string& each) { return is_passed_over(specialisation, each); });
 }
 
 KeyedCubin Cubins::compile(const jit::Specialisation& specialisation, const std::function<void()>& begun) {
@@ -157,15 +199,7 @@ KeyedCubin Cubins::get_serving_and_keep(const jit::Specialisation& specialisatio
 
 KeyedCubin Cubins::compile_and_keep(const jit::Specialisation& specialisation, const std::function<void()>& begun) {
   KeyedCubin cubin = compile(specialisation, begun);
-  const store::CubinRow row = to_row(specialisation, cubin);
-  layers_.put_all({}, {&row, 1});
-  return cubin;
-}
-
-KeyedCubin Cubins::replace(const jit::Specialisation& specialisation) {
-  KeyedCubin cubin = compile(specialisation);
-  const store::CubinRow row = to_row(specialisation, cubin);
-  layers_.put_all({}, {&row, 1}, store::Existing::replace);
+  put(specialisation, cubin);
   return cubin;
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <future>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -64,8 +65,12 @@ class Cubins {
   [[nodiscard]] bool can_compile() { return !own_compiler().empty(); }
   /// Returns jit::compiler_identity(), or an empty string where can_compile() is false.
   [[nodiscard]] const std::string& own_compiler();
-  /// Compiles anew a cubin that the driver refused, and replaces it in the overlay. Throws as get() does.
-  KeyedCubin replace(const jit::Specialisation& specialisation);
+  /// Notes that the driver refuses what files have under the key. Look-ups that meet it find nothing until it is
+  /// compiled anew, which replaces it in the overlay; where nothing can be compiled they go on finding it. Returns
+  /// whether it is the first time of this key.
+  bool note_refused(const manifest::Digest& key);
+  /// Whether find_serving() passes over machine code that the driver refused.
+  [[nodiscard]] bool passes_over(const jit::Specialisation& specialisation, std::string_view recorded);
 
   [[nodiscard]] store::Layers& layers() noexcept { return layers_; }
   [[nodiscard]] std::int64_t compiled() const noexcept { return pool_.compiled(); }
@@ -77,6 +82,10 @@ class Cubins {
   void begin_compile_unless(const std::function<bool()>& is_found, const jit::Specialisation& specialisation,
                             jit::Urgency urgency);
   KeyedCubin compile(const jit::Specialisation& specialisation, const std::function<void()>& begun = {});
+  /// Stores a compiled cubin in the overlay, in place of one that the driver refused.
+  void put(const jit::Specialisation& specialisation, const KeyedCubin& cubin);
+  [[nodiscard]] bool has_refused();
+  [[nodiscard]] bool is_passed_over(const jit::Specialisation& specialisation, std::string_view compiler);
   /// Returns jit::compiler_identity(). Throws Error(no_nvrtc) that says why no file supplies the machine code.
   std::string compiler_for(const jit::Specialisation& specialisation);
 
@@ -84,6 +93,8 @@ class Cubins {
   jit::CompilePool& pool_;
   std::once_flag once_;
   std::string compiler_;
+  std::mutex refused_mutex_;
+  std::map<manifest::Digest, bool> refused_;  // keys of cubins that the driver refused; false: compiled anew since
 };
 
 /// Returns the first layer that has this machine code and may not supply it.

@@ -45,6 +45,10 @@ bool CodeLookup::is_held(Cubins& cubins) {
   return find([&](const jit::Specialisation& code) { return cubins.holds(code, compiler_); });
 }
 
+bool CodeLookup::is_passed_over(Cubins& cubins) {
+  return find([&](const jit::Specialisation& code) { return cubins.passes_over(code, compiler_); });
+}
+
 void leave_servable(Resolution& resolution, const std::string& arch, Cubins& cubins) {
   const auto needs_code = [](const Answer& each) {
     return each.origin == Origin::nearest || each.origin == Origin::model;

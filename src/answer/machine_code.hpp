@@ -39,6 +39,8 @@ class CodeLookup {
   [[nodiscard]] std::optional<KeyedCubin> find_serving(Cubins& cubins, store::Counters* met = nullptr);
   /// Cubins::holds() by the answer's compiler.
   [[nodiscard]] bool is_held(Cubins& cubins);
+  /// Cubins::passes_over() by the answer's compiler.
+  [[nodiscard]] bool is_passed_over(Cubins& cubins);
 
  private:
   jit::Specialisation timed_;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto glance = std::chrono::milliseconds(10);  // how often compiles are looked at
 constexpr std::size_t most_met = 64;                    // buckets of an op
-constexpr int rank_of_stand_in = -1;
+constexpr int rank_of_stand_in = -2, rank_of_left = -1;
 
 /// The launches that the engine's files count, by bucket, the most launched first.
 std::vector<answer::BucketCount> counts_of(const manifest::Op& op, const store::Layers& layers) {
@@ -72,6 +72,14 @@ void Ahead::want_swap(plan::OpState& op, const Problem& bucket) {
   begin_thread();
 }
 
+void Ahead::want_left(plan::OpState& op, plan::BucketPlans& plans) {
+  const std::lock_guard lock(mutex_);
+  const auto is_its = [&](const Wanted& each) { return each.left == &plans; };
+  if (std::ranges::none_of(queue_, is_its))
+    queue_.push_back({&op, plans.resolution.bucket.edge, rank_of_left, 0, false, &plans});
+  begin_thread();
+}
+
 void Ahead::note(plan::OpState& op, const Problem& bucket) {
   OfOp& of = ops_[&op];
   std::erase(of.met, bucket);
@@ -100,13 +108,6 @@ bool Ahead::is_running() const {
   return thread_.joinable();
 }
 
-std::size_t Ahead::swaps() const {
-  const std::lock_guard lock(mutex_);
-  std::size_t swaps = 0;
-  for (const auto& [op, of] : ops_) swaps += of.swapped.size();
-  return swaps;
-}
-
 void Ahead::begin_thread() {
   changed_.notify_all();
   if (thread_.joinable()) return;
@@ -119,13 +120,14 @@ void Ahead::begin_thread() {
 
 bool Ahead::is_idle() const { return missed_.empty() && queue_.empty() && begun_.empty() && !busy_; }
 
-/// Few compiles are begun before they can run, so that a later miss changes their order. Stand-ins do not wait.
+/// Few compiles are begun before they can run, so that a later miss changes their order. What a launch asked for does
+/// not wait.
 bool Ahead::may_begin() const {
   if (queue_.empty()) return false;
   std::size_t compiles = 0;
   for (const Begun& each : begun_) compiles += each.compiles.size();
   return compiles < 2 * engine_.pool.spare_at_once() ||
-         std::ranges::any_of(queue_, [](const Wanted& each) { return each.has_stand_in; });
+         std::ranges::any_of(queue_, [](const Wanted& each) { return each.is_asked_for(); });
 }
 
 Ahead::Wanted Ahead::take_next() {
@@ -161,7 +163,7 @@ void Ahead::serve(const std::stop_token& stop) {
       lock.unlock();
       std::vector<Compile> compiles = begin(next);
       lock.lock();
-      if (!compiles.empty() || next.has_stand_in) begun_.push_back({next, std::move(compiles)});
+      if (!compiles.empty() || next.is_asked_for()) begun_.push_back({next, std::move(compiles)});
     } else if (!begun_.empty()) {
       lock.unlock();
       std::vector<bool> done;
@@ -194,7 +196,7 @@ void Ahead::queue_near(const Missed& missed) {
   }
   lock.lock();
   for (const answer::NextBucket& each : near)
-    if (of.seen.insert(each.bucket).second) queue_.push_back({missed.op, each.bucket, each.rank, missed.number, false});
+    if (of.seen.insert(each.bucket).second) queue_.push_back({missed.op, each.bucket, each.rank, missed.number});
 }
 
 std::vector<Ahead::Compile> Ahead::begin(const Wanted& wanted) noexcept {
@@ -203,13 +205,19 @@ std::vector<Ahead::Compile> Ahead::begin(const Wanted& wanted) noexcept {
     const cuda::Context::Scope scope(engine_.context);  // where a library is asked what it takes
     if (!engine_.cubins.can_compile()) return compiles;
     const plan::OpState& op = *wanted.op;
-    const answer::Resolution resolution = op.resolve(wanted.bucket, op.takes_fallbacks());
-    if (!resolution.is_hit() && !op.takes_fallbacks()) return compiles;
-    for (const answer::Answer* each : resolution.picked_by_size()) {
-      answer::CodeLookup code(resolution.bucket, *each, engine_.arch());
+    const auto begin_one = [&](const answer::Resolution& of, const answer::Answer& answer) {
+      answer::CodeLookup code(of.bucket, answer, engine_.arch());
       if (code.is_needed() && !code.find_serving(engine_.cubins))
         compiles.push_back({code.here(), engine_.cubins.begin_spare(code.here())});
+    };
+    if (wanted.left != nullptr) {
+      for (const plan::PlanSlot& each : wanted.left->slots)
+        if (each.is_left) begin_one(wanted.left->resolution, *each.answer);
+      return compiles;
     }
+    const answer::Resolution resolution = op.resolve(wanted.bucket, op.takes_fallbacks());
+    if (!resolution.is_hit() && !op.takes_fallbacks()) return compiles;
+    for (const answer::Answer* each : resolution.picked_by_size()) begin_one(resolution, *each);
   } catch (
       const std::exception&) {  // NOLINT(bugprone-empty-catch): a launch that needs the bucket meets it and says so
   }
@@ -232,7 +240,11 @@ bool Ahead::finish(Begun& begun, const std::stop_token& stop) noexcept {
         const std::exception&) {  // NOLINT(bugprone-empty-catch): Options::on_log has it, or only the file lacks it
     }
   }
-  if (!begun.of.has_stand_in || stop.stop_requested()) return all;
+  if (!begun.of.is_asked_for() || stop.stop_requested()) return all;
+  if (begun.of.left != nullptr) {
+    if (all) make_left(begun.of);
+    return all;
+  }
   if ((!all || !replace(begun.of)) && any) replace_in_part(begun.of);
   return all;
 }
@@ -244,6 +256,14 @@ void Ahead::replace_in_part(const Wanted& wanted) noexcept {
     const plan::BucketPlans* const serving = store.stand_in_for(wanted.bucket);
     if (serving == nullptr) return;
     if (auto plans = with_more_code(*wanted.op, *serving)) store.publish_over_stand_in(std::move(plans), serving->edge);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): what serves goes on serving
+  }
+}
+
+void Ahead::make_left(const Wanted& wanted) noexcept {
+  try {
+    const cuda::Context::Scope scope(engine_.context);
+    wanted.op->plans.make_left(*wanted.left);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): what serves goes on serving
   }
 }

@@ -20,8 +20,9 @@
 #include "plan/plan_state.hpp"
 
 namespace kiln::plan {
+struct BucketPlans;
 struct OpState;
-}
+}  // namespace kiln::plan
 
 namespace kiln::engine {
 
@@ -45,14 +46,14 @@ class Ahead {
   /// Queues the bucket of a stand-in before all others. Its own answers take the stand-in's place, each when it is
   /// compiled.
   void want_swap(plan::OpState& op, const Problem& bucket);
+  /// Queues what launches left to the background (plan::PlanSlot::is_left), before all but stand-ins. Then makes it.
+  void want_left(plan::OpState& op, plan::BucketPlans& plans);
   /// Waits until nothing is queued or compiled. Returns false when `end` passed before.
   bool wait_until(std::chrono::steady_clock::time_point end);
   /// As Background's: for the thread of this, on which a callback dropped the engine's last handle.
   void delete_at_end(EngineState& engine);
   [[nodiscard]] bool is_this_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
   [[nodiscard]] bool is_running() const;
-  /// Buckets whose stand-ins were queued so far.
-  [[nodiscard]] std::size_t swaps() const;
 
  private:
   struct OfOp {
@@ -71,9 +72,11 @@ class Ahead {
   struct Wanted {
     plan::OpState* op = nullptr;
     Problem bucket;
-    int rank = 0;               // answer::NextBucket::rank; of a stand-in: below all
-    std::int64_t number = 0;    // of the miss that it follows: of equal ranks the latest comes first
-    bool has_stand_in = false;  // else no launch has asked yet
+    int rank = 0;             // answer::NextBucket::rank; of what a launch has asked for: below all
+    std::int64_t number = 0;  // of the miss that it follows: of equal ranks the latest comes first
+    bool has_stand_in = false;
+    plan::BucketPlans* left = nullptr;  // null: not of want_left()
+    [[nodiscard]] bool is_asked_for() const noexcept { return has_stand_in || left != nullptr; }
   };
   struct Compile {
     jit::Specialisation code;
@@ -98,11 +101,12 @@ class Ahead {
   void serve(const std::stop_token& stop);
   void queue_near(const Missed& missed);
   std::vector<Compile> begin(const Wanted& wanted) noexcept;
-  /// Keeps what is compiled, and has it serve in the stand-in's place unless `stop`. Returns whether all is compiled.
+  /// Keeps what is compiled, and has it serve unless `stop`. Returns whether all is compiled.
   bool finish(Begun& begun, const std::stop_token& stop) noexcept;
   /// Returns whether no stand-in serves the bucket any more.
   bool replace(const Wanted& wanted) noexcept;
   void replace_in_part(const Wanted& wanted) noexcept;
+  void make_left(const Wanted& wanted) noexcept;
 
   EngineState& engine_;
   mutable std::mutex mutex_;  // guards the members below

@@ -220,6 +220,16 @@ void EngineState::lacks_code(const manifest::Op& op, const Problem& bucket) {
   if (ahead) ahead->want_near(op_state(ops.index_of(op.name)), bucket);
 }
 
+bool EngineState::compiles_beside(const manifest::Op& op, plan::BucketPlans& plans) noexcept try {
+  if (!ahead || op.is_of_team()) return false;
+  plan::OpState& state = op_state(ops.index_of(op.name));
+  if (!state.takes_fallbacks() || !cubins.can_compile()) return false;
+  ahead->want_left(state, plans);
+  return true;
+} catch (const std::exception&) {  // no memory: the launch compiles
+  return false;
+}
+
 void EngineState::for_each_op(const std::function<void(plan::OpState&)>& visit) {
   cuda::require_not_forked();
   const std::lock_guard lock(op_states_mutex_);

@@ -73,7 +73,7 @@ bool load_stored_for(plan::OpState& op_state, plan::BucketPlans& plans, const Pr
   try {
     op_state.plans.load_for(plans, problem);
     return true;
-  } catch (const Error&) {  // which loading all sizes meets again
+  } catch (const std::exception&) {  // which loading all sizes meets again
     return false;
   }
 }
@@ -88,7 +88,8 @@ std::unique_ptr<plan::BucketPlans> load_or_stand_in(plan::OpState& op_state, ans
     if (engine_of(op_state).ahead) {
       if (load_stored(op_state, *own)) return own;
       if (auto stand_in = find_stand_in(op_state, own->resolution)) {
-        if (stand_in->resolution.is_hit()) op_state.owner.counters.count(answer::Miss::no_cubin);
+        if (stand_in->resolution.is_hit() && !own->meets_refused && !stand_in->meets_refused)
+          op_state.owner.counters.count(answer::Miss::no_cubin);
         return stand_in;
       }
     }

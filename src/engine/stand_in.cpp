@@ -77,7 +77,7 @@ bool loads(plan::OpState& op_state, plan::BucketPlans& plans, std::size_t answer
   try {
     op_state.plans.make(plans.slot(answer), plans, plan::PlanStore::Code::stored);
     return true;
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     return false;
   }
 }
@@ -105,7 +105,7 @@ std::unique_ptr<plan::BucketPlans> plans_with(plan::OpState& op_state, const ans
 }
 
 /// What the heuristic of a library proposes first for the bucket's upper edge, of each implementation by a library.
-/// None where the library fails: the launch then waits for a compile.
+/// None where the library fails.
 std::vector<manifest::Variant> library_proposals(const manifest::Bucket& bucket) try {
   std::vector<manifest::Variant> proposals;
   for (const manifest::Implementation& each : bucket.op->implementations) {
@@ -115,7 +115,7 @@ std::vector<manifest::Variant> library_proposals(const manifest::Bucket& bucket)
       proposals.push_back({&each, std::move(config)});
   }
   return proposals;
-} catch (const Error&) {
+} catch (const std::exception&) {
   return {};
 }
 
@@ -130,7 +130,7 @@ bool load_stored(plan::OpState& op_state, plan::BucketPlans& plans) {
   try {
     op_state.plans.load(plans, plan::PlanStore::Code::stored);
     return true;
-  } catch (const Error&) {  // which loading with compiles meets again
+  } catch (const std::exception&) {  // which loading with compiles meets again
     return false;
   }
 }
@@ -152,6 +152,14 @@ std::unique_ptr<plan::BucketPlans> find_stand_in(plan::OpState& op_state, const 
       if (auto plans = plans_with(op_state, own,
                                   stand_in_of(bucket, each.plan->answer, std::move(why), each.plan->answer.compiler)))
         return plans;
+    }
+  for (const answer::Answer& each : own.answers)
+    if (!each.implementation->is_library() && is_legal_throughout(each, bucket) &&
+        op_state.plans.holds_code(bucket, each)) {
+      answer::Answer stand_in =
+          stand_in_of(bucket, each, "its machine code is there, until that of other sizes is compiled", each.compiler);
+      if (each.origin == Origin::default_) stand_in.origin = each.origin;
+      if (auto plans = plans_with(op_state, own, stand_in)) return plans;
     }
   return nullptr;
 }

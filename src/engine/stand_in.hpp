@@ -15,8 +15,9 @@ bool load_stored(plan::OpState& op_state, plan::BucketPlans& plans);
 
 /// Returns plans of the bucket's own answers whose machine code is there, and of a stand-in for all other sizes. It is
 /// legal at both ends of the bucket: the first proposal of a library that computes the op, else the config of the
-/// nearest bucket whose machine code is loaded. Returns null where there is neither, within three doublings: then the
-/// launch waits for a compile. Precondition: a context is current.
+/// nearest bucket whose machine code is loaded, within three doublings, else the first of the bucket's own answers
+/// whose machine code is there. Returns null where there is none: then the launch waits for a compile. Precondition: a
+/// context is current.
 std::unique_ptr<plan::BucketPlans> find_stand_in(plan::OpState& op_state, const answer::Resolution& own);
 
 /// The same with the stand-in of these plans, for the machine code that is there by now. Null where that is no more

@@ -48,6 +48,7 @@ struct EngineState final : plan::Owner {
   Origin launch_cold(plan::OpState& op, const plan::Call& call) override;
   void refuse_wait(const manifest::Bucket& bucket) const override;
   void lacks_code(const manifest::Op& op, const Problem& bucket) override;
+  bool compiles_beside(const manifest::Op& op, plan::BucketPlans& plans) noexcept override;
   /// A request to tune a bucket on this device with this engine's options. Refers to `op`. Without a worker, which
   /// tunes may replace: who holds tune_mutex adds it.
   [[nodiscard]] tune::TuneRequest tune_request(const manifest::Op& op, const Problem& edge) const;

@@ -56,13 +56,6 @@ std::vector<const PlanState*> BucketPlans::made() const {
   return plans;
 }
 
-bool BucketPlans::note_refused(const manifest::Digest& cubin) {
-  const std::lock_guard lock(refused_mutex_);
-  if (std::ranges::find(refused_, cubin) != refused_.end()) return false;
-  refused_.push_back(cubin);
-  return true;
-}
-
 WorkspaceNeeds BucketPlans::needs() const {
   WorkspaceNeeds needs;
   for (const PlanState* plan : made()) {

@@ -52,6 +52,7 @@ struct PlanSlot {
   std::unique_ptr<PlanState> plan;
   std::atomic<bool> settled{false};  // `plan` does not change any more; null: it cannot be made
   Retry retry;                       // of a failure that may pass
+  std::atomic<bool> is_left{false};  // the background compiles its machine code (PlanStore::Code::beside)
 };
 
 /// Whether one plan serves both answers of a bucket.
@@ -80,22 +81,17 @@ struct BucketPlans {
   [[nodiscard]] std::vector<const PlanState*> made() const;
   /// The workspace that serves each of the plans made so far.
   [[nodiscard]] WorkspaceNeeds needs() const;
-  /// Notes that the driver refused stored machine code. Returns false where that was noted before. Thread-safe.
-  bool note_refused(const manifest::Digest& cubin);
 
   answer::Resolution resolution;
   std::deque<PlanSlot> slots;
   std::vector<PlanSlot*> slots_of_answers;
-  std::optional<SizeTable> sizes;       // set by PlanStore::load and load_for
-  const PlanState* edge = nullptr;      // the plan of the bucket's edge, which the hot table and kiln::Plan hold
-  std::atomic<bool> lacks_code{false};  // a compile was needed, and all have begun
-  bool is_published = false;            // the hot table has or had it; guarded by PlanStore's mutex
+  std::optional<SizeTable> sizes;          // set by PlanStore::load and load_for
+  const PlanState* edge = nullptr;         // the plan of the bucket's edge, which the hot table and kiln::Plan hold
+  std::atomic<bool> lacks_code{false};     // a compile was needed, and all have begun
+  std::atomic<bool> meets_refused{false};  // the driver refuses what files have of its machine code
+  bool is_published = false;               // the hot table has or had it; guarded by PlanStore's mutex
   /// Index of the answer that serves until the machine code of the bucket's own is made (engine/stand_in.hpp).
   const std::optional<std::size_t> stand_in;
-
- private:
-  std::mutex refused_mutex_;
-  std::vector<manifest::Digest> refused_;  // keys of cubins
 };
 
 }  // namespace kiln::plan

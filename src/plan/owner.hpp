@@ -24,6 +24,7 @@
 
 namespace kiln::plan {
 
+struct BucketPlans;
 struct OpState;
 
 /// Calls it, where there is one. What it throws is dropped.
@@ -52,6 +53,9 @@ struct Owner {
   virtual void refuse_wait(const manifest::Bucket& bucket) const = 0;
   /// Called once for a bucket whose plans need compiles, when these have begun (engine/ahead.hpp).
   virtual void lacks_code(const manifest::Op& op, const Problem& bucket) = 0;
+  /// Has the plans that `plans` leave to the background (PlanSlot::is_left) compiled and made there. Returns false
+  /// where launches wait for their compiles. `plans` live as long as their op.
+  virtual bool compiles_beside(const manifest::Op& op, BucketPlans& plans) noexcept = 0;
 
   /// jit::default_arch of the device. The first call opens NVRTC, which takes tens of milliseconds.
   [[nodiscard]] const std::string& arch() const;

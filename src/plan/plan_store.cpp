@@ -116,27 +116,31 @@ std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, 
     if (!compiler.empty())
       if (auto loaded = owner_.modules.find(jit::cubin_key(lookup.timed(), compiler))) return loaded;
   store::Counters met;
-  if (const auto found = lookup.find_serving(cubins, &met)) return load_module(*found, lookup, of);
-  if (code == Code::stored)
-    throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", lookup.here().label));
-  if (answer.is_hit()) owner_.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
-  return load_module(cubins.compile_and_keep(lookup.here(), [&] { begin_all_compiles(of); }), lookup, of);
+  while (const auto found = lookup.find_serving(cubins, &met))
+    if (auto loaded = load_stored(*found)) return loaded;
+  const bool is_refused = lookup.is_passed_over(cubins);
+  if (is_refused) of.meets_refused = true;
+  if (code != Code::any)
+    throw Error(ErrorKind::not_tuned,
+                fmt::format("{} machine code of {}", is_refused ? "the driver refuses the files'" : "no file has",
+                            lookup.here().label));
+  if (answer.is_hit() && !is_refused) owner_.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
+  const auto compiled = cubins.compile_and_keep(lookup.here(), [&] {
+    if (!is_refused) begin_all_compiles(of);
+  });
+  return owner_.modules.get(compiled.key, compiled.cubin);
 }
 
-/// Replaces a stored cubin that the driver refuses by the NVRTC's here: by a stored one, else by a new compile.
-std::shared_ptr<jit::Module> PlanStore::load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code,
-                                                    BucketPlans& of) {
+/// Returns null where the driver refuses it and something may be compiled in its place. Counts each refused cubin once.
+std::shared_ptr<jit::Module> PlanStore::load_stored(const answer::KeyedCubin& cubin) {
   try {
     return owner_.modules.get(cubin.key, cubin.cubin);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::driver_failed || !cubin.layer) throw;
-    if (of.note_refused(cubin.key)) owner_.counters.count(answer::Miss::refused_cubin);
+    if (error.kind() != ErrorKind::driver_failed) throw;
+    if (owner_.cubins.note_refused(cubin.key)) owner_.counters.count(answer::Miss::refused_cubin);
     if (!owner_.cubins.can_compile()) throw;
+    return nullptr;
   }
-  if (cubin.compiler != owner_.cubins.own_compiler())
-    if (const auto own = owner_.cubins.find(code.here())) return load_module(*own, code, of);
-  const auto afresh = owner_.cubins.replace(code.here());
-  return owner_.modules.get(afresh.key, afresh.cubin);
 }
 
 jit::Executable PlanStore::load_executable(const answer::Answer& answer, BucketPlans& of,
@@ -164,9 +168,36 @@ void PlanStore::note_stale(const BucketPlans& plans) {
     owner_.counters.count_stale();
 }
 
+/// Returns null where the background compiles what is missing.
+std::unique_ptr<PlanState> PlanStore::load_plan_or_leave(PlanSlot& slot, BucketPlans& of) {
+  if (slot.is_left) return nullptr;
+  try {
+    return load_plan(*slot.answer, of, Code::beside);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::not_tuned) throw;
+  }
+  slot.is_left = true;
+  if (owner_.compiles_beside(op_, of)) return nullptr;
+  slot.is_left = false;
+  return load_plan(*slot.answer, of, Code::any);
+}
+
+void PlanStore::make_left(BucketPlans& plans) {
+  for (PlanSlot& each : plans.slots) {
+    if (!each.is_left) continue;
+    try {
+      make(each, plans, Code::any);
+      each.is_left = false;
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a launch that needs it meets it and says so
+    }
+  }
+  make_all_sizes(plans);
+}
+
 const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try when) {
   if (slot.settled.load(std::memory_order_acquire)) return slot.plan.get();
   if (when == Try::if_due && !slot.retry.is_due(Retry::Clock::now())) return nullptr;
+  if (code == Code::beside && slot.is_left) return nullptr;
   const cuda::Context::Scope scope(owner_.context);
   const cuda::RelaxedCapture relaxed;
   const std::lock_guard making(slot.making);
@@ -174,7 +205,8 @@ const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try
   if (when == Try::if_due && !slot.retry.is_due(Retry::Clock::now())) return nullptr;
   const answer::Answer& answer = *slot.answer;
   try {
-    slot.plan = load_plan(answer, of, code);
+    slot.plan = code == Code::beside ? load_plan_or_leave(slot, of) : load_plan(answer, of, code);
+    if (slot.plan == nullptr) return nullptr;
   } catch (const std::exception& failure) {
     const bool is_last_resort = answer.origin == Origin::default_;
     if (code == Code::stored || is_last_resort || (when == Try::now && is_interrupt(failure))) throw;
@@ -289,15 +321,15 @@ void PlanStore::make_first(BucketPlans& plans, const Problem& problem, Code code
 
 /// A cell may join sizes that have only this slot in common, so where it fails they get the edge's plan, which is made
 /// for the whole bucket.
-const PlanState* PlanStore::plan_of_cell(PlanSlot& slot, BucketPlans& plans, Try when) {
-  const PlanState* const plan = make(slot, plans, Code::any, when);
+const PlanState* PlanStore::plan_of_cell(PlanSlot& slot, BucketPlans& plans, Code code, Try when) {
+  const PlanState* const plan = make(slot, plans, code, when);
   if (plan == nullptr && slot.settled.load(std::memory_order_acquire)) return plans.edge;
   return plan;
 }
 
 const PlanState& PlanStore::make_at(BucketPlans& plans, const Problem& problem) {
   if (PlanSlot* const slot = plans.sizes->unmade_at(problem)) {
-    const PlanState* const plan = plan_of_cell(*slot, plans, Try::if_due);
+    const PlanState* const plan = plan_of_cell(*slot, plans, Code::beside, Try::if_due);
     if (plan == nullptr) return *plans.edge;
     plans.sizes->set(problem, plan);
   }
@@ -305,7 +337,7 @@ const PlanState& PlanStore::make_at(BucketPlans& plans, const Problem& problem) 
 }
 
 void PlanStore::make_all_sizes(BucketPlans& plans) {
-  plans.sizes->make_all([&](PlanSlot& slot) { return plan_of_cell(slot, plans, Try::now); });
+  plans.sizes->make_all([&](PlanSlot& slot) { return plan_of_cell(slot, plans, Code::any, Try::now); });
 }
 
 }  // namespace kiln::plan

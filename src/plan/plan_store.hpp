@@ -35,7 +35,8 @@ class PlanStore {
 
   enum class Code : std::uint8_t {
     any,     // compiles what no file has
-    stored,  // throws Error(not_tuned) for what no file has
+    stored,  // throws Error(not_tuned) for what no file has, or what the driver refuses of it
+    beside,  // leaves it to the background, where the owner compiles there; else as `any`
   };
   /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but
   /// the failure of the upper edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
@@ -50,7 +51,7 @@ class PlanStore {
   [[nodiscard]] bool holds_code(const manifest::Bucket& bucket, const answer::Answer& answer);
   [[nodiscard]] bool holds_code(const answer::Resolution& resolution);
   /// Makes the plan of the problem's sizes if load_for() left it out, and returns it. Where that fails the plan of the
-  /// upper edge serves them: for now if the failure may pass, else for good.
+  /// upper edge serves them: for now if the failure may pass or the background compiles it, else for good.
   const PlanState& make_at(BucketPlans& plans, const Problem& problem);
   /// Makes the plans of all sizes that load_for() left out.
   void make_all_sizes(BucketPlans& plans);
@@ -58,8 +59,11 @@ class PlanStore {
     now,
     if_due,  // for launches: not before the slot's Retry is due, and an interrupted compile is no error
   };
-  /// Returns the slot's plan, making it if needed. A failure is warned of and gives null. It is thrown where the answer
-  /// is a default, where `code` is stored, and where `when` is now and the compile was interrupted.
+  /// Makes the plans that Code::beside left to the background, and those of all sizes.
+  void make_left(BucketPlans& plans);
+  /// Returns the slot's plan, making it if needed; null where the background compiles it. A failure is warned of and
+  /// gives null. It is thrown where the answer is a default, where `code` is stored, and where `when` is now and the
+  /// compile was interrupted.
   const PlanState* make(PlanSlot& slot, BucketPlans& of, Code code, Try when = Try::now);
   /// Makes the plans that serve calls which the bucket's library declines. Does nothing for a bucket without a library.
   void make_without_library(BucketPlans& plans, Code code);
@@ -78,7 +82,7 @@ class PlanStore {
                                   Code code);
   std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, BucketPlans& of, Code code);
   void begin_all_compiles(BucketPlans& of);
-  std::shared_ptr<jit::Module> load_module(const answer::KeyedCubin& cubin, answer::CodeLookup& code, BucketPlans& of);
+  std::shared_ptr<jit::Module> load_stored(const answer::KeyedCubin& cubin);
   // Precondition of these two: the mutex is held.
   /// Publishes, and returns the plan that the hot table has from then on.
   const PlanState* serve(std::unique_ptr<BucketPlans> plans);
@@ -88,7 +92,8 @@ class PlanStore {
   SizeTable size_table(BucketPlans& plans, Code code);
   void serve_by(BucketPlans& plans, PlanState& edge, SizeTable sizes);
   void make_first(BucketPlans& plans, const Problem& problem, Code code);
-  const PlanState* plan_of_cell(PlanSlot& slot, BucketPlans& plans, Try when);
+  const PlanState* plan_of_cell(PlanSlot& slot, BucketPlans& plans, Code code, Try when);
+  std::unique_ptr<PlanState> load_plan_or_leave(PlanSlot& slot, BucketPlans& of);
 
   Owner& owner_;
   const manifest::Op& op_;

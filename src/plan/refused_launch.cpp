@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <utility>
+#include <vector>
+
 #include "cuda/stream_owner.hpp"
 #include "kiln/error.hpp"
 #include "plan/capture_launch.hpp"
@@ -11,12 +15,16 @@
 namespace kiln::plan {
 namespace {
 
-/// Returns the slot's plan, making it if needed; null where it cannot be made, or not while the stream captures.
-const PlanState* ready(OpState& op_state, PlanSlot& slot, BucketPlans& of, CUstream stream) {
+/// Returns the slot's plan, making it if needed; null where it cannot be made, or not while the stream captures, or is
+/// left to the background.
+const PlanState* ready(OpState& op_state, PlanSlot& slot, BucketPlans& of, CUstream stream, PlanStore::Code code) {
   if (slot.settled.load(std::memory_order_acquire)) return slot.plan.get();
   if (!slot.retry.is_due(Retry::Clock::now()) || captures(op_state, stream)) return nullptr;
-  return op_state.plans.make(slot, of, PlanStore::Code::any, PlanStore::Try::if_due);
+  return op_state.plans.make(slot, of, code, PlanStore::Try::if_due);
 }
+
+/// A launch waits for a compile where no plan serves it whose machine code is there.
+constexpr std::array in_turn{PlanStore::Code::beside, PlanStore::Code::any};
 
 std::string why_none_serves(const OpState& op_state, BucketPlans& of, const Problem& problem,
                             const Arguments& arguments) {
@@ -73,10 +81,11 @@ const PlanState& plan_with_lengths(OpState& op_state, const PlanState& plan, con
   const auto& [problem, arguments, stream] = call;
   check_lengths(op_state, arguments);
   if (!plan.executable.is_library()) return plan;
-  for (PlanSlot* slot : plan.of.slots_for(problem)) {
-    if (slot->answer->implementation->is_library()) continue;
-    if (const PlanState* const other = ready(op_state, *slot, plan.of, stream)) return *other;
-  }
+  for (const PlanStore::Code code : in_turn)
+    for (PlanSlot* slot : plan.of.slots_for(problem)) {
+      if (slot->answer->implementation->is_library()) continue;
+      if (const PlanState* const other = ready(op_state, *slot, plan.of, stream, code)) return *other;
+    }
   return plan;  // the library refuses the launch
 }
 
@@ -96,18 +105,24 @@ Origin launch_next(OpState& op_state, const PlanState& refused, const Call& call
   if (op_state.op.is_of_team()) require_team(op_state, problem);
   BucketPlans& of = refused.of;
   bool may_fall_back = false;  // the stream captures, and an answer is not ready
-  for (PlanSlot* slot : of.slots_for(problem, &refused)) {
-    const answer::Answer& answer = *slot->answer;
-    if (arguments.lengths_set != 0 && answer.implementation->is_library()) continue;
-    const PlanState* const plan = ready(op_state, *slot, of, stream);
-    if (plan == nullptr) {
-      may_fall_back = may_fall_back || captures(op_state, stream);
-      continue;
+  std::vector<PlanSlot*> slots = of.slots_for(problem, &refused);
+  for (const PlanStore::Code code : in_turn) {
+    std::vector<PlanSlot*> not_ready;
+    for (PlanSlot* slot : slots) {
+      const answer::Answer& answer = *slot->answer;
+      if (arguments.lengths_set != 0 && answer.implementation->is_library()) continue;
+      const PlanState* const plan = ready(op_state, *slot, of, stream, code);
+      if (plan == nullptr) {
+        not_ready.push_back(slot);
+        continue;
+      }
+      const Attempt made = attempt(op_state, *plan, problem, arguments, stream);
+      if (made.run != Run::launched) continue;
+      if (answer.origin == Origin::default_) op_state.owner.counters.count_constraint_fallback();
+      return made.origin;
     }
-    const Attempt made = attempt(op_state, *plan, problem, arguments, stream);
-    if (made.run != Run::launched) continue;
-    if (answer.origin == Origin::default_) op_state.owner.counters.count_constraint_fallback();
-    return made.origin;
+    may_fall_back = !not_ready.empty() && captures(op_state, stream);
+    slots = std::move(not_ready);
   }
   const std::string reasons = why_none_serves(op_state, of, problem, arguments);
   if (may_fall_back) return launch_in_capture(op_state, call, reasons);
