@@ -21,6 +21,9 @@ namespace {
 
 constexpr auto glance = std::chrono::milliseconds(10);  // how often compiles are looked at
 constexpr std::size_t most_met = 64;                    // buckets of an op
+// A stand-in that cannot be replaced for now: further tries, before which the pause doubles.
+constexpr int most_tries = 6;
+constexpr auto retry_pause = std::chrono::milliseconds(100);
 constexpr int rank_of_stand_in = -2, rank_of_left = -1;
 
 /// The launches that the engine's files count, by bucket, the most launched first.
@@ -65,10 +68,13 @@ void Ahead::want_near(plan::OpState& op, const Problem& bucket) {
 
 void Ahead::want_swap(plan::OpState& op, const Problem& bucket) {
   const std::lock_guard lock(mutex_);
-  if (!ops_[&op].swapped.insert(bucket).second) return;  // another thread launched it too
-  queue_.push_back({&op, bucket, rank_of_stand_in, 0, true});
-  ops_[&op].lacks_code = true;
+  OfOp& of = ops_[&op];
+  if (of.swapped.contains(bucket)) return;  // another thread launched it too
+  of.lacks_code = true;
   note(op, bucket);
+  queue_.reserve(queue_.size() + 1);  // what fails does so before anything is queued
+  of.swapped.insert(bucket);
+  queue_.push_back({&op, bucket, rank_of_stand_in, 0, true});
   begin_thread();
 }
 
@@ -114,7 +120,7 @@ void Ahead::begin_thread() {
   try {
     const manifest::NoSignals no_signals;
     thread_ = std::jthread([this](const std::stop_token& stop) { serve_and_delete(stop); });
-  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): launches compile what they need
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): launches compile what they need
   }
 }
 
@@ -148,37 +154,50 @@ void Ahead::serve_and_delete(const std::stop_token& stop) {
 void Ahead::serve(const std::stop_token& stop) {
   // What this thread loads must not end other threads' captures.
   const cuda::RelaxedCapture relaxed;
-  const auto is_asked = [this] { return !missed_.empty() || may_begin(); };
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     busy_ = true;
-    if (!missed_.empty()) {
-      const Missed missed = missed_.front();
-      missed_.pop_front();
-      lock.unlock();
-      queue_near(missed);
-      lock.lock();
-    } else if (may_begin()) {
-      const Wanted next = take_next();
-      lock.unlock();
-      std::vector<Compile> compiles = begin(next);
-      lock.lock();
-      if (!compiles.empty() || next.is_asked_for()) begun_.push_back({next, std::move(compiles)});
-    } else if (!begun_.empty()) {
-      lock.unlock();
-      std::vector<bool> done;
-      for (Begun& each : begun_) done.push_back(!stop.stop_requested() && finish(each, stop));
-      lock.lock();
-      std::size_t i = 0;
-      std::erase_if(begun_, [&](const Begun&) { return done[i++]; });
-      if (!begun_.empty()) changed_.wait_for(lock, stop, glance, is_asked);
-    } else {
-      busy_ = false;
-      changed_.notify_all();
-      changed_.wait(lock, stop, is_asked);
+    try {
+      if (work(lock, stop)) continue;
+    } catch (const std::exception&) {  // no memory: what was taken up is still there
+      if (!lock.owns_lock()) lock.lock();
+      changed_.wait_for(lock, stop, glance, [] { return false; });
+      continue;
     }
+    busy_ = false;
+    changed_.notify_all();
+    changed_.wait(lock, stop, [this] { return is_asked(); });
   }
   busy_ = false;
+}
+
+bool Ahead::work(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
+  if (!missed_.empty()) {
+    const Missed missed = missed_.front();
+    missed_.pop_front();
+    lock.unlock();
+    queue_near(missed);
+    lock.lock();
+    return true;
+  }
+  if (may_begin()) {
+    begun_.reserve(begun_.size() + 1);
+    const Wanted next = take_next();
+    lock.unlock();
+    std::vector<Compile> compiles = begin(next);
+    lock.lock();
+    if (!compiles.empty() || next.is_asked_for()) begun_.push_back({next, std::move(compiles)});
+    return true;
+  }
+  if (begun_.empty()) return false;
+  std::vector<char> done(begun_.size());
+  lock.unlock();
+  for (std::size_t i = 0; i < begun_.size(); ++i) done[i] = !stop.stop_requested() && finish(begun_[i], stop) ? 1 : 0;
+  lock.lock();
+  std::size_t i = 0;
+  std::erase_if(begun_, [&](const Begun&) { return done[i++] != 0; });
+  if (!begun_.empty()) changed_.wait_for(lock, stop, glance, [this] { return is_asked(); });
+  return true;
 }
 
 void Ahead::queue_near(const Missed& missed) {
@@ -245,8 +264,15 @@ bool Ahead::finish(Begun& begun, const std::stop_token& stop) noexcept {
     if (all) make_left(begun.of);
     return all;
   }
-  if ((!all || !replace(begun.of)) && any) replace_in_part(begun.of);
-  return all;
+  Replaced replaced = Replaced::no;
+  if (all) {
+    if (std::chrono::steady_clock::now() < begun.not_before) return false;
+    replaced = replace(begun.of, begun.tries == most_tries);
+  }
+  if (replaced != Replaced::yes && any) replace_in_part(begun.of);
+  if (replaced != Replaced::not_now) return all;
+  begun.not_before = std::chrono::steady_clock::now() + retry_pause * (1 << begun.tries++);
+  return false;
 }
 
 void Ahead::replace_in_part(const Wanted& wanted) noexcept {
@@ -268,21 +294,24 @@ void Ahead::make_left(const Wanted& wanted) noexcept {
   }
 }
 
-bool Ahead::replace(const Wanted& wanted) noexcept {
-  const auto failed = [&](const char* why) {
+Ahead::Replaced Ahead::replace(const Wanted& wanted, bool gives_up) noexcept try {
+  const auto failed = [&](const std::exception& why) {
+    if (!gives_up && plan::may_pass(why)) return Replaced::not_now;
     engine_.warn(fmt::format("{} {} keeps its stand-in: {}", wanted.op->op.name,
-                             manifest::display_text(wanted.op->op, wanted.bucket), why));
+                             manifest::display_text(wanted.op->op, wanted.bucket), why.what()));
+    return Replaced::no;
   };
   try {
     const cuda::Context::Scope scope(engine_.context);
     replace_stand_in(*wanted.op, wanted.bucket);
-    return true;
+    return Replaced::yes;
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::interrupted) failed(error.what());
+    return error.kind() == ErrorKind::interrupted ? Replaced::no : failed(error);
   } catch (const std::exception& error) {
-    failed(error.what());
+    return failed(error);
   }
-  return false;
+} catch (const std::exception&) {  // no memory for the warning
+  return Replaced::no;
 }
 
 }  // namespace kiln::engine

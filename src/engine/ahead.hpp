@@ -86,7 +86,10 @@ class Ahead {
   struct Begun {
     Wanted of;
     std::vector<Compile> compiles;
+    int tries = 0;  // to replace the stand-in, which failed for now
+    std::chrono::steady_clock::time_point not_before{};
   };
+  enum class Replaced : std::uint8_t { yes, no, not_now };
 
   // Precondition of these: the mutex is held.
   void note(plan::OpState& op, const Problem& bucket);
@@ -94,17 +97,20 @@ class Ahead {
   void begin_thread();
   [[nodiscard]] bool is_idle() const;
   [[nodiscard]] bool may_begin() const;
+  [[nodiscard]] bool is_asked() const { return !missed_.empty() || may_begin(); }
   Wanted take_next();
 
   // The thread's work, without the mutex.
   void serve_and_delete(const std::stop_token& stop);
   void serve(const std::stop_token& stop);
+  /// One piece of work, with `lock` released meanwhile. Returns false where there is none.
+  bool work(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
   void queue_near(const Missed& missed);
   std::vector<Compile> begin(const Wanted& wanted) noexcept;
   /// Keeps what is compiled, and has it serve unless `stop`. Returns whether all is compiled.
   bool finish(Begun& begun, const std::stop_token& stop) noexcept;
-  /// Returns whether no stand-in serves the bucket any more.
-  bool replace(const Wanted& wanted) noexcept;
+  /// not_now: a later try may succeed. Warns where it gives up.
+  Replaced replace(const Wanted& wanted, bool gives_up) noexcept;
   void replace_in_part(const Wanted& wanted) noexcept;
   void make_left(const Wanted& wanted) noexcept;
 

@@ -73,7 +73,16 @@ void Background::want(plan::OpState& op, const Problem& bucket, const plan::Plan
             : "nothing is tuned in the background: candidates run in a worker process only, and there is none; name kiln-worker in Options::worker or KILN_WORKER, and leave Options::isolation automatic");
     return;
   }
-  if (seen_[&op].insert(bucket).second) queue_.push_back({&op, bucket, fallback, ns, {}});
+  auto& seen = seen_[&op];
+  if (!seen.contains(bucket)) {
+    queue_.push_back({&op, bucket, fallback, ns, {}});
+    try {
+      seen.insert(bucket);
+    } catch (...) {
+      queue_.pop_back();
+      throw;
+    }
+  }
   begin_thread();
   changed_.notify_all();
 }
@@ -165,7 +174,10 @@ void Background::serve(const std::stop_token& stop) {
     busy_ = false;
     if (end == End::held_elsewhere) {
       next.not_before = Clock::now() + held_elsewhere_pause;
-      queue_.push_back(next);
+      try {
+        queue_.push_back(next);
+      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the other process publishes its record
+      }
     }
     if (given_up_ || end == End::stopped) queue_.clear();
     changed_.notify_all();
@@ -179,7 +191,7 @@ void Background::serve(const std::stop_token& stop) {
   }
 }
 
-Background::End Background::try_to_tune(const Wanted& wanted, const std::stop_token& stop) {
+Background::End Background::try_to_tune(const Wanted& wanted, const std::stop_token& stop) noexcept try {
   const auto failed = [&](ErrorKind kind, const char* message) {
     if (kind == ErrorKind::interrupted) return End::stopped;
     engine_.warn(fmt::format("{} {} is not tuned in the background, and its fallback goes on serving: {}",
@@ -199,6 +211,8 @@ Background::End Background::try_to_tune(const Wanted& wanted, const std::stop_to
   } catch (...) {
     return failed(ErrorKind::io, "on_tune or stop_requested threw what is no std::exception");
   }
+} catch (const std::exception&) {  // no memory for the warning
+  return End::done;
 }
 
 Background::End Background::tune(const Wanted& wanted, const std::stop_token& stop) {

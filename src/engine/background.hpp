@@ -71,7 +71,7 @@ class Background {
   bool take_next(std::unique_lock<std::mutex>& lock, const std::stop_token& stop, Wanted& next);
   End tune(const Wanted& wanted, const std::stop_token& stop);
   /// tune(), but a failure becomes a warning.
-  End try_to_tune(const Wanted& wanted, const std::stop_token& stop);
+  End try_to_tune(const Wanted& wanted, const std::stop_token& stop) noexcept;
 
   EngineState& engine_;
   const bool has_worker_;

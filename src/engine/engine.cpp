@@ -100,15 +100,18 @@ jit::CompileSettings compile_settings(const Options& options) {
   settings.never = options.compile == Compile::never;
   if (options.on_log)
     settings.on_end = [on_log = options.on_log](const jit::CompileEnd& end) {
-      const std::string text = end.failure == nullptr
-                                   ? fmt::format("{} was compiled {}in {} ms", end.specialisation.label,
-                                                 end.is_spare ? "ahead " : "", end.took.count())
-                                   : fmt::format("{} was not compiled: {}", end.specialisation.label, end.failure);
-      plan::tell(on_log, {end.failure == nullptr ? LogEvent::Level::info : LogEvent::Level::warning,
-                          LogEvent::Kind::compile,
-                          end.specialisation.op,
-                          {},
-                          text});
+      try {
+        const std::string text = end.failure == nullptr
+                                     ? fmt::format("{} was compiled {}in {} ms", end.specialisation.label,
+                                                   end.is_spare ? "ahead " : "", end.took.count())
+                                     : fmt::format("{} was not compiled: {}", end.specialisation.label, end.failure);
+        plan::tell(on_log, {end.failure == nullptr ? LogEvent::Level::info : LogEvent::Level::warning,
+                            LogEvent::Kind::compile,
+                            end.specialisation.op,
+                            {},
+                            text});
+      } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): without memory there is no news
+      }
     };
   return settings;
 }
@@ -347,6 +350,7 @@ Coverage Engine::coverage() const {
 bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
   cuda::require_not_forked();
   const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(limit, engine::longest_limit);
+  engine::catch_up(*state_);
   if (state_->shared) state_->shared->write_until(end);  // before waits that may last until the end
   const bool is_done = (!state_->background || state_->background->wait_until(end)) &&
                        (!state_->ahead || state_->ahead->wait_until(end));

@@ -151,6 +151,22 @@ void adopt_present(plan::OpState& op_state, const Problem& bucket, InPlaceOf pre
   adopt(op_state, std::move(own), present);
 }
 
+/// Has the background do what a bucket needs beside its launches: its own machine code, its tune, the shared store's
+/// record. After its publication, so that its launches are counted.
+void follow_up(plan::OpState& op_state, const plan::PlanState& plan) {
+  EngineState& engine = engine_of(op_state);
+  const Problem& bucket = plan.bucket;
+  if (engine.ahead) plan.of.stand_in ? engine.ahead->want_swap(op_state, bucket) : engine.ahead->met(op_state, bucket);
+  const bool has_record = plan.of.stand_in && plan.of.resolution.is_hit();
+  if (is_fallback(plan.origin) && !has_record && !op_state.op.is_of_team()) {
+    if (engine.background) engine.background->want(op_state, bucket, &plan);
+    if (engine.shared && op_state.takes_fallbacks() && !(engine.background && engine.background->can_tune()))
+      engine.shared->bring_when_there({op_state.site(), bucket},
+                                      [&op_state, bucket] { adopt_present(op_state, bucket, InPlaceOf::anything); });
+  }
+  plan.of.is_followed = true;
+}
+
 }  // namespace
 
 Origin EngineState::launch_cold(plan::OpState& op_state, const plan::Call& call) {
@@ -194,16 +210,32 @@ const plan::PlanState* make_hot(plan::OpState& op_state, const Problem& problem,
     if (is_tuned_beside && error.kind() == ErrorKind::not_tuned) engine.background->want(op_state, bucket, nullptr);
     throw;
   }
-  if (engine.ahead) plan->of.stand_in ? engine.ahead->want_swap(op_state, bucket) : engine.ahead->met(op_state, bucket);
-  const bool has_record = plan->of.stand_in && plan->of.resolution.is_hit();
-  // After its publication, so that its launches are counted.
-  if (is_fallback(plan->origin) && !has_record && !op_state.op.is_of_team()) {
-    if (engine.background) engine.background->want(op_state, bucket, plan);
-    if (engine.shared && op_state.takes_fallbacks() && !(engine.background && engine.background->can_tune()))
-      engine.shared->bring_when_there({op_state.site(), bucket},
-                                      [&op_state, bucket] { adopt_present(op_state, bucket, InPlaceOf::anything); });
+  try {
+    follow_up(op_state, *plan);
+  } catch (const std::exception&) {  // no memory: the plan serves meanwhile
+    engine.is_behind = true;
+    return plan;
   }
+  catch_up(engine);
   return plan;
+}
+
+void catch_up(EngineState& engine) noexcept try {
+  if (!engine.is_behind.exchange(false)) return;
+  try {
+    engine.for_each_op([](plan::OpState& op_state) {
+      std::vector<const plan::PlanState*> left;
+      op_state.plans.for_each([&](const plan::BucketPlans& each) {
+        const plan::PlanState* const hot = op_state.plans.hot.find(each.resolution.bucket.edge);
+        if (hot == each.edge && hot != nullptr && !each.is_followed) left.push_back(hot);
+      });
+      for (const plan::PlanState* each : left) follow_up(op_state, *each);
+    });
+  } catch (...) {
+    engine.is_behind = true;
+    throw;
+  }
+} catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the next call tries again
 }
 
 const plan::PlanState* make_ready(plan::OpState& op_state, const Problem& problem, CUstream stream) {

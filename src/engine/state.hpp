@@ -63,6 +63,7 @@ struct EngineState final : plan::Owner {
   std::atomic<int> keeps_trial_workers = 0;  // KeptTrialWorkers alive
   std::mutex tune_mutex;                     // one tune at a time: two would disturb each other's timings
   std::string holder;                        // this process and engine, in leases
+  std::atomic<bool> is_behind = false;       // what the background does for a bucket could not be queued (catch_up)
   /// Null except under MissPolicy::background. ~EngineState ends it first: its thread uses the other members.
   std::unique_ptr<Background> background;
   /// Null where nothing is compiled ahead. Ended after `background`, for the same reason.

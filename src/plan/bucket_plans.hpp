@@ -90,6 +90,7 @@ struct BucketPlans {
   std::atomic<bool> lacks_code{false};     // a compile was needed, and all have begun
   std::atomic<bool> meets_refused{false};  // the driver refuses what files have of its machine code
   bool is_published = false;               // the hot table has or had it; guarded by PlanStore's mutex
+  std::atomic<bool> is_followed{false};    // what the background does for it is queued (engine/miss_path.hpp)
   /// Index of the answer that serves until the machine code of the bucket's own is made (engine/stand_in.hpp).
   const std::optional<std::size_t> stand_in;
 };

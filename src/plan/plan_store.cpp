@@ -12,16 +12,6 @@
 namespace kiln::plan {
 namespace {
 
-/// Whether a later try may succeed: memory, a thread, a process or a file was lacking, the compile was interrupted, or
-/// a rank of the team was late.
-bool may_pass(const std::exception& failure) {
-  if (const auto* error = dynamic_cast<const Error*>(&failure))
-    return error->kind() == ErrorKind::out_of_memory || error->kind() == ErrorKind::io ||
-           error->kind() == ErrorKind::interrupted || error->kind() == ErrorKind::team_failed;
-  return dynamic_cast<const std::bad_alloc*>(&failure) != nullptr ||
-         dynamic_cast<const std::system_error*>(&failure) != nullptr;
-}
-
 /// What the machine code of a plan is bound to, where its op is one of a team: plans of different configs have
 /// different tags, as far as 16 bits tell.
 team::TeamBinding binding_of(const team::Member& team, const answer::Resolution& resolution,
@@ -42,6 +32,14 @@ bool is_interrupt(const std::exception& failure) {
 }
 
 }  // namespace
+
+bool may_pass(const std::exception& failure) {
+  if (const auto* error = dynamic_cast<const Error*>(&failure))
+    return error->kind() == ErrorKind::out_of_memory || error->kind() == ErrorKind::io ||
+           error->kind() == ErrorKind::interrupted || error->kind() == ErrorKind::team_failed;
+  return dynamic_cast<const std::bad_alloc*>(&failure) != nullptr ||
+         dynamic_cast<const std::system_error*>(&failure) != nullptr;
+}
 
 const PlanState* PlanStore::make_once(const Problem& bucket,
                                       const std::function<std::unique_ptr<BucketPlans>()>& make) {

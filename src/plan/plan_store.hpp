@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,10 @@
 namespace kiln::plan {
 
 struct Owner;
+
+/// Whether a later try may succeed: memory, a thread, a process or a file was lacking, the compile was interrupted, or
+/// a rank of the team was late.
+bool may_pass(const std::exception& failure);
 
 class PlanStore {
  public:

@@ -212,3 +212,22 @@ TEST_CASE("loading all that files have compiles nothing, also where the driver r
   CHECK(engine.engine.cubins.compiled() == 1);
   CHECK(engine.stats().misses.refused_cubin == 1);
 }
+
+TEST_CASE("a stand-in that memory did not suffice to replace is replaced later" * doctest::skip(no_plans())) {
+  Told told;
+  told.hold({last});
+  ScaleEngine engine(ahead_options(MissPolicy::nearest, told));
+  engine.put(sized(64, 128), {tiled(loaded)});
+  engine.put(sized(256, 128), {tiled(last)});
+  engine.launch(sized(64, 128));
+  CHECK(engine.launch(sized(256, 128)) == Origin::nearest);
+  control("fail cuModuleLoadDataEx CUDA_ERROR_OUT_OF_MEMORY sticky");
+  const std::int64_t loads = query("calls cuModuleLoadDataEx");
+  told.free(last);
+  REQUIRE(comes([&] { return query("calls cuModuleLoadDataEx") > loads + 1; }));
+  CHECK(engine.launch(sized(256, 128)) == Origin::nearest);
+  control("heal");
+  REQUIRE(wait(engine));
+  CHECK(engine.launch(sized(256, 128)) == Origin::overlay);
+  CHECK(engine.engine.warnings().empty());
+}
