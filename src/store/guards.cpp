@@ -1,6 +1,7 @@
 #include "store/guards.hpp"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -8,8 +9,12 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace kiln::store {
+
+void close_parents_descriptors() noexcept;
+
 namespace {
 
 constexpr auto longest_wait = std::chrono::seconds(5);  // as usual_lock_wait of sqlite.hpp
@@ -21,6 +26,7 @@ struct Gate {
   std::condition_variable changed;
   int inside = 0;   // threads that have a guard
   int forking = 0;  // threads in fork(); no thread gets its first guard meanwhile
+  ParentsDescriptor* first = nullptr;
 };
 
 Gate& gate();
@@ -46,6 +52,7 @@ void after_fork_in_child() {
   gate().forking = 0;
   gate().inside = guards > 0 ? 1 : 0;
   std::construct_at(&gate().changed);
+  close_parents_descriptors();
   gate().mutex.unlock();
 }
 
@@ -92,6 +99,28 @@ ForkGuard::~ForkGuard() {
   Gate& shared = gate();
   const std::lock_guard lock(shared.mutex);
   if (--shared.inside == 0 || shared.forking > 0) shared.changed.notify_all();
+}
+
+// The gate's mutex is locked by fork(). The list stays as it is, since the child may destroy what it inherited.
+void close_parents_descriptors() noexcept {
+  for (ParentsDescriptor* each = gate().first; each != nullptr; each = each->after_)
+    if (each->number_ >= 0) close(std::exchange(each->number_, -1));
+}
+
+ParentsDescriptor::ParentsDescriptor(int number) noexcept : number_(number) {
+  Gate& shared = gate();
+  const std::lock_guard lock(shared.mutex);
+  after_ = shared.first;
+  if (after_ != nullptr) after_->before_ = this;
+  shared.first = this;
+}
+
+ParentsDescriptor::~ParentsDescriptor() {
+  Gate& shared = gate();
+  const std::lock_guard lock(shared.mutex);
+  if (number_ >= 0) close(number_);
+  (before_ != nullptr ? before_->after_ : shared.first) = after_;
+  if (after_ != nullptr) after_->before_ = before_;
 }
 
 SizeLimitGuard::SizeLimitGuard() noexcept {

@@ -17,6 +17,23 @@ class ForkGuard {
   ForkGuard& operator=(const ForkGuard&) = delete;
 };
 
+/// A descriptor that a child of fork() closes at once. The locks of an open file description are held until every
+/// process has closed it, so a child would hold those of a parent that was killed. Never moves.
+class ParentsDescriptor {
+ public:
+  explicit ParentsDescriptor(int number) noexcept;
+  ~ParentsDescriptor();
+  ParentsDescriptor(const ParentsDescriptor&) = delete;
+  ParentsDescriptor& operator=(const ParentsDescriptor&) = delete;
+  /// Returns -1 in a child.
+  [[nodiscard]] int number() const noexcept { return number_; }
+
+ private:
+  friend void close_parents_descriptors() noexcept;
+  int number_;
+  ParentsDescriptor *before_ = nullptr, *after_ = nullptr;
+};
+
 /// A write past the process's file-size limit (RLIMIT_FSIZE) fails with EFBIG, and sends SIGXFSZ, which by default ends
 /// the process. A SizeLimitGuard blocks that signal on this thread while it lives, and then discards it. It keeps a
 /// signal that was pending before.

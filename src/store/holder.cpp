@@ -7,11 +7,18 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 namespace kiln::store {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// proc(5): "pid (comm) state ppid ... starttime". `comm` may hold any characters, so fields count from the last ')'.
 struct ProcessLine {
@@ -30,6 +37,55 @@ std::optional<ProcessLine> line_of_process(std::int64_t pid) {
   for (int field = 0; field < fields_before_start; ++field) fields >> skipped;
   if (!(fields >> found.start)) return std::nullopt;
   return found;
+}
+
+/// A line of /proc/locks (proc_locks(5)), or of a descriptor's fdinfo behind "lock:". The lock of an open file
+/// description has no process: "1: OFDLCK  ADVISORY  WRITE -1 fe:00:10952811 1073741825 1073741825".
+struct WriteLock {
+  std::string kind, file;
+  std::int64_t pid = 0;
+};
+std::optional<WriteLock> write_lock_of(const std::string& line) {
+  std::istringstream fields(line);
+  std::string number, strictness, access;
+  WriteLock lock;
+  if (!(fields >> number >> lock.kind >> strictness >> access >> lock.pid >> lock.file) || access != "WRITE")
+    return std::nullopt;
+  return lock;
+}
+
+bool holds_write_lock(const fs::path& descriptor_info, std::string_view file) {
+  constexpr std::string_view head = "lock:";
+  std::ifstream info(descriptor_info);
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with(head))
+      if (const auto lock = write_lock_of(line.substr(head.size())); lock && lock->file == file) return true;
+  return false;
+}
+
+/// Returns the names in a folder of /proc; empty where it is closed to this user, or its process ended.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator each(folder, error), end; !error && each != end; each.increment(error))
+    names.push_back(each->path().filename().native());
+  return names;
+}
+
+/// Returns another process whose descriptor of this file holds a write lock, or 0.
+std::int64_t holder_of_description(const struct stat& wanted, std::string_view file) {
+  for (const std::string& name : names_in("/proc")) {
+    const auto pid = std::strtoll(name.c_str(), nullptr, 10);
+    if (pid <= 0 || pid == getpid()) continue;
+    const fs::path process = fs::path("/proc") / name;
+    for (const std::string& number : names_in(process / "fd")) {
+      struct stat found {};
+      if (stat((process / "fd" / number).c_str(), &found) == 0 && found.st_ino == wanted.st_ino &&
+          found.st_dev == wanted.st_dev && holds_write_lock(process / "fdinfo" / number, file))
+        return pid;
+    }
+  }
+  return 0;
 }
 
 }  // namespace
@@ -68,16 +124,16 @@ std::string locker_in_words(const std::filesystem::path& path) {
   if (stat(path.c_str(), &status) != 0) return {};
   const auto wanted = fmt::format("{:02x}:{:02x}:{}", major(status.st_dev), minor(status.st_dev), status.st_ino);
   std::ifstream locks("/proc/locks");
+  bool by_description = false;
   for (std::string line; std::getline(locks, line);) {
-    // "1: POSIX  ADVISORY  WRITE 24001 fe:00:10952811 1073741825 1073741825"
-    std::istringstream fields(line);
-    std::string number, kind, strictness, access, file;
-    std::int64_t pid = 0;
-    if (fields >> number >> kind >> strictness >> access >> pid >> file && access == "WRITE" && file == wanted &&
-        pid > 0 && pid != getpid())
-      return process_in_words(pid);
+    const auto lock = write_lock_of(line);
+    if (!lock || lock->file != wanted) continue;
+    if (lock->pid > 0 && lock->pid != getpid()) return process_in_words(lock->pid);
+    if (lock->kind == "OFDLCK") by_description = true;
   }
-  return {};
+  if (!by_description) return {};
+  const auto pid = holder_of_description(status, wanted);
+  return pid > 0 ? process_in_words(pid) : std::string();
 }
 
 }  // namespace kiln::store

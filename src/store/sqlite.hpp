@@ -117,7 +117,8 @@ class Connection {
   /// Returns true when SQLite could open the file read-only only.
   [[nodiscard]] bool is_read_only() const noexcept;
 
-  /// Both use SQLite's own descriptor: opening and closing the file again would drop this process's POSIX locks on it.
+  /// Both use SQLite's own descriptor: closing another one would drop the POSIX locks that an SQLite without Kiln may
+  /// hold on the file in this process.
   [[nodiscard]] std::int64_t file_size() const;
   void read_header(std::span<std::byte> bytes) const;  // the file's first bytes; zeros past its end
 

@@ -80,15 +80,27 @@ int sqlite_fallocate(int file, off_t at, off_t length) {
   return pass({.call = Call::truncate, .file = file, .at = at + length},
               [&] { return posix_fallocate(file, at, length); });
 }
+/// The commands that are shown. No file system refuses to let go.
+bool locks(int command, const void* argument) {
+  switch (command) {
+    case F_GETLK:
+    case F_OFD_GETLK: return true;
+    case F_SETLK:
+    case F_SETLKW:
+    case F_OFD_SETLK: return static_cast<const struct flock*>(argument)->l_type != F_UNLCK;
+    default: return false;
+  }
+}
+int pass_fcntl(int file, int command, void* argument) {
+  const auto real = [&] { return static_cast<int>(syscall(SYS_fcntl, file, command, argument)); };
+  return locks(command, argument) ? pass({.call = Call::lock, .file = file}, real) : real();
+}
 int sqlite_fcntl(int file, int command, ...) {
   va_list list;
   va_start(list, command);
   void* const argument = va_arg(list, void*);
   va_end(list);
-  const bool locks =
-      (command == F_SETLK || command == F_SETLKW) && static_cast<struct flock*>(argument)->l_type != F_UNLCK;
-  if (!locks && command != F_GETLK) return fcntl(file, command, argument);  // no file system refuses to let go
-  return pass({.call = Call::lock, .file = file}, [&] { return fcntl(file, command, argument); });
+  return pass_fcntl(file, command, argument);
 }
 int sqlite_unlink(const char* path) {
   return pass({.call = Call::unlink, .path = path}, [&] { return unlinkat(AT_FDCWD, path, 0); });
@@ -144,6 +156,13 @@ int open(const char* path, int flags, ...) {
   va_end(list);
   return faults::pass({.call = Call::open, .path = path, .creates = (flags & O_CREAT) != 0},
                       [&] { return openat(AT_FDCWD, path, flags, mode); });
+}
+int fcntl(int file, int command, ...) {
+  va_list list;
+  va_start(list, command);
+  void* const argument = va_arg(list, void*);
+  va_end(list);
+  return faults::pass_fcntl(file, command, argument);
 }
 int fsync(int file) {
   return faults::pass({.call = Call::sync, .file = file}, [&] { return static_cast<int>(syscall(SYS_fsync, file)); });
