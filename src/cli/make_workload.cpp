@@ -99,9 +99,10 @@ manifest::SizeRange range_of(const std::string& text, const char* option) {
 }
 
 std::string by_torch(const ModelConfig& model, const WorkloadSettings& settings) {
-  const char* const refused = settings.ranks > 1               ? "--ranks: kiln.torch.patch divides no model"
-                              : settings.projections != "both" ? "--projections: its workload has joined and separate ones"
-                                                               : nullptr;
+  const char* const refused = settings.ranks > 1 ? "--ranks: kiln.torch.patch divides no model"
+                              : settings.projections != "both"
+                                  ? "--projections: its workload has joined and separate ones"
+                                  : nullptr;
   if (refused != nullptr)
     throw Error(ErrorKind::bad_input, fmt::format("--for torch takes no {}; leave one of them out", refused));
   return torch_workload(
