@@ -1,9 +1,13 @@
 // kiln cache, and kiln cache ls. The other commands are in cache_COMMAND.cpp.
 #include "cli/cache.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
 
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
@@ -85,14 +89,106 @@ namespace {
 
 struct ListSettings {
   std::string file, op;
-  bool shared = false;
+  bool shared = false, all = false;
 };
 
 void declare_list(CLI::App& command, ListSettings& settings) {
   command.add_option("file", settings.file, "This file, .kiln or .jsonl, instead of the overlay and the bases")
       ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
+  command.add_flag("--all", settings.all, "On a terminal, list each record even where a file holds many");
   command.add_flag("--shared", settings.shared, "The records of the shared store (--remote) instead");
+}
+
+Json listed_json(const std::string& file, const store::Record& record) {
+  const store::Choice& edge = record.at_edge();
+  const store::Choice* without_library = edge_without_library(record);
+  return {{"file", file},
+          {"key", record.key},
+          {"op", record.op},
+          {"bucket", record.bucket},
+          {"implementation", edge.implementation},
+          {"config", edge.config},
+          {"cost_ns", edge.cost_ns},
+          {"baseline_ns", record.baseline_ns},
+          {"intervals", intervals_of(record)},
+          {"configs", configs_of(record).size()},
+          {"without_library", without_library != nullptr ? Json(config_of(*without_library)) : Json()},
+          {"device_class", record.device_class},
+          {"regime", record.regime}};
+}
+
+/// "2026-09-21", "2026-09-21 to 09-23", or "2025-12-31 to 2026-01-02"
+std::string days_of(std::int64_t oldest, std::int64_t newest) {
+  const auto day = [](std::int64_t unix_seconds) {
+    return unix_seconds > 0 ? fmt::format("{:%Y-%m-%d}", fmt::gmtime(static_cast<std::time_t>(unix_seconds)))
+                            : std::string("unknown");
+  };
+  constexpr std::size_t year = 5;  // "2026-"
+  const std::string first = day(oldest), last = day(newest);
+  if (first == last) return first;
+  const bool is_one_year = first.substr(0, year) == last.substr(0, year);
+  return fmt::format("{} to {}", first, is_one_year ? last.substr(year) : last);
+}
+
+/// One row an op: what its records hold together.
+Table summary_of(const NamedFile& file, const std::vector<store::Record>& records) {
+  struct Sum {
+    std::size_t records = 0, intervals = 0;
+    std::set<std::string> configs{};
+    std::int64_t oldest = std::numeric_limits<std::int64_t>::max(), newest = 0;  // Unix seconds
+  };
+  std::map<std::string, Sum> ops;
+  for (const store::Record& record : records) {
+    Sum& sum = ops[record.op];
+    ++sum.records;
+    sum.intervals += intervals_of(record);
+    sum.configs.merge(configs_of(record));
+    sum.oldest = std::min(sum.oldest, record.provenance.unix_seconds);
+    sum.newest = std::max(sum.newest, record.provenance.unix_seconds);
+  }
+  std::map<std::string, std::string> code;
+  for (const store::OpBytes& each : file.file->bytes_by_op())
+    if (each.cubins > 0)
+      code[each.op] = fmt::format("{}, {}", counted(each.cubins, "cubin"), format_bytes(each.cubin_bytes));
+  Table table({"op", "> records", "> intervals", "> configs", "tuned", "machine code"});
+  for (const auto& [op, sum] : ops)
+    table.row({op, format_count(static_cast<std::int64_t>(sum.records)),
+               format_count(static_cast<std::int64_t>(sum.intervals)),
+               format_count(static_cast<std::int64_t>(sum.configs.size())), days_of(sum.oldest, sum.newest),
+               code.contains(op) ? code.at(op) : "none"});
+  return table;
+}
+
+Table table_of(const manifest::Catalogue& ops, const std::vector<store::Record>& records) {
+  Table table(
+      {"op", "bucket", "fastest at its edge", "> time", "> default", "> intervals", "> configs", "device class"});
+  for (const store::Record& record : records) {
+    const store::Choice& edge = record.at_edge();
+    const std::string bucket = display_stored(ops, record.op, record.bucket);
+    table.row({record.op, bucket, config_of(edge), format_time(edge.cost_ns), format_time(record.baseline_ns),
+               format_count(static_cast<std::int64_t>(intervals_of(record))),
+               format_count(static_cast<std::int64_t>(configs_of(record).size())), record.device_class});
+    if (const store::Choice* const without_library = edge_without_library(record))
+      table.row({record.op, bucket + ", without a library", config_of(*without_library),
+                 format_time(without_library->cost_ns), format_time(record.baseline_ns), "", "", record.device_class});
+  }
+  return table;
+}
+
+/// Prints a file's records, or on a terminal a summary of many: `briefly`.
+void print_list(const manifest::Catalogue& ops, const NamedFile& file, const std::vector<store::Record>& records,
+                bool briefly) {
+  constexpr std::size_t many = 100;
+  Table table = table_of(ops, records);
+  const std::string device_class = table.take_common_last();
+  const bool sums = briefly && records.size() > many && output_width() > 0;
+  if (sums) table = summary_of(file, records);
+  print(wrapped_text(fmt::format("{}: {}{}\n", file.name, counted(static_cast<std::int64_t>(records.size()), "record"),
+                                 device_class.empty() ? "" : " for " + with_name(device_class)),
+                     2));
+  if (!table.empty()) print(table.text(2));
+  print(sums ? "kiln cache ls --op OP lists an op's records, --all those of all ops\n\n" : "\n");
 }
 
 int list(const Globals& globals, const ListSettings& settings) {
@@ -110,36 +206,10 @@ int list(const Globals& globals, const ListSettings& settings) {
     auto records = each.file->records(settings.op);
     std::sort(records.begin(), records.end(),
               [](const store::Record& a, const store::Record& b) { return reads_before(a.key, b.key); });
-    Table table({"op", "bucket", "fastest at its edge", "> time", "> default", "> configs", "device class"});
-    for (const store::Record& record : records) {
-      const store::Choice& edge = record.at_edge();
-      const store::Choice* without_library = edge_without_library(record);
-      const std::size_t configs = configs_of(record);
-      if (globals.json)
-        print_json({{"file", each.name},
-                    {"key", record.key},
-                    {"op", record.op},
-                    {"bucket", record.bucket},
-                    {"implementation", edge.implementation},
-                    {"config", edge.config},
-                    {"cost_ns", edge.cost_ns},
-                    {"baseline_ns", record.baseline_ns},
-                    {"configs", configs},
-                    {"without_library", without_library != nullptr ? Json(config_of(*without_library)) : Json()},
-                    {"device_class", record.device_class},
-                    {"regime", record.regime}});
-      const std::string bucket = display_stored(ops, record.op, record.bucket);
-      table.row({record.op, bucket, config_of(edge), format_time(edge.cost_ns), format_time(record.baseline_ns),
-                 format_count(static_cast<std::int64_t>(configs)), record.device_class});
-      if (without_library != nullptr)
-        table.row({record.op, bucket + ", without a library", config_of(*without_library),
-                   format_time(without_library->cost_ns), format_time(record.baseline_ns), "", record.device_class});
-    }
-    if (globals.json) continue;
-    const std::string device_class = table.take_common_last();
-    print(fmt::format("{}: {}{}\n{}\n", each.name, counted(static_cast<std::int64_t>(records.size()), "record"),
-                      device_class.empty() ? "" : " for " + with_name(device_class),
-                      table.empty() ? "" : table.text(2)));
+    if (globals.json)
+      for (const store::Record& record : records) print_json(listed_json(each.name, record));
+    else
+      print_list(ops, each, records, settings.op.empty() && !settings.all);
   }
   return exit_good;
 }

@@ -158,14 +158,15 @@ void print_text(const Globals& globals, const Comparison& comparison) {
   if (!device_class.empty()) print(fmt::format("records for {}\n", with_name(device_class)));
   if (!table.empty()) print(table.text() + "\n");
   for (const auto& [change, records] : comparison.environment)
-    print(fmt::format("{} ({})\n", change, counted(records, "record")));
+    print(wrapped_text(fmt::format("{} ({})\n", change, counted(records, "record")), 2));
   const store::DiffSummary& summary = comparison.summary;
-  print(fmt::format("{} gained, {} lost, {} changed, {} the same{}\n", format_count(summary.gained),
-                    format_count(summary.lost), format_count(summary.changed), format_count(summary.same),
-                    summary.geometric_mean_ratio > 0
-                        ? fmt::format("; B takes {} of A's time on the records of both (geometric mean)",
-                                      format_ratio(summary.geometric_mean_ratio))
-                        : ""));
+  print(wrapped_text(fmt::format("{} gained, {} lost, {} changed, {} the same{}\n", format_count(summary.gained),
+                                 format_count(summary.lost), format_count(summary.changed), format_count(summary.same),
+                                 summary.geometric_mean_ratio > 0
+                                     ? fmt::format("; B takes {} of A's time on the records of both (geometric mean)",
+                                                   format_ratio(summary.geometric_mean_ratio))
+                                     : ""),
+                     2));
 }
 
 int run(const Globals& globals, const CacheDiffSettings& settings) {

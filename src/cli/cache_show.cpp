@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "cli/cache.hpp"
 #include "cli/candidate_plot.hpp"
@@ -45,15 +46,31 @@ Json json_of(const std::string& file, const store::Record& record) {
   return json;
 }
 
+/// "5.338 .. 6.146 us", with one unit where both have it.
+std::string text_of_interval(const store::Choice& choice) {
+  const std::string high = format_time(choice.high_ns);
+  std::string low = format_time(choice.low_ns);
+  const std::string unit = high.substr(std::min(high.find(' '), high.size()));
+  if (low.ends_with(unit)) low.resize(low.size() - unit.size());
+  return fmt::format("{} .. {}", low, high);
+}
+
+/// "nvrtc 13.0" of "nvrtc 13.0 build 65be..."; --json has all of it.
+std::string compiler_of(const store::Choice& choice) {
+  return choice.compiler.substr(0, choice.compiler.find(" build "));
+}
+
 void print_choices(const store::Record& record) {
-  constexpr std::size_t digest_shown = 12;
-  Table table({"serves", "as", "config", "> time at their end", "> 95 % interval", "> samples", "built by", "sources"});
+  Table table({"serves", "config", "> time", "> 95 % interval", "> samples"});
   for (const store::Choice& each : record.choices)
-    table.row({each.sizes.empty() ? "all" : each.sizes,
-               each.role == store::Role::fastest ? "fastest" : "without library", config_of(each),
-               format_time(each.cost_ns), fmt::format("{} .. {}", format_time(each.low_ns), format_time(each.high_ns)),
-               format_count(each.samples), each.compiler, each.source_digest.substr(0, digest_shown)});
-  print(table.text(2));
+    table.row({fmt::format("{}{}", each.sizes.empty() ? "all" : each.sizes,
+                           each.role == store::Role::fastest ? "" : ", without a library"),
+               config_of(each), format_time(each.cost_ns), text_of_interval(each), format_count(each.samples)});
+  const std::string samples = table.take_common_last();
+  print(wrapped_text(fmt::format("  each time is at the end of its interval{}:\n",
+                                 samples.empty() ? "" : fmt::format(", of {} samples", samples)),
+                     2) +
+        table.text(2));
 }
 
 /// The timings of one candidate.
@@ -109,7 +126,14 @@ void print_record(const manifest::Catalogue& ops, const std::string& file, const
   const store::Provenance& from = record.provenance;
   table.row({"tuned", fmt::format("{}, on {}, driver {}, kiln {}, {}", when(from.unix_seconds), from.device_name,
                                   from.driver_version, from.kiln_version, from.strategy)});
-  print(fmt::format("{} {}\n{}", record.op, display_stored(ops, record.op, record.bucket), table.text(2)));
+  std::set<std::string> compilers;
+  for (const store::Choice& each : record.choices) compilers.insert(compiler_of(each));
+  table.row({"built by", fmt::format("{}", fmt::join(compilers, ", "))});
+  table.row(
+      {"holds", fmt::format("{} of sizes, {}", counted(static_cast<std::int64_t>(intervals_of(record)), "interval"),
+                            counted(static_cast<std::int64_t>(configs_of(record).size()), "config"))});
+  print(wrapped_text(fmt::format("{} {}\n", record.op, display_stored(ops, record.op, record.bucket)), 2) +
+        table.text(2));
   print_choices(record);
   if (!record.candidates.empty()) print_candidates(record);
   if (const auto bars = plot(record, terminal_width()); !bars.empty())

@@ -98,7 +98,7 @@ Json json_of(const std::string& name, store::File& file) {
 void print_counts(const store::File& file, const store::FileStats& stats) {
   Table table({"", ""});
   table.row({"records", format_count(stats.records)});
-  table.row({"configs that they keep", format_count(stats.choices)});
+  table.row({"intervals of sizes with a config each", format_count(stats.choices)});
   table.row({"timings of candidates", format_count(stats.candidates)});
   table.row({"cubins", fmt::format("{}, {} ({} compressed)", format_count(stats.cubins),
                                    format_bytes(stats.cubin_image_bytes), format_bytes(stats.cubin_bytes))});

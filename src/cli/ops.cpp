@@ -27,7 +27,7 @@ void declare(CLI::App& command, OpsSettings& settings) {
       ->type_name("OP");
   command
       .add_option("problem", settings.words,
-                  "At these sizes (rows=512 dtype=bf16); an axis left out takes 4096 or the nearest legal size")
+                  "At these sizes (rows=512 dtype=bf16); an axis left out takes a usual size, 4096 for most")
       ->type_name("NAME=VALUE");
   command.add_flag("--compile", settings.compile,
                    "Compile each implementation's default and the reference, at these sizes; needs NVRTC, but no GPU");
@@ -69,6 +69,16 @@ std::string describe_output(const manifest::Tensor& tensor) {
   return when == "1" ? "read and written" : fmt::format("output; read too when {}", when);
 }
 
+/// "optional output; when bias == "tensor""
+std::string describe_use(const manifest::Tensor& tensor) {
+  std::string use = tensor.output     ? describe_output(tensor)
+                    : tensor.per_rank ? (tensor.optional ? "optional; each rank's own" : "each rank's own")
+                    : tensor.optional ? "optional"
+                                      : "";
+  if (tensor.when) use += fmt::format("{}when {}", use.empty() ? "" : "; ", tensor.when->text());
+  return use;
+}
+
 void print_axes(const manifest::Op& op) {
   Table axes({"axis", "bucket", "> least", "> most", "> multiple of", "length on the device"});
   for (const manifest::Axis& axis : op.axes)
@@ -82,7 +92,7 @@ void print_axes(const manifest::Op& op) {
     print("\n" + selections.text());
   }
   if (op.allowed.empty()) return;
-  Table rules({"allowed when", "> because"});
+  Table rules({"allowed when", "because"});
   for (const manifest::Rule& each : op.allowed) rules.row({each.when.text(), each.message});
   print("\n" + rules.text());
 }
@@ -102,17 +112,12 @@ void print_arguments(const manifest::Op& op) {
                                        : ""});
     print("\n" + runtime.text());
   }
-  Table tensors({"tensor", "type", "shape", "strides", "", "when"});
+  Table tensors({"tensor", "type", "shape", "strides", ""});
   for (const manifest::Tensor& each : op.tensors)
     tensors.row({each.name,
                  each.selection >= 0 ? op.selections[static_cast<std::size_t>(each.selection)].name
                                      : std::string(manifest::to_string(each.dtype)),
-                 joined(each.shape), joined(each.strides),
-                 each.output     ? describe_output(each)
-                 : each.per_rank ? (each.optional ? "optional; each rank's own" : "each rank's own")
-                 : each.optional ? "optional"
-                                 : "",
-                 each.when ? each.when->text() : ""});
+                 joined(each.shape), joined(each.strides), describe_use(each)});
   print("\n" + tensors.text());
 }
 
@@ -160,7 +165,7 @@ std::string default_text(const manifest::Implementation& implementation) {
 void print_implementations(const std::vector<Space>& spaces) {
   for (const Space& space : spaces) {
     const manifest::Implementation& implementation = *space.implementation;
-    print(fmt::format("\nimplementation {}: {}\n", implementation.name, implementation.summary));
+    print("\n" + wrapped_text(fmt::format("implementation {}: {}\n", implementation.name, implementation.summary), 2));
     Table facts({"", ""});
     if (!implementation.requires_text.empty()) facts.row({"requires", implementation.requires_text});
     facts.row({"here", space.why_not.empty() ? what_there_is(space) : "not eligible: " + space.why_not});
@@ -216,12 +221,13 @@ int run(const Globals& globals, const OpsSettings& settings) {
     print_op_json(op, problem, target, spaces);
     return exit_good;
   }
-  print(fmt::format("{} (revision {}, {}): {}\n", op.name, op.revision, op.folder, op.summary));
-  if (const std::string contract = manifest::contract_of(op); !contract.empty()) print("\n" + contract);
+  print(wrapped_text(fmt::format("{} (revision {}, {}): {}\n", op.name, op.revision, op.folder, op.summary), 2));
+  if (const std::string contract = manifest::contract_of(op); !contract.empty()) print("\n" + reflowed(contract));
   print_axes(op);
   print_arguments(op);
-  print(fmt::format("\nFor {} on {} ({}):\n", manifest::display_text(op, problem), target.facts.device_class(),
-                    target.about));
+  print("\n" + wrapped_text(fmt::format("For {} on {} ({}):\n", manifest::display_text(op, problem),
+                                        target.facts.device_class(), target.about),
+                            2));
   print_implementations(spaces);
   return exit_good;
 }

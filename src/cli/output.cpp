@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -45,6 +46,14 @@ void close_a_copy_of_output() noexcept {
 
 void write_errors(std::string_view text) noexcept {
   [[maybe_unused]] const std::size_t written = std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+/// Returns COLUMNS, or 0 where it is no positive number.
+std::size_t columns_asked() {
+  const std::string text = manifest::environment("COLUMNS");
+  std::size_t columns = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), columns);
+  return error == std::errc{} && end == text.data() + text.size() ? columns : 0;
 }
 
 std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
@@ -117,10 +126,11 @@ bool is_terminal() {
 std::size_t terminal_width() {
   winsize size{};
   constexpr std::size_t usual = 80;
+  if (const std::size_t asked = columns_asked(); asked > 0) return asked;
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : usual;
 }
 
-std::size_t output_width() { return ::isatty(STDOUT_FILENO) == 1 ? terminal_width() : 0; }
+std::size_t output_width() { return columns_asked() > 0 || ::isatty(STDOUT_FILENO) == 1 ? terminal_width() : 0; }
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

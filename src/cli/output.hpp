@@ -39,9 +39,9 @@ void write_text(const std::string& path, std::string_view text);
 /// True when the standard error is a terminal that can redraw a line.
 bool is_terminal();
 
-/// Columns of the standard output's terminal, or 80.
+/// COLUMNS, else the columns of the standard output's terminal, else 80.
 std::size_t terminal_width();
-/// Columns that the standard output holds: those of its terminal; 0, without limit, for a file or a pipe.
+/// Columns that the standard output holds: COLUMNS, else those of its terminal; 0, without limit, for a file or a pipe.
 std::size_t output_width();
 
 /// A progress line of a terminal. Draws nothing unless `enabled`.

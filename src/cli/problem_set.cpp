@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <numeric>
 #include <optional>
 
 #include "kiln/error.hpp"
@@ -91,6 +93,39 @@ std::uint8_t parse_word(const manifest::Op& op, const manifest::Selection& selec
   return static_cast<std::uint8_t>(found - selection.values.begin());
 }
 
+/// Sizes of axes that are seldom near 4096. One that is part of another axis is no larger than that.
+struct UsualSize {
+  std::string_view axis;
+  std::int64_t size;
+  std::string_view of = {};
+};
+constexpr std::array usual_sizes = {UsualSize{"batch", 8},
+                                    UsualSize{"heads", 32},
+                                    UsualSize{"key_heads", 8, "heads"},
+                                    UsualSize{"head_dim", 128},
+                                    UsualSize{"value_dim", 128, "head_dim"},
+                                    UsualSize{"dim", 128},
+                                    UsualSize{"rotary_dim", 128, "dim"},
+                                    UsualSize{"groups", 8},
+                                    UsualSize{"world", 8}};
+
+const std::string* given(const std::vector<manifest::Setting>& settings, std::string_view name) {
+  const auto found = std::ranges::find(settings, name, &manifest::Setting::name);
+  return found == settings.end() ? nullptr : &found->value;
+}
+
+std::int64_t usual_size(const manifest::Axis& axis, const std::vector<manifest::Setting>& settings) {
+  constexpr std::int64_t of_most = 4096, of_few = 1, few = 16;  // few: an axis without room for more, such as queries
+  const auto known = std::ranges::find(usual_sizes, axis.name, &UsualSize::axis);
+  if (known == usual_sizes.end()) return axis.maximum <= few ? of_few : of_most;
+  std::int64_t whole = known->size;
+  if (const std::string* const size = given(settings, known->of))
+    std::from_chars(size->data(), size->data() + size->size(), whole);
+  return whole <= 0                   ? known->size
+         : known->axis == "key_heads" ? std::gcd(known->size, whole)
+                                      : std::min(known->size, whole);
+}
+
 }  // namespace
 
 const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view name) {
@@ -161,12 +196,9 @@ std::string display_stored(const manifest::Catalogue& ops, std::string_view op, 
 Problem sample_problem(const manifest::Op& op, std::span<const std::string> words) {
   std::vector<manifest::Setting> settings = parse_settings(words);
   for (const manifest::Axis& axis : op.axes) {
-    if (std::any_of(settings.begin(), settings.end(),
-                    [&](const manifest::Setting& setting) { return setting.name == axis.name; }))
-      continue;
-    constexpr std::int64_t typical = 4096;
-    const std::int64_t size =
-        std::min(manifest::next_legal(axis, typical), axis.maximum - axis.maximum % axis.multiple_of);
+    if (given(settings, axis.name) != nullptr) continue;
+    const std::int64_t size = std::min(manifest::next_legal(axis, usual_size(axis, settings)),
+                                       axis.maximum - axis.maximum % axis.multiple_of);
     settings.push_back({axis.name, std::to_string(size)});
   }
   return manifest::make_problem(op, settings);

@@ -39,7 +39,8 @@ Problem parse_problem(const manifest::Op& op, std::span<const std::string> words
 /// Returns the display text of a stored problem or bucket, or the stored text when no op of `ops` has such a problem.
 std::string display_stored(const manifest::Catalogue& ops, std::string_view op, std::string_view stored);
 
-/// Makes a sample problem of the op: axes that are not given take 4096, or the nearest legal size.
+/// Makes a sample problem of the op. Axes that are not given take a usual size by their name (32 heads, 8 ranks), else
+/// 4096, or the nearest legal size.
 Problem sample_problem(const manifest::Op& op, std::span<const std::string> words);
 
 }  // namespace kiln::cli

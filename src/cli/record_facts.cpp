@@ -1,6 +1,6 @@
 #include "cli/record_facts.hpp"
 
-#include <set>
+#include <algorithm>
 #include <sstream>
 
 namespace kiln::cli {
@@ -33,11 +33,15 @@ const store::Choice* edge_without_library(const store::Record& record) {
   return last;
 }
 
-std::size_t configs_of(const store::Record& record) {
+std::size_t intervals_of(const store::Record& record) {
+  return static_cast<std::size_t>(std::ranges::count(record.choices, store::Role::fastest, &store::Choice::role));
+}
+
+std::set<std::string> configs_of(const store::Record& record) {
   std::set<std::string> names;
   for (const store::Choice& each : record.choices)
     if (each.role == store::Role::fastest) names.insert(config_of(each));
-  return names.size();
+  return names;
 }
 
 bool is_at_edge(const store::Record& record, const store::TriedCandidate& candidate) {

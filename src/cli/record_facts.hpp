@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -18,8 +19,11 @@ std::string config_of(const store::Choice& choice);  // "block_row threads=256"
 /// Returns the choice of Role::without_library at the upper edge, or null when the record uses no library.
 const store::Choice* edge_without_library(const store::Record& record);
 
-/// Returns the number of distinct configs of Role::fastest.
-std::size_t configs_of(const store::Record& record);
+/// Returns the number of intervals of sizes that the record divides its bucket into, each with the fastest config
+/// there.
+std::size_t intervals_of(const store::Record& record);
+/// Returns the distinct configs of Role::fastest. Several intervals may have one config.
+std::set<std::string> configs_of(const store::Record& record);
 
 /// True when the candidate was timed at the upper edge of the record's bucket.
 bool is_at_edge(const store::Record& record, const store::TriedCandidate& candidate);

@@ -11,8 +11,7 @@ namespace kiln::cli {
 
 namespace {
 
-constexpr std::size_t least_width = 12,
-                      longest_kept = 28;  // of a column that is made narrower; of a word that is not cut
+constexpr std::size_t longest_kept = 28;  // columns of a word that a table does not cut
 
 /// Returns the columns of the longest piece that wrapped() need not cut.
 std::size_t longest_word(std::string_view text) {
@@ -46,6 +45,36 @@ std::string with_whole_paragraphs(std::string_view text) {
   return all;
 }
 
+/// Splits a command at its spaces, but not in quotes, and keeps an option with the value after it.
+std::vector<std::string> parts_of(std::string_view command) {
+  std::vector<std::string> words{""};
+  char quote = 0;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const char each = command[i];
+    if (each == ' ' && quote == 0) {
+      words.emplace_back();
+      continue;
+    }
+    words.back() += each;
+    if (each == '\\' && quote == 0 && i + 1 < command.size())
+      words.back() += command[++i];
+    else if (quote == 0 && (each == '\'' || each == '"'))
+      quote = each;
+    else if (each == quote)
+      quote = 0;
+  }
+  std::vector<std::string> parts;
+  for (const std::string& each : words) {
+    const bool is_value = !parts.empty() && parts.back().starts_with('-') && !each.starts_with('-') &&
+                          parts.back().find(' ') == std::string::npos;
+    if (is_value)
+      parts.back() += " " + each;
+    else
+      parts.push_back(each);
+  }
+  return parts;
+}
+
 /// Appends a line of help. What it says in its second column goes on there, or below where little room is left for it.
 void append_help_line(std::string& all, std::string_view line, std::size_t width) {
   constexpr std::size_t least = 30, below = 6;  // columns that a remark needs, and its indent below an example
@@ -53,7 +82,7 @@ void append_help_line(std::string& all, std::string_view line, std::size_t width
   const std::size_t gap = std::min(line.find("  ", first), line.size());
   const bool alone = gap == line.size(), is_command = line.substr(first).starts_with("kiln ");
   if (line.size() <= width || (alone && is_command)) {
-    all.append(line) += '\n';
+    all += line.size() <= width ? std::string(line) + '\n' : wrapped_command(line.substr(first), width);
     return;
   }
   std::size_t second = alone ? first : line.find_first_not_of(' ', gap);
@@ -68,6 +97,40 @@ void append_help_line(std::string& all, std::string_view line, std::size_t width
   }
   all.append(rest.front()) += '\n';
   for (std::size_t i = 1; i < rest.size(); ++i) all.append(second, ' ').append(rest[i]) += '\n';
+}
+
+/// Narrows the widest columns to `least`, one after another, until `line` fits `width`.
+void narrow(std::vector<std::size_t>& widths, const std::vector<std::size_t>& least, std::size_t& line,
+            std::size_t width) {
+  while (line > width) {
+    std::size_t widest = widths.size(), next = 0;  // the widest column, and the width of the one after it
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      if (widths[i] <= least[i]) continue;
+      if (widest == widths.size() || widths[i] > widths[widest]) {
+        if (widest < widths.size()) next = std::max(next, widths[widest]);
+        widest = i;
+      } else {
+        next = std::max(next, widths[i]);
+      }
+    }
+    if (widest == widths.size()) return;
+    const std::size_t wanted = widths[widest] - std::min(widths[widest] - least[widest], line - width);
+    const std::size_t narrower = std::max(wanted, std::min(next, widths[widest] - 1));
+    line -= widths[widest] - narrower;
+    widths[widest] = narrower;
+  }
+}
+
+/// Appends the text in lines of `width` at most, each after `indent` spaces.
+void append_indented(std::string& all, std::string_view text, std::size_t indent, std::size_t width) {
+  constexpr std::size_t least = 12;  // columns of text
+  for (const std::string& each : wrapped(text, std::max(width, indent + least) - indent))
+    all.append(indent, ' ').append(each) += '\n';
+}
+
+/// Returns whether a line stands alone: a blank or indented one, or an item of a list.
+bool is_apart(std::string_view line) {
+  return line.empty() || line.front() == ' ' || line.starts_with("- ") || line.starts_with("* ");
 }
 
 }  // namespace
@@ -107,43 +170,57 @@ std::string Table::take_common_last() {
   return common;
 }
 
-std::vector<std::size_t> Table::fitted(int indent, std::size_t width) const {
-  std::vector<std::size_t> widths, kept, least;
-  std::size_t line = static_cast<std::size_t>(indent) + 2 * (columns_.size() - 1);
+std::vector<std::size_t> Table::fitted(std::size_t indent, std::size_t width) const {
+  std::vector<std::size_t> widths, least;
+  std::size_t line = indent + 2 * (columns_.size() - 1);
   for (const Column& column : columns_) {
     widths.push_back(column.width);
     line += column.width;
-    kept.push_back(column.right ? column.width : std::clamp(column.word, least_width, longest_kept));
-    least.push_back(column.right ? column.width : least_width);
+    least.push_back(column.right ? column.width : std::min(column.word, longest_kept));
   }
   if (width == 0 || line <= width) return widths;
-  narrow(widths, kept, line, width);  // no word is cut where that suffices
   narrow(widths, least, line, width);
+  if (line > width)
+    widths.clear();
+  else
+    balance(widths, least);
   return widths;
 }
 
-void Table::narrow(std::vector<std::size_t>& widths, const std::vector<std::size_t>& least, std::size_t& line,
-                   std::size_t width) {
-  while (line > width) {
-    std::size_t widest = widths.size(), next = 0;  // the widest column, and the width of the one after it
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      if (widths[i] <= least[i]) continue;
-      if (widest == widths.size() || widths[i] > widths[widest]) {
-        if (widest < widths.size()) next = std::max(next, widths[widest]);
-        widest = i;
-      } else {
-        next = std::max(next, widths[i]);
-      }
-    }
-    if (widest == widths.size()) return;
-    const std::size_t wanted = widths[widest] - std::min(widths[widest] - least[widest], line - width);
-    const std::size_t narrower = std::max(wanted, std::min(next, widths[widest] - 1));
-    line -= widths[widest] - narrower;
-    widths[widest] = narrower;
+std::size_t Table::lines_at(const std::vector<std::size_t>& widths) const {
+  std::size_t lines = 0;
+  for (const auto& cells : rows_) {
+    std::size_t most = 1;
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      if (!columns_[i].right && cells[i].size() > widths[i]) most = std::max(most, wrapped(cells[i], widths[i]).size());
+    lines += most;
+  }
+  return lines;
+}
+
+void Table::balance(std::vector<std::size_t>& widths, const std::vector<std::size_t>& least) const {
+  constexpr std::size_t most_rows = 60, most_moved = 10;  // with more rows the time to try them would be noticed
+  if (rows_.size() > most_rows) return;
+  for (std::size_t lines = lines_at(widths);;) {
+    std::vector<std::size_t> best = widths;
+    for (std::size_t from = 0; from < widths.size(); ++from)
+      for (std::size_t to = 0; to < widths.size(); ++to)
+        for (std::size_t step = 1; step <= most_moved; ++step) {
+          if (from == to || columns_[from].right || columns_[to].right || widths[from] < least[from] + step) continue;
+          std::vector<std::size_t> moved = widths;
+          moved[from] -= step;
+          moved[to] += step;
+          const std::size_t fewer = lines_at(moved);
+          if (fewer >= lines) continue;
+          lines = fewer;
+          best = moved;
+        }
+    if (best == widths) return;
+    widths = best;
   }
 }
 
-void Table::append(std::string& text, const std::vector<std::string>& cells, int indent,
+void Table::append(std::string& text, const std::vector<std::string>& cells, std::size_t indent,
                    const std::vector<std::size_t>& widths) const {
   std::vector<std::vector<std::string>> lines;
   std::size_t most = 1;
@@ -152,7 +229,7 @@ void Table::append(std::string& text, const std::vector<std::string>& cells, int
     most = std::max(most, lines.back().size());
   }
   for (std::size_t at = 0; at < most; ++at) {
-    std::string line(static_cast<std::size_t>(indent), ' ');
+    std::string line(indent, ' ');
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const std::string_view cell = at < lines[i].size() ? std::string_view(lines[i][at]) : std::string_view();
       if (i > 0) line += "  ";
@@ -163,11 +240,28 @@ void Table::append(std::string& text, const std::vector<std::string>& cells, int
   }
 }
 
-std::string Table::text(int indent, std::size_t width) const {
+void Table::append_stacked(std::string& text, const std::vector<std::string>& cells, std::size_t indent,
+                           std::size_t width) const {
+  std::string rest;
+  for (std::size_t i = 1; i < cells.size(); ++i) {
+    const std::string& heading = columns_[i].heading;
+    if (!cells[i].empty())
+      rest += fmt::format("{}{}{}{}", rest.empty() ? "" : ", ", heading, heading.empty() ? "" : " ", cells[i]);
+  }
+  append_indented(text, cells.front(), indent, width);
+  if (!rest.empty()) append_indented(text, rest, indent + 4, width);
+}
+
+std::string Table::text(int indent_columns, std::size_t width) const {
+  const auto indent = static_cast<std::size_t>(indent_columns);
   const std::vector<std::size_t> widths = fitted(indent, width);
+  std::string text;
+  if (widths.empty()) {
+    for (const auto& cells : rows_) append_stacked(text, cells, indent, width);
+    return text;
+  }
   std::vector<std::string> headings;
   for (const Column& column : columns_) headings.push_back(column.heading);
-  std::string text;
   if (std::any_of(headings.begin(), headings.end(), [](const std::string& heading) { return !heading.empty(); }))
     append(text, headings, indent, widths);
   for (const auto& cells : rows_) append(text, cells, indent, widths);
@@ -188,6 +282,60 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   }
   if (lines.empty() || !text.empty()) lines.emplace_back(text);
   return lines;
+}
+
+std::string wrapped_text(std::string_view text, std::size_t hanging, std::size_t width) {
+  if (width == 0) return std::string(text);
+  std::string all;
+  while (!text.empty()) {
+    const std::string_view line = next_line(text);
+    const std::string first = wrapped(line, width).front();
+    all.append(first) += '\n';
+    const std::string_view rest = line.substr(std::min(first.size(), line.size()));
+    const std::size_t begin = rest.find_first_not_of(' ');
+    if (begin != std::string_view::npos) append_indented(all, rest.substr(begin), hanging, width);
+  }
+  return all;
+}
+
+std::string reflowed(std::string_view text, std::size_t width) {
+  if (width == 0) return std::string(text);
+  constexpr std::size_t widest = 120;  // columns that are read with ease
+  std::size_t longest = 0;
+  for (std::string_view rest = text; !rest.empty();) longest = std::max(longest, next_line(rest).size());
+  std::string joined;
+  while (!text.empty()) {
+    const std::string_view line = next_line(text);
+    const bool is_short = 10 * line.size() < 7 * longest && (line.ends_with('.') || line.ends_with(':'));
+    std::string_view rest = text;
+    const bool ends = is_short || is_apart(line) || text.empty() || is_apart(next_line(rest));
+    joined.append(line) += ends ? '\n' : ' ';
+  }
+  std::string all;
+  for (std::string_view rest = joined; !rest.empty();) {
+    const std::string_view line = next_line(rest);
+    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    if (line.empty()) all += '\n';
+    all += wrapped_text(line, line.substr(indent).starts_with("- ") ? indent + 2 : indent, std::min(width, widest));
+  }
+  return all;
+}
+
+std::string wrapped_command(std::string_view command, std::size_t width) {
+  constexpr std::string_view indent = "  ", deeper = "      ";
+  std::string all, line(indent);
+  for (const std::string& each : parts_of(command)) {
+    constexpr std::size_t for_backslash = 2;
+    const bool is_first = line.find_last_not_of(' ') == std::string::npos;
+    if (!is_first && width > 0 && line.size() + 1 + each.size() + for_backslash > width) {
+      all += line + " \\\n";
+      line = deeper;
+    } else if (!is_first) {
+      line += ' ';
+    }
+    line += each;
+  }
+  return all + line + '\n';
 }
 
 std::string wrapped_help(std::string_view text, std::size_t width) {

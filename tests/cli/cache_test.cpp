@@ -265,13 +265,14 @@ TEST_CASE(
     const auto found = std::ranges::find_if(lines, [&](const std::string& each) { return contains(each, part); });
     return found == lines.end() ? std::string() : *found;
   };
-  CHECK(contains(line_with("rows=33..48"), "fastest"));
   CHECK(contains(line_with("rows=33..48"), "threads=512"));
   CHECK(contains(line_with("rows=33..48"), "700 ns"));
   CHECK(contains(line_with("candidate  "), "rows=48"));
   CHECK(contains(line_with("1.300 us"), "700 ns"));
   const std::string listed = command.run("--json cache ls " + path).output;
-  CHECK(contains(listed, "\"configs\":2"));
+  CHECK(contains(listed, "\"intervals\":2,\"configs\":2"));
+  CHECK_FALSE(contains(line_with("rows=33..48"), rows.record.choices[0].source_digest.substr(0, 12)));
+  CHECK(contains(line_with("  holds"), "2 intervals of sizes, 2 configs"));
 }
 
 TEST_CASE("text leaves out types and choices at their defaults, JSON and exports do not") {

@@ -30,12 +30,12 @@ class Command {
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
-  /// `before` is shell, such as "ulimit -f 1; ".
+  /// `before` is shell, such as "ulimit -f 1; " or "COLUMNS=80 ".
   [[nodiscard]] Ran run(const std::string& arguments, const std::string& before = {}) const {
     const std::string errors = folder_ / "errors";
-    const std::string line = before + "KILN_CUDA_LIBRARY=none KILN_NVRTC_LIBRARY=none KILN_CACHE='" +
-                             (folder_ / "overlay.kiln").string() + "' '" KILN_COMMAND "' " + arguments + " 2>'" +
-                             errors + "'";
+    const std::string line =
+        "unset COLUMNS; " + before + "KILN_CUDA_LIBRARY=none KILN_NVRTC_LIBRARY=none KILN_CACHE='" +
+        (folder_ / "overlay.kiln").string() + "' '" KILN_COMMAND "' " + arguments + " 2>'" + errors + "'";
     Ran ran;
     FILE* const pipe = ::popen(line.c_str(), "r");
     REQUIRE(pipe != nullptr);

@@ -84,6 +84,43 @@ TEST_CASE("a table that must be narrower cuts no word while a column of words ca
     CHECK(end - at <= 60);
 }
 
+TEST_CASE("a table whose words do not fit side by side has one below another, with their headings") {
+  Table table({"candidate", "> rows=64", "> rows=128", ""});
+  table.row({"block_row threads=256", "1.234 us", "2.345 us", "serves"});
+  table.row({"bulk", "", "2.5 us"});
+  CHECK(table.text(2, 24) ==
+        "  block_row threads=256\n"
+        "      rows=64 1.234 us,\n"
+        "      rows=128 2.345 us,\n"
+        "      serves\n"
+        "  bulk\n"
+        "      rows=128 2.5 us\n");
+}
+
+TEST_CASE("columns get as many columns as their words need before a wide column gets more") {
+  Table table({"tensor", "shape", "strides", "what"});
+  table.row({"score_bias", "[batch, heads, queries, keys]", "[bias_batch_stride, bias_head_stride, bias_row_stride, 1]",
+             "when bias == \"tensor\""});
+  const std::string text = table.text(0, 60);
+  CHECK_MESSAGE(text.find("bias_batch_stride,") != std::string::npos, text);
+  CHECK(text.find("score_bias ") != std::string::npos);
+  CHECK(text.find("\"tensor\"") != std::string::npos);
+}
+
+TEST_CASE("a paragraph is joined and wrapped; lists, indented lines and what follows a short sentence begin anew") {
+  const std::string text =
+      "A product of two matrices, and all that a network does to it, of\nwhich this line goes on:\n"
+      "  z = scale * x w\nSums are f32 whatever the types are, and they are rounded once, at\nthe end.\n"
+      "Another paragraph.\n\n- one item of a list that is long\n- two\n";
+  CHECK(reflowed(text, 0) == text);
+  CHECK(reflowed(text, 40) ==
+        "A product of two matrices, and all that\na network does to it, of which this line\ngoes on:\n"
+        "  z = scale * x w\n"
+        "Sums are f32 whatever the types are, and\nthey are rounded once, at the end.\n"
+        "Another paragraph.\n\n- one item of a list that is long\n- two\n");
+  CHECK(reflowed("- an item that is long, of a list\n", 20) == "- an item that is\n  long, of a list\n");
+}
+
 TEST_CASE("text is cut at spaces, else behind commas, else anywhere, and loses nothing") {
   CHECK(wrapped("one two three", 7) == std::vector<std::string>{"one two", "three"});
   CHECK(wrapped("one,two,three", 8) == std::vector<std::string>{"one,two,", "three"});

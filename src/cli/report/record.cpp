@@ -142,7 +142,7 @@ Json facts_of(const store::Record& record, const manifest::Catalogue& ops) {
              {"cost_ns", cost_ns},
              {"baseline_ns", record.baseline_ns},
              {"config", clipped(config_of(record.at_edge()))},
-             {"other_configs", configs_of(record) - 1},
+             {"other_configs", configs_of(record).size() - 1},
              {"kiln_version", clipped(record.provenance.kiln_version)},
              {"tuned", record.provenance.unix_seconds}};
   if (const auto placed = place(ops, record)) {
