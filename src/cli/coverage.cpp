@@ -106,7 +106,7 @@ std::string answer_of(const Covered& bucket) {
 }
 
 void print_json_coverage(const Demands& demands, const Coverage& coverage, const Target& target,
-                         const std::vector<std::string>& steps) {
+                         const std::vector<NextStep>& steps) {
   for (const Covered& each : coverage.buckets)
     print_json({{"event", "bucket"},
                 {"op", each.demand->of.op->name},
@@ -129,7 +129,7 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
               {"unknown_launches", demands.unknown_launches},
               {"launch_coverage", coverage.launches},
               {"time_coverage", coverage.time},
-              {"next", steps}});
+              {"next", json_of(steps)}});
 }
 
 /// Says which files supply machine code, and which of them may not.
@@ -148,7 +148,7 @@ void print_machine_code(const Coverage& coverage, const store::Layers& layers) {
 }
 
 void print_text_coverage(const CoverageSettings& settings, const Demands& demands, const Coverage& coverage,
-                         const Target& target, const store::Layers& layers, const std::vector<std::string>& steps) {
+                         const Target& target, const store::Layers& layers, const std::vector<NextStep>& steps) {
   Table table({"op", "buckets", "> launches", "> of time", ""});
   std::vector<ToldBucket> listed;
   std::vector<const CountedBucket*> counts;
@@ -189,7 +189,7 @@ int run(const Globals& globals, const CoverageSettings& settings) {
   const Demands demands = read_demands(settings.source, ops, target.facts, layers);
   const Coverage coverage = cover(demands, target, layers);
   const std::string prewarm = prewarm_command(settings.source);
-  const std::vector<std::string> steps =
+  const std::vector<NextStep> steps =
       next_steps(globals, target, layers, coverage.missing, {.tune = prewarm + " -o FILE.kiln", .compile = prewarm});
   globals.json ? print_json_coverage(demands, coverage, target, steps)
                : print_text_coverage(settings, demands, coverage, target, layers, steps);

@@ -51,7 +51,7 @@ std::string text_of_idle(const manifest::Op& op, const Problem& problem, const E
 }
 
 Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target,
-             const std::string& idle, const std::vector<std::string>& steps) {
+             const std::string& idle, const std::vector<NextStep>& steps) {
   Json json{{"problem", manifest::to_string(op, problem)},
             {"bucket", manifest::to_string(op, manifest::bucket_of(op, problem))},
             {"key", explanation.key},
@@ -73,7 +73,7 @@ Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& 
             {"expected_slowdown", explanation.expected_slowdown > 0 ? Json(explanation.expected_slowdown) : Json()},
             {"passes", explanation.passes},
             {"idle", idle.empty() ? Json() : Json(idle)},
-            {"next", steps}};
+            {"next", json_of(steps)}};
   for (const LayerAnswer& layer : explanation.layers)
     json["layers"].push_back(
         {{"layer", layer.layer}, {"found", layer.found}, {"opened", layer.opened}, {"trust", layer.trust}});
@@ -130,8 +130,8 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   print(answer.text());
 }
 
-std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings& settings, const manifest::Op& op,
-                                  const Problem& problem, const Target& target, store::Layers& layers) {
+std::vector<NextStep> steps_of(const Globals& globals, const ExplainSettings& settings, const manifest::Op& op,
+                               const Problem& problem, const Target& target, store::Layers& layers) {
   const answer::Resolution found = answer::resolve({op, target.facts, Regime::cold_l2}, problem, layers);
   MissingWork missing;
   const answer::Answer* answer = found.is_hit() ? found.first(problem).serves : nullptr;
@@ -139,7 +139,7 @@ std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings&
   return next_steps(globals, target, layers, missing,
                     {.tune = fmt::format("kiln tune {} {}", op.name, fmt::join(settings.words, " ")),
                      .compile = "kiln prewarm WORKLOAD.toml",
-                     .note = "where WORKLOAD.toml names this problem (docs/deployment.md has its form)"});
+                     .note = "WORKLOAD.toml names this problem, in the form that docs/deployment.md describes"});
 }
 
 /// Of a problem with a size of 0, which no file is asked for.
@@ -169,7 +169,7 @@ int run(const Globals& globals, const ExplainSettings& settings) {
   answer::Cubins cubins(layers, pool);
   const Explanation explanation =
       answer::explain({op, target.facts, Regime::cold_l2}, problem, target.arch, layers, cubins);
-  const std::vector<std::string> steps = steps_of(globals, settings, op, problem, target, layers);
+  const std::vector<NextStep> steps = steps_of(globals, settings, op, problem, target, layers);
   const std::string idle = text_of_idle(op, problem, explanation, target.facts);
   if (globals.json) {
     print_json(json_of(op, problem, explanation, target, idle, steps));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "answer/resolver.hpp"
+#include "cli/output.hpp"
 #include "cli/session.hpp"
 #include "cli/target.hpp"
 #include "manifest/bucketing.hpp"
@@ -32,6 +33,11 @@ struct Remedy {
   std::string note = {};     // what the reader must put into `compile`, or empty
 };
 
+struct NextStep {
+  std::string what;  // "compile what is missing, without a GPU, then add --base FILE.kiln"
+  std::vector<std::string> commands = {};
+};
+
 /// Adds a bucket's record when `answer` is null, else the answer's machine code if the files lack it.
 /// Leaves out a bucket that no implementation can serve on the target.
 void add_missing(MissingWork& missing, const manifest::OpBucket& of, const answer::Answer* answer, const Target& target,
@@ -43,11 +49,11 @@ std::string shell_word(const std::string& word);
 std::string options_that_find(const Globals& globals);
 /// The ranks of the first of these buckets that is of an op of a team; 0 where none is.
 int ranks_for(const std::vector<manifest::OpBucket>& buckets);
-/// Returns one sentence a step; none when nothing is missing. The command that tunes gets --ranks where an op of a team
-/// has no record.
-std::vector<std::string> next_steps(const Globals& globals, const Target& target, const store::Layers& layers,
-                                    const MissingWork& missing, const Remedy& remedy);
-/// Prints "next: SENTENCE" lines.
-void print_next_steps(const std::vector<std::string>& steps);
+/// Returns no step when nothing is missing. The command that tunes gets --ranks where an op of a team has no record.
+std::vector<NextStep> next_steps(const Globals& globals, const Target& target, const store::Layers& layers,
+                                 const MissingWork& missing, const Remedy& remedy);
+/// Prints "next: WHAT" and below it each command, indented and alone on its line.
+void print_next_steps(const std::vector<NextStep>& steps);
+Json json_of(const std::vector<NextStep>& steps);
 
 }  // namespace kiln::cli

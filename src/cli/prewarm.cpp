@@ -130,9 +130,9 @@ auto show_compiles(const Globals& globals, Results& results, Deploy deploy) {
 
 struct Result {
   const Deployment& deployment;
-  std::string about;                   // the device
-  bool kept = false;                   // the output, or without one the overlay and the bases, hold everything
-  std::vector<std::string> next = {};  // see next_steps
+  std::string about;                // the device
+  bool kept = false;                // the output, or without one the overlay and the bases, hold everything
+  std::vector<NextStep> next = {};  // see next_steps
 };
 
 void print_json_prewarmed(const PrewarmSettings& settings, const Result& result) {
@@ -149,7 +149,7 @@ void print_json_prewarmed(const PrewarmSettings& settings, const Result& result)
             {"image_bytes", deployment.image_bytes},
             {"file", settings.output.path},
             {"kept", result.kept},
-            {"next", result.next}};
+            {"next", json_of(result.next)}};
   for (const Deployment::Missing& each : deployment.missing)
     json["missing"].push_back({{"op", each.op}, {"bucket", each.bucket}, {"reason", each.why}});
   print_json(json);
@@ -173,10 +173,15 @@ void print_missing(const manifest::Catalogue& ops, const Deployment& deployment)
     is_any_of_team = is_any_of_team || op.is_of_team();
   }
   for (const BucketShape& each : shapes_of(listed)) table.row({each.of.op->name, each.buckets(), each.text});
-  print(fmt::format(
-      "\nWithout a record: {} of {}. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included{}:\n{}",
-      deployment.missing.size(), counted(deployment.buckets, "bucket"),
-      is_any_of_team ? "; nothing stands in for an op of a team" : "", table.text(2)));
+  print(
+      "\n" +
+      wrapped_text(
+          fmt::format(
+              "Without a record: {} of {}. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included{}:\n",
+              deployment.missing.size(), counted(deployment.buckets, "bucket"),
+              is_any_of_team ? "; nothing stands in for an op of a team" : ""),
+          2) +
+      table.text(2));
 }
 
 void print_text_prewarmed(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops,

@@ -101,7 +101,7 @@ int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<co
                               ? "kiln prewarm WORKLOAD.toml"
                               : "kiln replay " + (settings.trace == "-" ? "TRACE" : shell_word(settings.trace)),
                   .compile = "kiln prewarm WORKLOAD.toml",
-                  .note = "where WORKLOAD.toml names the trace's problems (docs/deployment.md has its form)"});
+                  .note = "WORKLOAD.toml names the trace's problems, in the form that docs/deployment.md describes"});
   print_look_ups(globals, target, count(trace, empty), report, settings.policy);
   const bool good = std::all_of(report.buckets.begin(), report.buckets.end(),
                                 [](const DryBucket& bucket) { return bucket.is_ready(); });

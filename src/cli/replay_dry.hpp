@@ -34,7 +34,7 @@ struct DryBucket {
 struct DryReport {
   std::vector<DryBucket> buckets;
   MissingWork missing;
-  std::vector<std::string> next = {};     // what mends it: see next_steps
+  std::vector<NextStep> next = {};        // what mends it: see next_steps
   std::int64_t constraint_fallbacks = 0;  // problems whose record has no config that is legal at the real sizes
 };
 

@@ -172,7 +172,7 @@ void print_json_look_ups(const Target& target, const Counts& counts, const DryRe
             {"stale_buckets", totals.stale},
             {"buckets_without_cubin", totals.without_cubin},
             {"constraint_fallbacks", report.constraint_fallbacks},
-            {"next", report.next}};
+            {"next", json_of(report.next)}};
   for (std::size_t i = 1; i < origin_count; ++i)
     json["by_origin"][std::string(to_string(static_cast<Origin>(i)))] = totals.problems[i];
   for (std::size_t i = 0; i < totals.misses.size(); ++i)

@@ -10,8 +10,8 @@ TEST_CASE("coverage counts machine code, names the file that has it, and can req
   CHECK(without.status == 1);
   CHECK(says(without.output, "base, no machine code"));
   CHECK(says(without.output, "0 of these 1 have machine code in the files\n"));
-  CHECK(says(without.output,
-             " --arch sm_90a --device-class H200 --base " + bare + " -o FILE.kiln compiles what is missing"));
+  CHECK(says(without.output, "next: compile what is missing, without a GPU, then add --base FILE.kiln\n"));
+  CHECK(says(without.output, " --device-class H200 --base " + bare + " -o FILE.kiln\n"));
   CHECK(command.run("coverage " + command.path("w.toml") + " --require 100 --base " + bare).status == 0);
   const Ran with = command.run(asked + whole);
   CHECK_MESSAGE(with.status == 0, with.output);

@@ -1,4 +1,5 @@
 // The command that coverage, explain, a dry replay and prewarm name next: it finds what they found, and mends what they miss.
+#include "cli/table.hpp"
 #include "store/key_files.hpp"
 #include "tuned_files.hpp"
 
@@ -29,8 +30,9 @@ TEST_CASE("coverage ends with the command that tunes what has no record, and nam
   const Command command;
   const std::string base = tuned_file(command, "a.kiln", true);
   const Ran ran = run_apart(command, "coverage " + workload_of(command, "\"1..512\"") + " --base " + base);
-  CHECK_MESSAGE(says(ran.output, "next: kiln prewarm " + command.path("w.toml") + " -o FILE.kiln --base " + base +
-                                     ", on a GPU of class H200, tunes what is missing"),
+  CHECK_MESSAGE(says(ran.output,
+                     "next: tune what is missing, on a GPU of class H200, then add --base FILE.kiln\n  kiln prewarm " +
+                         command.path("w.toml") + " -o FILE.kiln --base " + base + "\n"),
                 ran.output);
 }
 
@@ -42,7 +44,7 @@ TEST_CASE("several workloads are one: a bucket that two of them name counts once
       command.path("x.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = [512, 1024], cols = 4096 }\n");
   const Ran ran = run_apart(command, "coverage " + both + " --base " + base);
   CHECK_MESSAGE(says(ran.output, "1 of 3 buckets has a record"), ran.output);
-  CHECK_MESSAGE(says(ran.output, "next: kiln prewarm " + both + " -o FILE.kiln --base " + base), ran.output);
+  CHECK_MESSAGE(says(ran.output, "\n  kiln prewarm " + both + " -o FILE.kiln --base " + base), ran.output);
   const std::string part = command.path("part.kiln");
   const Ran exported = command.run("cache export --workload " + command.path("w.toml") + " --workload " +
                                    command.path("x.toml") + " " + base + " -o " + part);
@@ -63,12 +65,15 @@ TEST_CASE("the next command repeats all options that decide what is found, as a 
   const std::string options = " --base " + bare + " --overlay \"\" --trust signed --trusted-keys '" +
                               command.path("my keys") + "' --templates " + command.path("ops");
   const Ran ran = run_apart(command, "coverage " + workload_of(command, "512") + options);
-  CHECK_MESSAGE(says(ran.output, "next: kiln prewarm " + command.path("w.toml") + " --arch sm_90a --device-class H200" +
-                                     options + " -o FILE.kiln compiles what is missing"),
+  CHECK_MESSAGE(says(ran.output, "\n  kiln prewarm " + command.path("w.toml") + " --device-class H200" + options +
+                                     " -o FILE.kiln\n"),
                 ran.output);
-  CHECK(says(ran.output, "; sign it (kiln cache sign FILE.kiln --key KEY.pem); then add --base FILE.kiln\n"));
-  CHECK(run_apart(command, "--json coverage " + command.path("w.toml") + options)
-            .output.find("\"next\":[\"kiln prewarm ") != std::string::npos);
+  CHECK(says(ran.output,
+             "next: compile what is missing, without a GPU, sign FILE.kiln (kiln cache sign FILE.kiln --key KEY.pem), "
+             "then add --base FILE.kiln\n"));
+  const std::string json = run_apart(command, "--json coverage " + command.path("w.toml") + options).output;
+  CHECK_MESSAGE(says(json, "\"next\":[{\"what\":\"compile what is missing, without a GPU, sign "), json);
+  CHECK(says(json, "\"commands\":[\"kiln prewarm "));
 }
 
 TEST_CASE("where trust alone is lacking, coverage says how to give it, and no prewarm") {
@@ -77,16 +82,17 @@ TEST_CASE("where trust alone is lacking, coverage says how to give it, and no pr
   const std::string base = tuned_file(command, "a.kiln", true);
   const std::string asked = "coverage " + workload_of(command, "512") + " --base " + base + " --trust signed";
   const Ran unsigned_file = run_apart(command, asked);
-  CHECK_MESSAGE(says(unsigned_file.output, "next: sign " + base + " (kiln cache sign " + base + " --key KEY.pem)"),
+  CHECK_MESSAGE(says(unsigned_file.output, "next: sign " + base + ", and trust the key unless it is trusted\n"),
                 unsigned_file.output);
+  CHECK(says(unsigned_file.output, "\n  kiln cache sign " + base + " --key KEY.pem\n"));
   CHECK_FALSE(says(unsigned_file.output, "prewarm"));
   const auto keys = kiln::store::make_keys(folder, "release");
   REQUIRE(command.run("cache sign " + base + " --key " + keys.secret.string()).status == 0);
   std::filesystem::create_directories(command.path("none"));
   const Ran unknown = run_apart(command, asked + " --trusted-keys " + command.path("none"));
-  CHECK_MESSAGE(says(unknown.output, "next: trust the key that signed " + base + ", whose fingerprint is "),
+  CHECK_MESSAGE(says(unknown.output, "next: trust the key that signed " + base + ", with the fingerprint "),
                 unknown.output);
-  CHECK(says(unknown.output, "(install -D -m 644 PUBLIC.pem " + command.path("none") + "/PUBLIC.pem)"));
+  CHECK(says(unknown.output, "\n  install -D -m 644 PUBLIC.pem " + command.path("none") + "/PUBLIC.pem\n"));
   CHECK_FALSE(says(unknown.output, "prewarm"));
   std::filesystem::create_directories(folder / "keys/revoked");
   std::filesystem::copy_file(keys.open, folder / "keys/revoked/release.pem");
@@ -107,10 +113,10 @@ TEST_CASE("coverage names a file at hand that has the missing records, in place 
   };
   const std::string all = covered("64");
   CHECK_MESSAGE(says(all, "next: add --base cache/other.kiln, which has what is missing\n"), all);
-  CHECK_FALSE(says(all, "tunes what is missing"));
+  CHECK_FALSE(says(all, "tune what is missing"));
   const std::string some = covered("[32, 64]");
   CHECK(says(some, "next: add --base cache/other.kiln, which has 1 of the 2 missing records\n"));
-  CHECK(says(some, "tunes what is missing"));
+  CHECK(says(some, "tune what is missing"));
   CHECK_FALSE(says(covered("32"), "next: add"));
 }
 
@@ -127,12 +133,15 @@ TEST_CASE("explain ends with the command that mends a miss, and with none after 
   const auto explained = [&](const std::string& words, const std::string& options) {
     return run_apart(command, "explain rms_norm cols=4096 dtype=bf16 " + words + options).output;
   };
-  const std::string tune = "next: kiln tune rms_norm cols=4096 dtype=bf16 rows=9 --base " + base;
-  CHECK(says(explained("rows=9", " --base " + base),
-             tune + ", on a GPU of class H200, tunes what is missing and keeps it"));
-  CHECK(says(explained("rows=9", " --overlay '' --base " + base), tune + " --overlay FILE.kiln, on a GPU"));
+  const std::string tune = "\n  kiln tune rms_norm cols=4096 dtype=bf16 rows=9 --base " + base;
+  const std::string on = "next: tune what is missing, on a GPU of class H200";
+  CHECK(says(explained("rows=9", " --base " + base), on + " and keep it in the overlay" + tune + "\n"));
+  CHECK(says(explained("rows=9", " --overlay '' --base " + base),
+             on + ", then add --base FILE.kiln" + tune + " --overlay FILE.kiln\n"));
   CHECK(says(explained("rows=300", " --base " + bare),
-             "next: kiln prewarm WORKLOAD.toml --arch sm_90a --device-class H200 --base " + bare + " -o FILE.kiln"));
+             "; WORKLOAD.toml names this problem, in the form that docs/deployment.md describes\n"
+             "  kiln prewarm WORKLOAD.toml --device-class H200 --base " +
+                 bare + " -o FILE.kiln\n"));
   CHECK(says(explained("rows=300", " --trust signed --base " + base), "next: sign " + base));
   CHECK_FALSE(says(explained("rows=300", " --base " + base), "next: "));
   CHECK(says(explained("rows=300", " --json --base " + base), "\"next\":[]"));
@@ -146,9 +155,8 @@ TEST_CASE("a dry replay ends with the command that mends its misses") {
     const std::string trace = command.path("t.trace", "rms_norm rows=" + rows + " cols=4096 dtype=bf16\n");
     return run_apart(command, "replay --dry-run " + trace + " --base " + options).output;
   };
-  CHECK(says(replayed("9", base), "next: kiln replay " + command.path("t.trace") + " --base " + base + ", on a GPU"));
-  CHECK(
-      says(replayed("300", bare), "next: kiln prewarm WORKLOAD.toml --arch sm_90a --device-class H200 --base " + bare));
+  CHECK(says(replayed("9", base), "\n  kiln replay " + command.path("t.trace") + " --base " + base + "\n"));
+  CHECK(says(replayed("300", bare), "\n  kiln prewarm WORKLOAD.toml --device-class H200 --base " + bare));
   CHECK(says(replayed("300", base + " --trust signed"), "next: sign " + base));
   CHECK_FALSE(says(replayed("300", base), "next: "));
 }
@@ -171,8 +179,10 @@ TEST_CASE("prewarm without a GPU names the file or the tune that brings a missin
                             base + " -o " + command.path("out.kiln");
   const Ran alone = run_apart(command, asked);
   CHECK(alone.status == 1);
-  CHECK_MESSAGE(says(alone.output, "next: kiln prewarm " + command.path("w.toml") + " -o FILE.kiln --base " + base +
-                                       " --overlay \"\", on a GPU of class H200, tunes"),
+  CHECK_MESSAGE(says(alone.output,
+                     "next: tune what is missing, on a GPU of class H200, then add --base FILE.kiln\n"
+                     "  kiln prewarm " +
+                         command.path("w.toml") + " -o FILE.kiln --base " + base + " --overlay \"\"\n"),
                 (alone.output + alone.errors));
   put(*kiln::store::File::open(command.path("b.kiln"), kiln::store::Access::read_write),
       tuned({"rows=64", "cols=4096", "dtype=bf16"}));
@@ -191,4 +201,15 @@ TEST_CASE("explain names the axes in which the nearest records differ") {
   CHECK(says(found("rows=64 cols=1024"), "no record of this bucket, 4 of other cols (4096, 8192) "));
   CHECK(says(found("rows=9 cols=4096"),
              "no record of this bucket, 4 of other sizes; nearest: 2 of other rows (64, 512) "));
+}
+
+TEST_CASE("a command is one line where it fits, else it is divided before an option and at no quoted word") {
+  const std::string command = "kiln prewarm w.toml -o FILE.kiln --base 'my files/a.kiln' --overlay \"\"";
+  CHECK(kiln::cli::wrapped_command(command, 0) == "  " + command + "\n");
+  CHECK(kiln::cli::wrapped_command(command, 80) == "  " + command + "\n");
+  CHECK(kiln::cli::wrapped_command(command, 50) ==
+        "  kiln prewarm w.toml -o FILE.kiln \\\n"
+        "      --base 'my files/a.kiln' --overlay \"\"\n");
+  CHECK(kiln::cli::wrapped_command("kiln x 'it'\\''s a' --b c", 20) ==
+        "  kiln x \\\n      'it'\\''s a' \\\n      --b c\n");
 }

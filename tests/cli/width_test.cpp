@@ -64,14 +64,16 @@ TEST_CASE("an op is described for usual sizes") {
   CHECK(says(command.run("ops all_gather").output, "\nFor rows=4096 cols=4096 world=8 dtype=bf16 on "));
 }
 
-TEST_CASE("a record and its list fit a terminal, and no word of a row is cut") {
+TEST_CASE("a record, its list and what is next fit a terminal, and no word of a row is cut") {
   const Command command;
   TunedRows rows = tuned({"rows=256", "cols=4096", "dtype=bf16"});
   rows.record.choices[0].compiler = "nvrtc 13.0 build 65be0db342ad51a06876e71e210bccc5aa8322cf";
   put(*store::File::open(command.path("a.kiln"), store::Access::read_write), rows);
   const std::string show = "cache show rms_norm rows=256 cols=4096 --file " + command.path("a.kiln");
   for (const std::string& arguments :
-       {show, "cache ls " + command.path("a.kiln"), "cache stats " + command.path("a.kiln")})
+       {show, "cache ls " + command.path("a.kiln"), "cache stats " + command.path("a.kiln"),
+        "explain rms_norm rows=256 cols=4096 --base " + command.path("a.kiln"),
+        "coverage " + workload_of(command, "[256, 512]") + " --base " + command.path("a.kiln")})
     check_fits(command, arguments);
   const std::string shown = run_at(command, 80, show);
   CHECK_MESSAGE(says(shown, "rows=129..256 "), shown);

@@ -134,7 +134,7 @@ TEST_CASE("a workload of both sorts of ops is one command and one file") {
   CHECK(contains(expect(0, "kiln explain " + gather + alone + " --device-class h200/nvlink"), "/nvlink | "));
   CHECK(contains(expect(0, "kiln explain " + gather + alone + " --device-class H200/pcie"), "/pcie | "));
   const std::string missing = expect(0, "kiln explain all_gather rows=1000 cols=64 world=2 dtype=f32" + alone);
-  CHECK_MESSAGE(contains(missing, "next: kiln tune all_gather rows=1000 cols=64 world=2 dtype=f32 --ranks 2"), missing);
+  CHECK_MESSAGE(contains(missing, "\n  kiln tune all_gather rows=1000 cols=64 world=2 dtype=f32 --ranks 2"), missing);
   CHECK_MESSAGE(contains(missing, "on 2 GPUs of class"), missing);
   CHECK(contains(expect(0, "kiln cache verify " + file), "both.kiln: sound"));
   const std::string trace = (folder / "one.trace").string();
