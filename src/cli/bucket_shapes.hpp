@@ -1,5 +1,5 @@
-// Buckets that are listed together: those of one op, with one text about each, that differ in the size of one axis
-// alone.
+// Buckets that are listed together: those of one op, with one text about each, that differ in the sizes of axes whose
+// buckets join sizes alone.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,7 @@ struct ToldBucket {
 
 struct BucketShape {
   manifest::OpBucket of;
-  std::size_t axis = 0;            // the one that varies
-  std::int64_t low = 0, high = 0;  // its sizes
+  Problem low, high;  // the least and the largest size of each axis
   std::vector<std::size_t> members;
   std::string text;
 
@@ -27,7 +26,8 @@ struct BucketShape {
   [[nodiscard]] std::string buckets() const;
 };
 
-/// Returns the shapes in the order of their first buckets. `members` are indices of `buckets`.
+/// Returns the shapes in the order of their first buckets. Sizes vary on the axes whose policy is not exact for the
+/// bucket's types and choices (manifest::open_axes). `members` are indices of `buckets`.
 std::vector<BucketShape> shapes_of(std::span<const ToldBucket> buckets);
 
 }  // namespace kiln::cli

@@ -39,7 +39,9 @@ void declare(CLI::App& command, CoverageSettings& settings) {
       ->type_name("PERCENT");
   command.add_flag("--require-machine-code", settings.require_machine_code,
                    "Exit with 1 when a bucket that has a record lacks machine code in the files");
-  command.add_option("--by", settings.by, "What --require counts: launches, or their time")
+  command
+      .add_option("--by", settings.by,
+                  "What --require counts: launches (of a workload, each bucket as one), or their time")
       ->check(CLI::Validator(CLI::IsMember({"launches", "time"})).description(""))
       ->type_name("WHAT");
   command.add_flag("--all", settings.all, "List also the buckets that are covered");
@@ -48,13 +50,14 @@ void declare(CLI::App& command, CoverageSettings& settings) {
 struct Covered {
   const CountedBucket* demand = nullptr;
   answer::Resolution found;
-  bool has_code = false;  // each config that serves some size has its machine code in the files, or needs none
+  bool has_code = false;    // each config that serves some size has its machine code in the files, or needs none
+  bool needs_code = false;  // some config has kernels of Kiln's
   std::optional<std::size_t> layer{};  // which supplies the first config's
 };
 
 struct Coverage {
   std::vector<Covered> buckets;
-  std::int64_t hits = 0, stale = 0, with_code = 0;
+  std::int64_t hits = 0, stale = 0, with_code = 0, without_kernels = 0;
   std::map<std::size_t, std::int64_t> by_layer;  // hits with machine code, by the layer that supplies it
   MissingWork missing;
   double launches = 0, time = 0;  // the shares that would be hits
@@ -66,6 +69,7 @@ void find_code(Covered& bucket, const Target& target, store::Layers& layers, Mis
   for (const answer::Answer* answer : bucket.found.picked_by_size()) {
     add_missing(missing, of, answer, target, layers);
     if (!answer->implementation->has_kernels()) continue;
+    bucket.needs_code = true;
     const auto layer = answer::layer_with_code({*of.op, target.facts}, *answer, target.arch, layers);
     if (!layer) bucket.has_code = false;
     if (!bucket.layer) bucket.layer = layer;
@@ -84,6 +88,7 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
       coverage.time += demands.time_share(demand);
       find_code(each, target, layers, coverage.missing);
       coverage.with_code += each.has_code ? 1 : 0;
+      coverage.without_kernels += each.needs_code ? 0 : 1;
       if (each.has_code && each.layer) ++coverage.by_layer[*each.layer];
     } else {
       add_missing(coverage.missing, demand.of, nullptr, target, layers);
@@ -125,6 +130,7 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
               {"hits", coverage.hits},
               {"stale", coverage.stale},
               {"with_machine_code", coverage.with_code},
+              {"need_no_machine_code", coverage.without_kernels},
               {"launches", demands.launches},
               {"unknown_launches", demands.unknown_launches},
               {"launch_coverage", coverage.launches},
@@ -132,48 +138,65 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
               {"next", json_of(steps)}});
 }
 
+/// "165 of these 276 have machine code in the files: 165 from base h100.kiln; 1 needs none: a library serves it"
+std::string text_of_machine_code(const Coverage& coverage, const store::Layers& layers) {
+  const std::int64_t with = coverage.with_code - coverage.without_kernels, none = coverage.without_kernels;
+  std::string from;
+  for (const auto& [layer, buckets] : coverage.by_layer) {
+    const std::string name = name_of(layers.layers()[layer]);
+    from += from.empty() ? ": " : ", ";
+    from += coverage.hits == 1 ? "from " + name : fmt::format("{} from {}", buckets, name);
+  }
+  if (coverage.hits == 1 && none == 1) return "the bucket needs no machine code: a library serves it";
+  if (coverage.hits == 1)
+    return fmt::format("the bucket has {}machine code in the files{}", with == 1 ? "" : "no ", from);
+  const std::string rest = none == 0 ? ""
+                                     : fmt::format("; {} {} none: a library serves {}", none,
+                                                   verb(none, "needs", "need"), verb(none, "it", "them"));
+  return fmt::format("{} of these {} {} machine code in the files{}{}", with, coverage.hits, verb(with, "has", "have"),
+                     from, rest);
+}
+
 /// Says which files supply machine code, and which of them may not.
 void print_machine_code(const Coverage& coverage, const store::Layers& layers) {
-  std::string from;
-  for (const auto& [layer, buckets] : coverage.by_layer)
-    from += fmt::format("{}{} from {}", from.empty() ? ": " : ", ", buckets, name_of(layers.layers()[layer]));
-  if (coverage.hits > 0)
-    print(fmt::format("{} of these {} {} machine code in the files{}\n", coverage.with_code, coverage.hits,
-                      verb(coverage.with_code, "has", "have"), from));
+  if (coverage.hits > 0) print(wrapped_text(text_of_machine_code(coverage, layers) + "\n", 2));
   if (coverage.by_layer.contains(0) && layers.layers().size() > 1)
-    print("--overlay \"\" leaves the overlay out and shows what the bases hold alone\n");
+    print(wrapped_text("--overlay \"\" leaves the overlay out and shows what the bases hold alone\n", 2));
   for (const store::Layer& layer : layers.layers())
     if (layer.file && !layer.trusted_for_code && layer.file->stats().cubins > 0)
-      print(fmt::format("the machine code of {} does not count: {}\n", name_of(layer), layer.trust));
+      print(wrapped_text(fmt::format("the machine code of {} does not count: {}\n", name_of(layer), layer.trust), 2));
 }
 
 void print_text_coverage(const CoverageSettings& settings, const Demands& demands, const Coverage& coverage,
                          const Target& target, const store::Layers& layers, const std::vector<NextStep>& steps) {
-  Table table({"op", "buckets", "> launches", "> of time", ""});
+  const std::string counts = demands.counted ? "launches" : "buckets";
+  Table table({"op", "buckets", "> of " + counts, "> of time", ""});
   std::vector<ToldBucket> listed;
-  std::vector<const CountedBucket*> counts;
+  std::vector<const CountedBucket*> demanded;
   for (const Covered& each : coverage.buckets) {
     if (!settings.all && each.found.is_hit() && (!settings.require_machine_code || each.has_code)) continue;
     listed.push_back({each.demand->of, answer_of(each)});
-    counts.push_back(each.demand);
+    demanded.push_back(each.demand);
   }
   for (const BucketShape& each : shapes_of(listed)) {
     double launches = 0, time = 0;
     for (const std::size_t member : each.members) {
-      launches += demands.launch_share(*counts[member]);
-      time += demands.time_share(*counts[member]);
+      launches += demands.launch_share(*demanded[member]);
+      time += demands.time_share(*demanded[member]);
     }
     table.row({each.of.op->name, each.buckets(), format_share(launches), format_share(time), each.text});
   }
   if (!table.empty()) print(table.text() + "\n");
   const std::string stale = coverage.stale > 0 ? fmt::format(" ({} stale)", coverage.stale) : std::string();
-  const std::string what = demands.counted ? fmt::format("of about {} counted", counted(demands.launches, "launch"))
-                                           : "of the workload, each bucket taken as launched once";
-  print(fmt::format("{} of launches and {} of their expected time would be hits, {}\n", format_share(coverage.launches),
-                    format_share(coverage.time), what));
-  print(fmt::format("{} of {} {} a record{} for {} ({})\n", coverage.hits,
-                    counted(static_cast<std::int64_t>(coverage.buckets.size()), "bucket"),
-                    verb(coverage.hits, "has", "have"), stale, target.facts.device_class(), target.about));
+  const std::string of = demands.counted ? fmt::format("of about {} counted", counted(demands.launches, "launch"))
+                                         : "of the workload, each bucket launched once";
+  print(wrapped_text(fmt::format("{} of {} and {} of their expected time would be hits, {}\n",
+                                 format_share(coverage.launches), counts, format_share(coverage.time), of),
+                     2));
+  print(wrapped_text(fmt::format("{} of {} {} a record{} for {} ({})\n", coverage.hits,
+                                 counted(static_cast<std::int64_t>(coverage.buckets.size()), "bucket"),
+                                 verb(coverage.hits, "has", "have"), stale, target.facts.device_class(), target.about),
+                     2));
   if (demands.unknown_launches > 0)
     print(fmt::format("about {} {} of ops or sizes that no loaded op has\n",
                       counted(demands.unknown_launches, "launch"), verb(demands.unknown_launches, "is", "are")));

@@ -9,13 +9,13 @@ TEST_CASE("coverage counts machine code, names the file that has it, and can req
   const Ran without = command.run(asked + bare);
   CHECK(without.status == 1);
   CHECK(says(without.output, "base, no machine code"));
-  CHECK(says(without.output, "0 of these 1 have machine code in the files\n"));
+  CHECK(says(without.output, "the bucket has no machine code in the files\n"));
   CHECK(says(without.output, "next: compile what is missing, without a GPU, then add --base FILE.kiln\n"));
   CHECK(says(without.output, " --device-class H200 --base " + bare + " -o FILE.kiln\n"));
   CHECK(command.run("coverage " + command.path("w.toml") + " --require 100 --base " + bare).status == 0);
   const Ran with = command.run(asked + whole);
   CHECK_MESSAGE(with.status == 0, with.output);
-  CHECK(says(with.output, "1 of these 1 has machine code in the files: 1 from base " + whole));
+  CHECK(says(with.output, "the bucket has machine code in the files: from base " + whole));
   CHECK_FALSE(says(with.output, "next: "));
   CHECK(says(command.run("--json " + asked + whole).output, "\"with_machine_code\":1"));
 }
@@ -54,6 +54,56 @@ TEST_CASE("buckets of one shape without a record are one line with their sizes a
   CHECK(says(command.run("--json coverage " + command.path("w.toml") + " --device-class H200").output, "rows=512 "));
 }
 
+TEST_CASE("buckets of powers of two are folded on the axes that have them for the types and choices of the bucket") {
+  const Command command;
+  const auto covered = [&](const std::string& entry) {
+    const std::string workload = command.path("w.toml", "[[workload]]\n" + entry);
+    return command.run("coverage " + workload + " --device-class H200").output;
+  };
+  const std::string gemm = covered("op = \"gemm\"\naxes = { m = \"1..16384\", n = 4096, k = [4096, 14336] }\n");
+  CHECK_MESSAGE(says(gemm, "m=1..16384 n=4096 k=4096 dtype=bf16, 15 buckets"), gemm);
+  CHECK(says(gemm, "m=1..16384 n=4096 k=14336 dtype=bf16, 15 buckets"));
+  CHECK_FALSE(says(gemm, "k=4096..14336"));
+  const std::string gradient =
+      covered("op = \"gemm\"\naxes = { m = [64, 128], n = 4096, k = \"1..8\" }\ntypes = { layout = \"tn\" }\n");
+  CHECK_MESSAGE(says(gradient, "m=128 n=4096 k=1..8 dtype=bf16 layout=tn, 4 buckets"), gradient);
+  const std::string decode = covered(
+      "op = \"attention_decode\"\naxes = { batch = \"1..4\", keys = \"1024..4096\", queries = 1, heads = 32, "
+      "key_heads = 8, head_dim = 128, value_dim = 128 }\n");
+  CHECK_MESSAGE(says(decode, "batch=1..4 keys=1024..4096 queries=1 heads=32 "), decode);
+  CHECK(says(decode, ", 9 buckets"));
+}
+
+TEST_CASE("coverage of a workload counts buckets, and says which need no machine code") {
+  const Command command;
+  const std::string base = command.path("a.kiln");
+  const auto file = store::File::open(base, store::Access::read_write);
+  put(*file, tuned({"rows=512", "cols=4096", "dtype=bf16"}));
+  TunedRows library = tuned({"rows=64", "cols=4096", "dtype=bf16"});
+  const manifest::Catalogue ops{std::span<const std::filesystem::path>()};
+  const manifest::Op& gemm = cli::find_op(ops, "gemm");
+  const Problem bucket = cli::parse_problem(gemm, std::vector<std::string>{"m=16", "n=4096", "k=4096"});
+  library.record.key =
+      manifest::Bucket({gemm, manifest::DeviceFacts::from_device_class(h200).value(), Regime::cold_l2}, bucket).key();
+  library.record.op = gemm.name;
+  library.record.revision = gemm.revision;
+  library.record.bucket = manifest::to_string(gemm, bucket);
+  store::Choice& choice = library.record.choices.front();
+  choice.sizes = manifest::to_string(gemm, manifest::whole_of(gemm, bucket));
+  choice.implementation = "cublaslt";
+  choice.config = "algorithm=66 tile=405 stages=35 splits=1 reduction=0 swizzle=0 custom=1 inner=0 cluster=3 extra=1";
+  file->put_all({&library.record, 1}, {});
+  const std::string workload = command.path("w.toml",
+                                            "[[workload]]\nop = \"rms_norm\"\naxes = { rows = 512, cols = 4096 }\n"
+                                            "[[workload]]\nop = \"gemm\"\naxes = { m = 16, n = 4096, k = 4096 }\n");
+  const std::string text = command.run("coverage " + workload + " --base " + base).output;
+  CHECK_MESSAGE(says(text, "100.0 % of buckets and 100.0 % of their expected time would be hits"), text);
+  CHECK_FALSE(says(text, "% of launches"));
+  CHECK_MESSAGE(says(text, "1 of these 2 has machine code in the files: 1 from base " + base +
+                               "; 1 needs none: a library serves it\n"),
+                text);
+}
+
 TEST_CASE("prewarm lists what it found no record for in the same way") {
   const Command command;
   const Ran ran =
@@ -71,7 +121,7 @@ TEST_CASE("coverage says that the overlay supplies what a base lacks") {
   const std::string asked = "coverage " + workload_of(command, "512") + " --require-machine-code --base " + bare;
   const Ran hidden = command.run(asked);
   CHECK(hidden.status == 0);
-  CHECK(says(hidden.output, "1 from overlay "));
+  CHECK(says(hidden.output, "files: from overlay "));
   CHECK(says(hidden.output, "--overlay \"\" leaves the overlay out"));
   const Ran alone = command.run(asked + " --overlay ''");
   CHECK(alone.status == 1);
