@@ -62,15 +62,21 @@ store::Record adapted(const Asked& asked, const NearRecord& near) {
   return record;
 }
 
+/// "rows=256 cols=4096 dtype=bf16 of sm_90/mp132/..., 2.0 doublings away"
+std::string named(const Asked& asked, const NearRecord& near) {
+  const store::Record& record = near.found.value;
+  constexpr double least_shown = 0.05;  // of two devices that hardly differ
+  return fmt::format(
+      "{}{}{}", record.bucket == asked.edge_text ? "the same bucket's" : manifest::display_text(*asked.op, near.bucket),
+      near.same_device ? "" : " of " + record.device_class,
+      near.distance >= least_shown ? fmt::format(", {:.1f} doublings away", near.distance) : "");
+}
+
 std::string why_near(const Asked& asked, const NearRecord& near, const Serving& serving) {
   const store::Record& record = near.found.value;
   const bool is_same = record.bucket == asked.edge_text;
-  const std::string of = near.same_device ? "" : " of " + record.device_class;
-  std::string why = "no usable record for this bucket; ";
-  why += is_same ? "the same bucket's" + of
-                 : fmt::format("the nearest is {}{}", manifest::display_text(*asked.op, near.bucket), of);
-  constexpr double least_shown = 0.05;  // of two devices that hardly differ
-  if (near.distance >= least_shown) why += fmt::format(", {:.1f} doublings away", near.distance);
+  std::string why =
+      "no usable record for this bucket; " + (is_same ? "" : std::string("the nearest is ")) + named(asked, near);
   const auto same_kernel = [&](const store::Choice& each) {
     return each.implementation == serving.choice.implementation && each.config == serving.choice.config;
   };
@@ -171,9 +177,7 @@ std::vector<manifest::Variant> winners_of(const Asked& asked, const std::vector<
 /// The model's choices. Where one breaks a constraint at its lowest sizes, also the best config that is legal in the
 /// whole bucket.
 std::vector<Answer> guesses(const Asked& asked, const std::vector<NearRecord>& near) {
-  const std::string why = near.empty()
-                              ? "no record is near"
-                              : fmt::format("the nearest record is {:.1f} doublings away", near.front().distance);
+  const std::string why = near.empty() ? "no record is near" : "the nearest record is " + named(asked, near.front());
   std::vector<Answer> answers;
   bool is_partial = false;
   for (const Guess& guess : guesses_for(asked, winners_of(asked, near))) {

@@ -140,7 +140,7 @@ void add_defaults(Resolution& resolution) {
   for (manifest::Variant& each : defaults_of(resolution.bucket))
     resolution.answers.push_back(answer_without_record(
         Origin::default_, std::move(each), whole,
-        is_first ? "no record is near, and the model promises nothing better; the op's first legal default"
+        is_first ? "no record is near and there is no better estimate, so the op's first legal default serves"
                  : "the op's first legal default serves"));
 }
 

@@ -58,7 +58,7 @@ std::string version(int number) { return fmt::format("{}.{}", number / 1000, num
 
 Finding driver() {
   return finding("driver", ErrorKind::no_driver,
-                 "nothing can be launched or tuned here; look-ups, prewarm --arch and the cache commands work", [] {
+                 "nothing can be launched or tuned here; lookups, prewarm --arch and the cache commands work", [] {
                    int number = 0;
                    const cuda::Driver& opened = cuda::Driver::get();
                    cuda::check(opened.cuDriverGetVersion(&number), "cuDriverGetVersion");
@@ -195,7 +195,7 @@ std::vector<Finding> files(const Globals& globals) {
     }
     if (!layer.set_aside.empty())
       findings.push_back({name_of(layer), Health::broken, layer.set_aside, "what it held is tuned again"});
-    findings.push_back(finding(name_of(layer), ErrorKind::no_device, "look-ups miss what it does not give", [&] {
+    findings.push_back(finding(name_of(layer), ErrorKind::no_device, "lookups miss what it does not give", [&] {
       layer.file->refuse_if_damaged("read");
       const store::FileStats stats = layer.file->stats();
       return Finding{name_of(layer), Health::ok,

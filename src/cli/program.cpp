@@ -32,7 +32,7 @@ constexpr const char* epilogue = R"(Examples:
   kiln prewarm llama3_8b.toml --arch sm_90a -o llama3_8b.kiln --base h200.kiln
                                                      a file to deploy, made without a GPU
   kiln replay stream.trace --base llama3_8b.kiln     launch a recorded stream, count answers by origin
-  kiln report -o report.html --base h200.kiln        a page to look at
+  kiln report -o report.html --base h200.kiln        an HTML report of the records
   kiln bench records --base h200.kiln                time the records again
 
 Files are asked in this order: the overlay (yours; --overlay, else $KILN_CACHE, else ~/.cache/kiln/overlay.kiln), then each --base.

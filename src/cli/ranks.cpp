@@ -198,8 +198,8 @@ void declare_ranks(CLI::App& command, int& ranks) {
   command
       .add_option(
           "--ranks", ranks,
-          "For ops of a team: begin so many ranks, each on a GPU of its own. Not needed where torchrun, mpirun or srun begins "
-          "the command")
+          "For ops of a team: start N ranks, each on a GPU of its own. Not needed where torchrun, mpirun or srun starts the "
+          "command")
       ->check(CLI::Validator(CLI::Range(1, manifest::most_team_ranks)).description(""))
       ->type_name("N");
 }

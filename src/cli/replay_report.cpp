@@ -123,7 +123,7 @@ void print_text_launches(const Counts& counts, const LaunchReport& report, const
 
 /// Returns what a launch without a record does under a policy that serves no fallback; else an empty string.
 std::string_view done_instead(std::string_view policy) {
-  return policy == "error" ? "an error" : policy == "tune" ? "a tune" : "";
+  return policy == "error" ? "an error" : policy == "tune" ? "would tune" : "";
 }
 
 /// Look-ups by origin; those without a fallback under the policy, and those that nothing legal can serve, are apart.
@@ -243,7 +243,7 @@ void print_look_ups(const Globals& globals, const Target& target, const Counts& 
                     std::string_view policy) {
   if (globals.json) return print_json_look_ups(target, counts, report, policy);
   const DryTotals totals(report, policy);
-  print(fmt::format("Nothing was launched: these are look-ups for {} ({}).\n{}\n\n", target.facts.device_class(),
+  print(fmt::format("Lookups only, for {} ({}); nothing was launched.\n{}\n\n", target.facts.device_class(),
                     target.about, sentence(counts)));
   Table origins({"answer from", "> problems", "> buckets"});
   for (std::size_t i = 1; i < origin_count; ++i)
@@ -251,7 +251,7 @@ void print_look_ups(const Globals& globals, const Target& target, const Counts& 
       origins.row({std::string(to_string(static_cast<Origin>(i))), format_count(totals.problems[i]),
                    format_count(totals.buckets[i])});
   if (totals.missing_problems > 0)
-    origins.row({fmt::format("none: {}", done_instead(policy)), format_count(totals.missing_problems),
+    origins.row({fmt::format("miss ({})", done_instead(policy)), format_count(totals.missing_problems),
                  format_count(totals.missing)});
   if (totals.unserved > 0) origins.row({"nothing legal", format_count(totals.unserved), ""});
   print(origins.text() + "\n");

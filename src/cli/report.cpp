@@ -69,7 +69,7 @@ int run(const Globals& globals, const ReportSettings& settings) {
 
 void add_report(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<ReportSettings>(
-      app, chosen, "report", "A page to look at: records, curves, candidates, roofline, what is stale or missing",
+      app, chosen, "report", "Write an HTML report: records, curves, candidates, roofline, what is stale or missing",
       declare, run, takes_all);
   command->footer(
       "One file that asks for nothing from outside. The same files and the same build give the same page. It names no home\n"

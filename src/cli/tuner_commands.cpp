@@ -107,13 +107,13 @@ void declare_search(CLI::App& command, SearchChoice& choice) {
           "racing: the likeliest candidates first, few samples for those that cannot win; exhaustive: every candidate")
       ->check(CLI::IsMember({"racing", "exhaustive"}).description(""))
       ->type_name("NAME");
-  command.add_option("--trials", choice.trials, "The most candidates a bucket (racing; no limit by default)")
+  command.add_option("--trials", choice.trials, "Maximum candidates per bucket (racing; no limit by default)")
       ->check(CLI::Validator(CLI::Range(std::int64_t{1}, std::int64_t{1000000})).description(""))
       ->type_name("N");
   command
       .add_option(
           "--seconds", choice.seconds,
-          "Time a bucket, after which no candidate is begun and the best so far are compared (no limit by default)")
+          "Time limit per bucket: no candidate starts after it, and the best so far are compared (no limit by default)")
       ->check(number_from(0.001, 1e6))
       ->type_name("SECONDS");
   command.add_option("--seed", choice.seed, "The seed of racing's draws")->type_name("N");
@@ -206,7 +206,7 @@ void print_tuned(const Globals& globals, const manifest::Catalogue& ops, const T
   const auto stale = std::ranges::count_if(report.buckets, &TunedBucket::stale);
   if (stale > 0 && !globals.quiet)
     note(fmt::format(
-        "{} of these records are stale: they serve, but were tuned from other sources than the present ones; kiln tune --stale tunes them again",
+        "{} of these records are stale: they serve, but their kernel sources have changed since; kiln tune --stale tunes them again",
         stale));
 }
 

@@ -74,7 +74,7 @@ TEST_CASE("what serves near buckets is preferred to what the model alone expects
   CHECK(manifest::to_string(*known.implementation, known.config) == close);
   CHECK(
       known.why ==
-      "the nearest record is 2.0 doublings away; of what is legal the model expects this, which serves a near bucket, to be the fastest");
+      "the nearest record is rows=256 cols=4096 dtype=f32, 2.0 doublings away; of what is legal the model expects this, which serves a near bucket, to be the fastest");
   Shelf far;
   far.put(sized(1024, 4096), close, 1000);  // four doublings
   CHECK(far.serves(bucket).config == best.config);
@@ -203,7 +203,7 @@ TEST_CASE("where the model has nothing to say, or nothing better, the default st
   Shelf silent(false);
   const Answer unknown = silent.serves(sized(64, 4096));
   CHECK(unknown.origin == Origin::default_);
-  CHECK(unknown.why == "no record is near, and the model promises nothing better; the op's first legal default");
+  CHECK(unknown.why == "no record is near and there is no better estimate, so the op's first legal default serves");
   Shelf shelf;
   CHECK(shelf.serves(sized(2, 32)).origin == Origin::default_);  // a row as long as the default's threads
 }

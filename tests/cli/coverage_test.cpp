@@ -180,7 +180,7 @@ TEST_CASE("a dry replay names what a miss does under its policy") {
   const std::string refused = command.run(asked + "error").output;
   CHECK_MESSAGE(says(refused, "rms_norm rows=256 cols=4096 dtype=bf16: no record: an error\n"), refused);
   CHECK_FALSE(says(refused, "served by"));
-  CHECK(says(command.run(asked + "tune").output, "no record: a tune\n"));
+  CHECK(says(command.run(asked + "tune").output, "no record: would tune\n"));
   CHECK(says(command.run(asked + "nearest").output, "no record, served by default, no machine code\n"));
   CHECK(says(command.run("--json " + asked + "error").output, "\"missing_problems\":1"));
 }
