@@ -150,7 +150,7 @@ class KILN_API Op {
     return problem(std::span(settings.begin(), settings.size()));
   }
   /// {{"x", x}, {"y", y}, {"epsilon", 1e-6}}. An axis takes the device address of its length, an int32.
-  /// Throws Error(bad_input) for a name that the op does not have.
+  /// Throws Error(bad_input) for a name that the op does not have, and for one that is given twice.
   [[nodiscard]] Arguments arguments(std::span<const Argument> arguments) const;
   [[nodiscard]] Arguments arguments(std::initializer_list<Argument> given = {}) const {
     return arguments(std::span(given.begin(), given.size()));

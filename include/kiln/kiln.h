@@ -385,7 +385,7 @@ KILN_API kiln_status kiln_op_binding(const kiln_op* op, const kiln_setting* sett
 // bound is KILN_BAD_INPUT; tensors that are refused leave the binding as it was.
 KILN_API kiln_status kiln_bind(const kiln_op* op, kiln_binding* binding, const kiln_tensor* tensors, size_t count);
 
-// Sets a run-time value, converted to its type.
+// Sets a run-time value, converted to its type. A real that is no integer is refused for a value that is one.
 KILN_API kiln_status kiln_set_integer(kiln_arguments* arguments, uint32_t value, int64_t number);
 KILN_API kiln_status kiln_set_real(kiln_arguments* arguments, uint32_t value, double number);
 // Takes the length of an axis from the int32 at this device address, which each launch reads when it runs; null: from

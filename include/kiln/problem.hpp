@@ -20,8 +20,8 @@ struct AxisId {
   std::uint32_t op = 0;  // Problem::op; 0: not checked
 };
 
-/// Made by Op::problem. A value: copy it, keep it, change an axis between calls. Two are equal where their sizes and
-/// selections are.
+/// Made by Op::problem. A value: copy it, keep it, change an axis between calls. Two are equal if sizes and selections
+/// are. Where `op` is 0, as in Problem{}, nothing takes a size of 0: Error(bad_input).
 ///
 /// A problem or arguments of one op given to another throw Error(bad_input), but in a launch of a hot bucket, which
 /// does not look. Builds without NDEBUG look there too, and assert that an id is of the same op as the values.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <new>
 #include <span>
 #include <type_traits>
@@ -122,7 +123,14 @@ kiln_status kiln_set_integer(kiln_arguments* arguments, uint32_t value, int64_t 
 }
 
 kiln_status kiln_set_real(kiln_arguments* arguments, uint32_t value, double number) {
-  return guarded([&] { read(sized(arguments, "kiln_arguments")).set(value_id(value), number); });
+  return guarded([&] {
+    const kiln::RuntimeId id = value_id(value);
+    const bool is_integer = number >= -0x1p63 && number < 0x1p63 && number == std::trunc(number);
+    if (id.kind == kiln::RuntimeId::Kind::integer && !is_integer)
+      throw kiln::Error(kiln::ErrorKind::bad_input,
+                        fmt::format("{} is given for an integer, expected a whole number of 64 bits", number));
+    read(sized(arguments, "kiln_arguments")).set(id, number);
+  });
 }
 
 kiln_status kiln_set_length(kiln_arguments* arguments, uint32_t axis, const int32_t* length) {

@@ -349,7 +349,7 @@ Coverage Engine::coverage() const {
 
 bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
   cuda::require_not_forked();
-  const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(limit, engine::longest_limit);
+  const auto end = std::chrono::steady_clock::now() + engine::bounded(std::max(limit, std::chrono::milliseconds(0)));
   engine::catch_up(*state_);
   if (state_->shared) state_->shared->write_until(end);  // before waits that may last until the end
   const bool is_done = (!state_->background || state_->background->wait_until(end)) &&

@@ -111,8 +111,13 @@ Arguments Op::arguments(std::span<const Argument> arguments) const {
   const manifest::Op& op = state_->op;
   Arguments result;
   result.op = op.tag;
-  for (const auto& [given, value] : arguments) {
-    const std::string_view name = given;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view name = arguments[i].first;
+    const auto& value = arguments[i].second;
+    const auto before = arguments.first(i);
+    if (std::any_of(before.begin(), before.end(), [&](const Argument& each) { return each.first == name; }))
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}: {} is given twice, expected it once", op.name, manifest::quote(name)));
     const auto is_one_of = [&](const auto& range) {
       return std::any_of(range.begin(), range.end(), [&](const auto& each) { return each.name == name; });
     };

@@ -318,6 +318,7 @@ void Binder::read(Binding& binding, std::span<const Operand> operands, int devic
   reading.read_sizes();
   reading.read_strides();
   reading.place(device);
+  binding.problem.op = op_.tag;  // a binding that was not made by Op::binding is, from here on
 } catch (...) {
   if (binding.problem.op == op_.tag || binding.problem.op == 0) forget_sizes(op_, binding.problem, binding.axes_given);
   throw;

@@ -21,7 +21,12 @@ constexpr std::array facts = {
 };
 static_assert(facts.size() == static_cast<std::size_t>(DType::i64) + 1);
 
-const Facts& of(DType type) noexcept { return facts[static_cast<std::size_t>(type)]; }
+/// A caller may cast any number to DType.
+const Facts& of(DType type) noexcept {
+  static constexpr Facts unknown{"unknown", "", 0};
+  const auto index = static_cast<std::size_t>(type);
+  return index < facts.size() ? facts[index] : unknown;
+}
 
 }  // namespace
 

@@ -64,6 +64,11 @@ void check_axis(const Op& op, const Axis& axis, std::int64_t value, bool takes_z
   }
 }
 
+void check_size(const Op& op, std::size_t axis, const Problem& problem, Zeros zeros) {
+  const bool takes_zero = zeros == Zeros::taken && !op.axes[axis].team;
+  if (problem.axes[axis] != 0 || !takes_zero) check_axis(op, op.axes[axis], problem.axes[axis], takes_zero);
+}
+
 template <class IsShown>
 std::string text_of(const Op& op, const Problem& problem, IsShown is_shown) {
   std::vector<std::string> parts;
@@ -99,7 +104,10 @@ void forget_sizes(const Op& op, Problem& problem, std::uint32_t but) noexcept {
     if ((but >> i & 1U) == 0) problem.axes[i] = unbound;
 }
 
-PartOfProblem make_part(const Op& op, std::span<const Setting> settings) {
+namespace {
+
+/// make_part() without the bounds of axes.
+PartOfProblem read_part(const Op& op, std::span<const Setting> settings) {
   PartOfProblem part;
   Problem& problem = part.problem;
   problem.op = op.tag;
@@ -127,8 +135,17 @@ PartOfProblem make_part(const Op& op, std::span<const Setting> settings) {
   return part;
 }
 
+}  // namespace
+
+PartOfProblem make_part(const Op& op, std::span<const Setting> settings) {
+  const PartOfProblem part = read_part(op, settings);
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    if ((part.axes >> i & 1U) != 0) check_size(op, i, part.problem, Zeros::taken);
+  return part;
+}
+
 Problem make_problem(const Op& op, std::span<const Setting> settings, Zeros zeros) {
-  const PartOfProblem part = make_part(op, settings);
+  const PartOfProblem part = read_part(op, settings);
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const std::string& name = op.axes[i].name;
     if ((part.axes >> i & 1U) == 0) fail(op, fmt::format("axis '{}' is missing, expected {}=SIZE", name, name));
@@ -159,10 +176,9 @@ void check_own(const Op& op, const Arguments& arguments) {
 
 void check_problem(const Op& op, const Problem& problem, Zeros zeros) {
   check_own(op, problem);
-  for (std::size_t i = 0; i < op.axes.size(); ++i) {
-    const bool takes_zero = zeros == Zeros::taken && !op.axes[i].team;
-    if (problem.axes[i] != 0 || !takes_zero) check_axis(op, op.axes[i], problem.axes[i], takes_zero);
-  }
+  if (problem.op == 0 && zeros == Zeros::taken && is_empty(op, problem))
+    fail(op, "the problem has a size of 0 and was never made; make it by Op::problem, or by Op::binding and Op::bind");
+  for (std::size_t i = 0; i < op.axes.size(); ++i) check_size(op, i, problem, zeros);
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
     const Selection& selection = op.selections[i];
     if (problem.selections[i] >= selection.values.size()) {

@@ -45,9 +45,9 @@ struct PartOfProblem {
   Problem problem;
   std::uint32_t axes = 0, selections = 0;
 };
-/// Throws as make_problem does, but not for axes that are missing or past their bounds, nor for rules.
+/// Throws as make_problem does, but not for axes that are missing, nor for rules. Takes zeros.
 PartOfProblem make_part(const Op& op, std::span<const Setting> settings);
-/// Throws Error(bad_input) as make_problem does, for a Problem made elsewhere.
+/// Throws Error(bad_input) as make_problem does, for a Problem made elsewhere. Problem{} is not one of an empty batch.
 void check_problem(const Op& op, const Problem& problem, Zeros zeros = Zeros::refused);
 /// Throws Error(bad_input) for a problem, or for arguments, that another op made, and for the size of an axis that the
 /// op has not.

@@ -202,7 +202,7 @@ bool share_memory(const Call& call, const Program& program) noexcept {
 
 bool solve(Call& call, const Program::SolvedSize& size, std::uint32_t& known) noexcept {
   std::int64_t value = 0;
-  if (__builtin_sub_overflow(call.frame[size.slot], size.plus, &value) || value < 0) return false;
+  if (__builtin_sub_overflow(call.frame[size.slot], size.plus, &value) || value <= 0) return false;
   if (size.times != 1) {
     if (value % size.times != 0) return false;
     value /= size.times;

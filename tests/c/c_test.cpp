@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -166,6 +167,37 @@ TEST_CASE("tensors are bound from C" * doctest::skip(no_machine())) {
   CHECK(kiln_launch(machine.scale, &binding.problem, &binding.arguments, machine.fake.stream, nullptr) == KILN_OK);
 }
 
+TEST_CASE("a problem or binding from C that was never made is refused everywhere" * doctest::skip(no_machine())) {
+  const Machine machine;
+  kiln_problem problem = KILN_PROBLEM_INIT;
+  kiln_binding binding = KILN_BINDING_INIT;
+  const kiln_setting wrong[] = {KILN_SIZE("rows", 8), KILN_SIZE("column", 64)};
+  REQUIRE(kiln_op_problem(machine.scale, wrong, 2, &problem) == KILN_BAD_INPUT);
+  const kiln_tensor tensor = KILN_TENSOR_INIT;
+  REQUIRE(kiln_bind(machine.scale, &binding, &tensor, 1) == KILN_BAD_INPUT);
+  const auto refused = [&](kiln_status status) {
+    CHECK(status == KILN_BAD_INPUT);
+    CHECK_MESSAGE(std::string(kiln_last_error()).find("was never made") != std::string::npos,
+                  std::string(kiln_last_error()));
+  };
+  const kiln_arguments arguments = KILN_ARGUMENTS_INIT;
+  for (const kiln_problem* each : {&problem, &binding.problem}) {
+    refused(kiln_launch(machine.scale, each, &arguments, machine.fake.stream, nullptr));
+    refused(kiln_try_launch(machine.scale, each, &arguments, machine.fake.stream, nullptr));
+    kiln_plan* plan = nullptr;
+    refused(kiln_plan_create(machine.scale, each, machine.fake.stream, &plan));
+    char* json = nullptr;
+    refused(kiln_engine_explain(machine.engine, machine.scale, each, 1, &json));
+    kiln_coverage covered = KILN_COVERAGE_INIT;
+    CHECK(kiln_engine_prepare(machine.engine, machine.scale, each, 1, machine.fake.stream, &covered, nullptr) ==
+          KILN_OK);
+    CHECK(covered.hits == 0);
+    CHECK(covered.capturable == 0);
+  }
+  const kiln_problem none = machine.problem(0, 64);
+  CHECK(kiln_launch(machine.scale, &none, &arguments, machine.fake.stream, nullptr) == KILN_OK);
+}
+
 TEST_CASE("a failure gives its status, and its sentence to its thread alone" * doctest::skip(no_machine())) {
   const Machine machine;
   kiln_op* none = nullptr;
@@ -207,6 +239,19 @@ TEST_CASE("nulls, structs without a size, and numbers that stand for nothing are
   CHECK(std::string(kiln_last_error()) == "kiln_options.on_miss is 4, expected 0 to 3");
   kiln_arguments arguments = KILN_ARGUMENTS_INIT;
   CHECK(kiln_set_real(&arguments, 0xFFFF, 1) == KILN_BAD_INPUT);
+  uint32_t stride = 0, factor = 0;
+  REQUIRE(kiln_op_value(machine.scale, "stride", &stride) == KILN_OK);
+  REQUIRE(kiln_op_value(machine.scale, "factor", &factor) == KILN_OK);
+  for (const double each : {1.5, 1e300, -1e300, 0x1p63, std::nan("")}) {
+    CHECK(kiln_set_real(&arguments, stride, each) == KILN_BAD_INPUT);
+    CHECK(kiln_set_real(&arguments, factor, each) == KILN_OK);
+  }
+  CHECK(kiln_set_real(&arguments, stride, 1.5) == KILN_BAD_INPUT);
+  CHECK(std::string(kiln_last_error()) == "1.5 is given for an integer, expected a whole number of 64 bits");
+  CHECK(arguments.runtime[stride & 0xFF] == 0);
+  CHECK(kiln_set_real(&arguments, stride, 96.0) == KILN_OK);
+  CHECK(arguments.runtime[stride & 0xFF] == 96);
+  arguments = KILN_ARGUMENTS_INIT;
   CHECK(kiln_launch(machine.scale, &problem, &arguments, machine.fake.stream, nullptr) == KILN_NOT_TUNED);
   CHECK(kiln_tuner_add(nullptr, "scale", &problem, 1) == KILN_BAD_INPUT);
   CHECK(kiln_tuner_add_between(nullptr, "scale", &problem, &problem) == KILN_BAD_INPUT);

@@ -84,6 +84,51 @@ TEST_CASE("a binding that was not bound, or whose tensors were refused, is not l
   refused();
 }
 
+TEST_CASE("a problem or binding that was never made does not pass for an empty batch" * doctest::skip(no_plans())) {
+  PublicEngine with;
+  const Plan three = with.scale.plan(with.scale.problem({{"rows", 3}, {"cols", 64}}), with.machine.stream);
+  const auto refused = [&](const Problem& problem) {
+    const auto wrong = [](const std::string& said) {
+      CHECK_MESSAGE(said ==
+                        "op 'scale': the problem has a size of 0 and was never made; make it by Op::problem, or by "
+                        "Op::binding and Op::bind",
+                    said);
+    };
+    const auto throws = [&](auto call) {
+      const Error error = error_of(call);
+      CHECK(error.kind() == ErrorKind::bad_input);
+      wrong(error.what());
+    };
+    throws([&] { (void)with.scale.launch(problem, {}, with.machine.stream); });
+    throws([&] { (void)with.scale.try_launch(problem, {}, with.machine.stream); });
+    throws([&] { (void)with.scale.plan(problem, with.machine.stream); });
+    throws([&] { (void)three.launch(problem, {}, with.machine.stream); });
+    throws([&] { (void)with.scale.describe(problem); });
+    throws([&] { (void)with.engine.explain(with.scale, problem); });
+    for (const Coverage& found : {with.engine.prepare(with.scale, std::span(&problem, 1), with.machine.stream),
+                                  with.engine.coverage(with.scale, std::span(&problem, 1), with.machine.stream)}) {
+      CHECK(found.hits == 0);
+      CHECK_FALSE(found.capturable());
+      REQUIRE(found.gaps.size() == 1);
+      wrong(found.gaps[0].why);
+    }
+  };
+  refused(Problem{});
+  refused(Binding{}.problem);
+  Problem by_hand;
+  by_hand.axes[with.scale.axis("cols").index] = 64;
+  refused(by_hand);
+
+  // A batch is empty only by a size that was said, or by tensors.
+  const Problem none = with.scale.problem({{"rows", 0}, {"cols", 64}});
+  CHECK(with.scale.launch(none, {}, with.machine.stream) == Origin::hot);
+  CHECK(with.engine.prepare(with.scale, std::span(&none, 1), with.machine.stream).hits == 1);
+  Binding binding;
+  with.scale.bind(binding, {{with.scale.tensor("x"), {nullptr, DType::f32, {0, 64}}},
+                            {with.scale.tensor("y"), {nullptr, DType::f32, {0, 64}}}});
+  CHECK(with.scale.launch(binding.problem, binding.arguments, with.machine.stream) == Origin::hot);
+}
+
 TEST_CASE("an argument that the op has not is told all that it has, and what it is like" * doctest::skip(no_plans())) {
   PublicEngine with;
   CHECK(std::string(error_of([&] {
@@ -93,6 +138,22 @@ TEST_CASE("an argument that the op has not is told all that it has, and what it 
         "stride, rows");
   CHECK(std::string(error_of([&] { (void)with.scale.axis("row"); }).what()) ==
         "scale has no axis 'row' (did you mean 'rows'?); it has: rows, cols");
+}
+
+TEST_CASE("an argument that is given twice, and a size that no problem has, are refused" * doctest::skip(no_plans())) {
+  PublicEngine with;
+  const auto said = [](auto call) {
+    const Error error = error_of(call);
+    CHECK(error.kind() == ErrorKind::bad_input);
+    return std::string(error.what());
+  };
+  CHECK(said([&] {
+          (void)with.scale.arguments({{"factor", 2.0}, {"factor", 3.0}});
+        }) == "scale: 'factor' is given twice, expected it once");
+  CHECK(said([&] {
+          (void)with.scale.binding({}, {{"stride", 64}, {"factor", 2.0}, {"stride", 64}});
+        }) == "scale: 'stride' is given twice, expected it once");
+  CHECK(said([&] { (void)with.scale.binding({{"rows", -5}}); }) == "op 'scale': axis 'rows' is -5, expected 0 or more");
 }
 
 TEST_CASE("an engine's op describes itself, at a problem for the engine's device" * doctest::skip(no_plans())) {

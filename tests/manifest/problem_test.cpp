@@ -70,6 +70,41 @@ TEST_CASE("a wrong setting is refused with the name and what was expected") {
   }
 }
 
+TEST_CASE("a part of a problem is refused for what a problem is, but not for what it lacks") {
+  const Op op = scale();
+  const auto part_refusal = [&](const char* name, const char* size) -> std::string {
+    try {
+      make_part(op, std::vector<Setting>{{name, size}});
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::bad_input);
+      return error.what();
+    }
+    return "accepted";
+  };
+  CHECK(part_refusal("rows", "-5") == "op 'scale': axis 'rows' is -5, expected 0 or more");
+  CHECK(part_refusal("rows", "4097") == "op 'scale': axis 'rows' is 4097, expected at most 4096");
+  CHECK(part_refusal("cols", "12") == "op 'scale': axis 'cols' is 12, expected a multiple of 8");
+  CHECK(part_refusal("rows", "0") == "accepted");
+  CHECK(part_refusal("cols", "64") == "accepted");
+}
+
+TEST_CASE("a size of 0 is taken only from a problem that names its op") {
+  const Op op = scale();
+  CHECK_THROWS_WITH_AS(check_problem(op, Problem{}, Zeros::taken),
+                       "op 'scale': the problem has a size of 0 and was never made; make it by Op::problem, or by "
+                       "Op::binding and Op::bind",
+                       Error);
+  CHECK_THROWS_AS(check_problem(op, problem(0, 8), Zeros::taken), Error);
+  CHECK_NOTHROW(check_problem(op, problem(5, 8), Zeros::taken));
+  const std::vector<Setting> none = {{"rows", "0"}, {"cols", "8"}};
+  CHECK_NOTHROW(check_problem(op, make_problem(op, none, Zeros::taken), Zeros::taken));
+}
+
+TEST_CASE("numbers that are no element type have a name and no size") {
+  CHECK(kiln::to_string(static_cast<DType>(77)) == "unknown");
+  CHECK(kiln::size_of(static_cast<DType>(77)) == 0);
+}
+
 TEST_CASE("sizes at the ends of 64 bits are typed errors, never buckets") {
   const Op op = scale();
   for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 62,
