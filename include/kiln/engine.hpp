@@ -169,10 +169,10 @@ class KILN_API Op {
   ///
   /// Throws Error(bad_input), naming the tensor, for one that is missing or not of this problem, a wrong number of
   /// dimensions, sizes, types or strides that differ from the manifest or from each other, an address that is null or
-  /// not a multiple of its element, memory of another device, elements of an output that share memory, and outputs that
-  /// share memory with other tensors. An input and an output may begin at one address if their elements have one size:
-  /// the op's contract says whether it works in place. launch() checks the bounds of sizes. A binding that was not
-  /// bound, or that has refused tensors, is refused by launches.
+  /// not a multiple of its element, memory of another device, a view that ends past 64 bits, elements of an output that
+  /// share memory, and outputs that share memory with other tensors. An output may be an input if the manifest gives
+  /// both one shape and both have the same strides: the op's contract says whether it works in place. launch() checks
+  /// the bounds of sizes. A binding that was not bound, or that has refused tensors, is refused by launches.
   void bind(Binding& binding, std::span<const Operand> operands) const;
   void bind(Binding& binding, std::initializer_list<Operand> operands) const {
     bind(binding, std::span(operands.begin(), operands.size()));

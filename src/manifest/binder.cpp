@@ -55,6 +55,8 @@ class Reading {
       const bool is_elsewhere = view.device != device && view.device != kiln::Tensor::unknown;
       if (is_missing || is_misaligned || is_elsewhere) [[unlikely]]
         refuse_place(each, is_missing, is_misaligned, device);
+      if (!is_empty(each) && !extent_of(view)) [[unlikely]]
+        refuse_extent(each);
       binding_.arguments.tensors[each.tensor.index] = view.address;
     }
     if (empty_ == 0) check_overlap();
@@ -268,9 +270,17 @@ class Reading {
         device));
   }
 
+  [[noreturn, gnu::cold]] void refuse_extent(const Operand& operand) const {
+    const auto first = [&](const auto& numbers) {
+      return fmt::join(std::span(numbers).first(operand.view.rank), ", ");
+    };
+    fail(fmt::format("tensor '{}' ends past what 64 bits can address, by its sizes [{}] and strides [{}]",
+                     tensor_of(operand).name, first(operand.view.sizes), first(operand.view.strides)));
+  }
+
   void check_overlap() const {
     std::array<Extent, max_tensors> extents;  // not zeroed, which would cost as much as a tensor
-    for (std::size_t i = 0; i < operands_.size(); ++i) extents[i] = extent_of(operands_[i].view);
+    for (std::size_t i = 0; i < operands_.size(); ++i) extents[i] = *extent_of(operands_[i].view);  // place() looked
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const Operand& output = operands_[i];
       if (!tensor_of(output).output || output.view.address == nullptr) continue;
@@ -288,6 +298,12 @@ class Reading {
     if (is_output ? overlap(output.view, beside.view) : overlap_in_part(output.view, beside.view)) [[unlikely]]
       fail(fmt::format("output '{}' and {} '{}' share memory{}", tensor_of(output).name, is_output ? "output" : "input",
                        tensor_of(beside).name, is_output ? "" : ", and are not the same elements"));
+    if (!is_output && !form_.may_share(output.tensor.index, beside.tensor.index) && overlap(output.view, beside.view))
+        [[unlikely]]
+      fail(
+          fmt::format("output '{}' of shape {} and input '{}' of shape {} share memory; an op works in place only "
+                      "where its manifest gives both one shape",
+                      tensor_of(output).name, shape_text(output), tensor_of(beside).name, shape_text(beside)));
   }
 
   const Op& op_;

@@ -46,6 +46,22 @@ BoundNumber bound(const Op& op, const Expression& expression) {
   return number;
 }
 
+/// Whether two sizes are equal at every problem of these types and choices, as their expressions say.
+bool are_equal(const BoundNumber& left, const Expression& of_left, const BoundNumber& right,
+               const Expression& of_right) {
+  if (left.kind != right.kind) return false;
+  if (left.kind == BoundNumber::Kind::formula) return of_left.text() == of_right.text();
+  return left.index == right.index && left.times == right.times && left.plus == right.plus;
+}
+
+bool have_same_shape(const Op& op, const std::vector<BoundTensor>& tensors, std::size_t i, std::size_t j) {
+  if (tensors[i].rank != tensors[j].rank) return false;
+  for (std::size_t at = 0; at < tensors[i].rank; ++at)
+    if (!are_equal(tensors[i].sizes[at], op.tensors[i].shape[at], tensors[j].sizes[at], op.tensors[j].shape[at]))
+      return false;
+  return true;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> static_frame(const Op& op, const DeviceFacts& facts, const Problem& problem) {
@@ -84,6 +100,9 @@ BindingForm::BindingForm(const Op& op, const DeviceFacts& facts, const Problem& 
         stride_values |= 1U << made.strides[at].index;
     }
   }
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    for (std::size_t j = 0; j < tensors.size(); ++j)
+      if (have_same_shape(op, tensors, i, j)) tensors[i].same_shape |= 1U << j;
   for (std::size_t i = op.runtime.size(); i-- > 0;) {  // a value is computed by those before it
     const Runtime& value = op.runtime[i];
     if ((needed >> i & 1U) == 0 || !value.is_integer()) continue;

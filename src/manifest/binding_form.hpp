@@ -26,6 +26,7 @@ struct BoundTensor {
   bool required = true;     // the address must not be null
   bool is_element = false;  // all sizes are 1 whatever the problem
   std::uint8_t rank = 0;
+  std::uint32_t same_shape = 0;  // bit i: tensor i is declared with the same sizes, this one too
   std::array<BoundNumber, max_rank> sizes, strides;
 };
 
@@ -38,6 +39,10 @@ struct BoundValue {
 
 struct BindingForm {
   BindingForm(const Op& op, const DeviceFacts& facts, const Problem& problem);
+  /// Whether a kernel might write this output where it reads this input: not where their shapes are equal by chance.
+  [[nodiscard]] bool may_share(std::size_t output, std::size_t input) const noexcept {
+    return (tensors[output].same_shape >> input & 1U) != 0;
+  }
 
   SelectionWords selections{};
   std::vector<BoundTensor> tensors;

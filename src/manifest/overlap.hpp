@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "kiln/tensor.hpp"
 
@@ -13,13 +14,14 @@ struct Extent {
 
   std::uint64_t first, end;  // equal for a view without elements
 };
-Extent extent_of(const kiln::Tensor& view) noexcept;
+/// Nothing where the view ends past what 64 bits can address.
+std::optional<Extent> extent_of(const kiln::Tensor& view) noexcept;
 
 /// Whether two elements of one view share memory. Views without elements share none.
 bool overlaps_itself(const kiln::Tensor& view) noexcept;
-/// Whether an element of one shares memory with one of the other.
+/// Whether an element of one shares memory with one of the other. Views without an extent share none.
 bool overlap(const kiln::Tensor& left, const kiln::Tensor& right) noexcept;
-/// overlap(), but not of views that begin at one address with elements of one size, as where an op works in place.
+/// overlap(), but not of views of the same elements in the same order, as where an op works in place.
 bool overlap_in_part(const kiln::Tensor& left, const kiln::Tensor& right) noexcept;
 
 }  // namespace kiln::manifest

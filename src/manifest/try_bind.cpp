@@ -173,29 +173,33 @@ struct TensorWalk {
     *extent++ = {address, address + (walk.reach + 1) * step.element_bytes};
   }
   call.shown = walk.shown;
-  return walk.largest >> 31 == 0;  // no size is 0, and no sum has overflowed
+  return walk.largest >> 29 == 0;  // no size is 0, and no extent has overflowed: it has 4 products and 8-byte elements
 }
 
 /// Whether the output and a tensor at which its extent meets another share memory.
-[[gnu::noinline]] bool share_memory(const Call& call, const Program& program, std::size_t output) noexcept {
-  const kiln::Tensor& view = *call.views[program.steps[output].tensor];
+[[gnu::noinline]] bool share_memory(const Call& call, const Combination& combination, std::size_t output) noexcept {
+  const Program& program = combination.program;
+  const std::size_t written = program.steps[output].tensor;
+  const kiln::Tensor& view = *call.views[written];
   for (std::size_t other = 0; other < program.steps.size(); ++other) {
     if (other == output || !call.extents[output].meets(call.extents[other])) continue;
     const std::size_t tensor = program.steps[other].tensor;
     const kiln::Tensor& beside = *call.views[tensor];
-    if (call.op.tensors[tensor].output ? overlap(view, beside) : overlap_in_part(view, beside)) return true;
+    const bool may_share = !call.op.tensors[tensor].output && combination.form.may_share(written, tensor);
+    if (may_share ? overlap_in_part(view, beside) : overlap(view, beside)) return true;
   }
   return false;
 }
 
-bool share_memory(const Call& call, const Program& program) noexcept {
+bool share_memory(const Call& call, const Combination& combination) noexcept {
+  const Program& program = combination.program;
   const Extent* const end = call.extents.data() + program.steps.size();
   for (const std::uint8_t output : program.outputs) {
     const Extent of = call.extents[output];
     if (!of.meets(of)) continue;  // it is not given
     unsigned met = 0;
     for (const Extent* each = call.extents.data(); each != end; ++each) met += of.meets(*each) ? 1U : 0U;
-    if (met != 1 && share_memory(call, program, output)) return true;
+    if (met != 1 && share_memory(call, combination, output)) return true;
   }
   return false;
 }
@@ -289,7 +293,7 @@ bool take(Call& call, const Combination& combination) noexcept {
   const BindingParts& binding = call.binding;
   call.set = binding.arguments.runtime_set & (~combination.form.stride_values | binding.values_given);
   if ((call.set & program.shown_values) != 0 || !program.is_usable) return false;
-  if (!take_tensors(call, program) || share_memory(call, program)) return false;
+  if (!take_tensors(call, program) || share_memory(call, combination)) return false;
   if (program.has_rest || (binding.axes_given & program.all_axes) != 0)
     if (!take_rest(call, program)) return false;
   fill(call, combination);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -125,6 +126,7 @@ TEST_CASE("what tensors get wrong is refused by name") {
       {scale.refusal({{scale.x, x}, {scale.y, y}}, {{"dtype", "bf16"}}),
        "scale: tensor 'x' is f32, expected dtype = bf16, as was given"},
       {both({at(low), DType::f16, {5, 64}}, y), "scale: tensor 'x' is f16, expected 'bf16' or 'f32'"},
+      {both({at(low), static_cast<DType>(77), {5, 64}}, y), "scale: tensor 'x' is unknown, expected 'bf16' or 'f32'"},
       {both({at(low), DType::f32, {5, 64}, {64, 2}}, y), "scale: tensor 'x' has stride 2 in dimension 1, expected 1"},
       {both({at(low), DType::f32, {5, 64}, {32, 1}}, y),
        "scale: tensor 'x' has stride 32 in dimension 0, expected 64 or more"},
@@ -141,6 +143,16 @@ TEST_CASE("what tensors get wrong is refused by name") {
       {both(x, with(y, [](kiln::Tensor& view) { view.address = at(low + 64 * 4); })),
        "scale: output 'y' and input 'x' share memory, and are not the same elements"},
       {both(x, with(y, [](kiln::Tensor& view) { view.device = 0, view.address = at(low); })), "accepted"},
+      {both({at(low), DType::f32, {5, 64}, {96, 1}}, with(y, [](kiln::Tensor& view) { view.address = at(low); })),
+       "scale: output 'y' and input 'x' share memory, and are not the same elements"},
+      {both({at(low), DType::f32, {1, 64}, {96, 1}}, {at(low), DType::f32, {1, 64}}), "accepted"},
+      {both({at(low), DType::f32, {5, 64}, {std::numeric_limits<std::int64_t>::max(), 1}}, y),
+       "scale: tensor 'x' ends past what 64 bits can address, by its sizes [5, 64] and strides [9223372036854775807, "
+       "1]"},
+      {both({at(low), DType::f32, {5, 64}, {std::int64_t{1} << 60, 1}}, y),
+       "scale: tensor 'x' ends past what 64 bits can address, by its sizes [5, 64] and strides [1152921504606846976, "
+       "1]"},
+      {both({at(low), DType::f32, {5, 64}, {std::int64_t{1} << 58, 1}}, y), "accepted"},
   };
   for (const auto& [said, expected] : cases) CHECK(said == expected);
 }
@@ -193,9 +205,52 @@ TEST_CASE("views share memory where two elements do, as far as strides tell") {
   CHECK_FALSE(overlap_in_part(rows, shifted(0)));
   CHECK(overlap_in_part(rows, shifted(4)));
   CHECK(overlap_in_part(rows, {at(low), DType::bf16, {4, 8}}));
+  CHECK(overlap_in_part(rows, {at(low), DType::f32, {4, 8}, {16, 1}}));
+  CHECK(overlap_in_part(rows, {at(low), DType::f32, {8, 4}}));
+  CHECK(overlap_in_part(rows, {at(low), DType::f32, {8}}));
+  CHECK_FALSE(overlap_in_part(rows, {at(low), DType::f32, {1, 4, 1, 8}, {7, 8, 9, 1}}));
+  CHECK_FALSE(extent_of({at(low), DType::f32, {2, 8}, {std::int64_t{1} << 62, 1}}));
+  CHECK_FALSE(extent_of({at(low), DType::f32, {2, 8}, {-1, 1}}));
+  CHECK(extent_of({at(low), DType::f32, {1, 8}, {-1, 1}})->end == low + 32);
   // Columns of one buffer lie between each other.
   const kiln::Tensor left{at(low), DType::f32, {4, 8}, {16, 1}}, right{at(low + 32), DType::f32, {4, 8}, {16, 1}};
   CHECK_FALSE(overlap(left, right));
+}
+
+TEST_CASE("an output over an input of a shape that is equal by chance is refused") {
+  const Op gemm = [] {
+    for (Op& op : load_ops({}))
+      if (op.name == "gemm") return std::move(op);
+    FAIL("there is no gemm");
+    std::abort();
+  }();
+  const DeviceFacts facts = testing::h200();
+  const Binder binder(gemm, facts);
+  const auto tensor = [&](const char* name, std::uint64_t address) {
+    const auto found = std::find_if(gemm.tensors.begin(), gemm.tensors.end(),
+                                    [&](const manifest::Tensor& each) { return each.name == name; });
+    return Operand{TensorId{static_cast<std::uint8_t>(found - gemm.tensors.begin())},
+                   {at(address), DType::f32, {96, 96}}};
+  };
+  const auto said = [&](std::uint64_t y, const char* residual) -> std::string {
+    const PartOfProblem part = make_part(gemm, std::vector<Setting>{{"layout", "nt"}, {"residual", residual}});
+    Binding binding{part.problem, {}, part.axes, part.selections, 0};
+    std::vector<Operand> operands = {tensor("x", low), tensor("w", low + 0x100000), tensor("y", y)};
+    if (std::string_view(residual) == "add") operands.push_back(tensor("residual_in", low + 0x200000));
+    try {
+      binder.bind(binding, operands, device);
+      binder.bind(binding, operands, device);  // by the combination's program, if it takes them
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  CHECK(said(high, "none") == "accepted");
+  CHECK(said(low, "none").find("output 'y' of shape [m, ") != std::string::npos);
+  CHECK(said(low, "none").find("share memory; an op works in place only where its manifest gives both one shape") !=
+        std::string::npos);
+  CHECK(said(low + 0x100000, "none").find("and input 'w' of shape [") != std::string::npos);
+  CHECK(said(low + 0x200000, "add") == "accepted");
 }
 
 TEST_CASE("the tensors that each built-in op describes at a problem give this problem back") {
