@@ -65,8 +65,8 @@ using manifest::environment;
 std::string passing_shortage(std::string_view text);
 
 /// Opens a library by Table::open(PATH), at first use: the path that was chosen, else the value of `variable`. Keeps
-/// the table, or the error, which get() throws each time; after a shortage of descriptors or memory it tries again.
-/// Thread-safe.
+/// the table, or the error, which get() throws each time. After a shortage of descriptors or memory, or where PATH is
+/// another one now, it tries again. Thread-safe.
 template <typename Table>
 class OpenedOnce {
  public:
@@ -91,18 +91,25 @@ class OpenedOnce {
     failure_ = nullptr;
     return true;
   }
+  /// Has the variable decide again, where what was chosen could not be opened.
+  void forget_failed_choice() {
+    const std::lock_guard lock(mutex_);
+    if (failure_ && path_failed_ == chosen_) chosen_.clear();
+  }
 
  private:
   const Table& open() {
     const std::lock_guard lock(mutex_);
     if (made_) return *made_;
-    if (failure_) std::rethrow_exception(failure_);
+    const std::string path = chosen_.empty() ? environment(variable_) : chosen_;
+    if (failure_ && path == path_failed_) std::rethrow_exception(failure_);
     try {
-      made_.emplace(Table::open(chosen_.empty() ? environment(variable_) : chosen_));
+      made_.emplace(Table::open(path));
     } catch (const Error& error) {
       const std::string shortage = passing_shortage(error.what());
       if (!shortage.empty()) throw Error(error.kind(), std::string(error.what()) + "\n" + shortage);
       failure_ = std::current_exception();
+      path_failed_ = path;
       throw;
     }
     table_.store(&*made_, std::memory_order_release);
@@ -111,8 +118,8 @@ class OpenedOnce {
 
   const char* variable_;
   std::atomic<const Table*> table_{nullptr};
-  std::mutex mutex_;  // guards the members below
-  std::string chosen_;
+  std::mutex mutex_;                  // guards the members below
+  std::string chosen_, path_failed_;  // of `failure_`
   std::optional<Table> made_;
   std::exception_ptr failure_;
 };

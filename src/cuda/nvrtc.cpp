@@ -78,6 +78,8 @@ bool Nvrtc::choose(const std::string& library) {
   return std::filesystem::equivalent(get().path, library, ignored);
 }
 
+void Nvrtc::forget_failed_choice() { opened<Nvrtc>(nvrtc_variable).forget_failed_choice(); }
+
 std::string why_newer_than_driver(const Nvrtc& nvrtc) {
   const int driver = driver_version();
   const auto version = [](int major, int minor) { return std::to_string(major) + "." + std::to_string(minor); };

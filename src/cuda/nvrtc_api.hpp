@@ -53,6 +53,8 @@ struct Nvrtc {
   static const Nvrtc* find() noexcept;
   /// Makes get() open `library` in place of $KILN_NVRTC_LIBRARY. Returns false where it has opened another one before.
   static bool choose(const std::string& library);
+  /// Makes get() open $KILN_NVRTC_LIBRARY, or the first library of those above, if what choose() named did not open.
+  static void forget_failed_choice();
   /// Opens `library`, as get() opens the value of $KILN_NVRTC_LIBRARY, on each call. Throws Error(no_nvrtc).
   static Nvrtc open(const std::string& library);
 };

@@ -150,7 +150,9 @@ EngineState::EngineState(const Options& chosen)
       op_states_(ops.size()) {
   tell_of_files();
   layers.tell_news_to([this] { tell_of_files(); });
-  if (!options.nvrtc.empty() && options.compile != Compile::never && !cuda::Nvrtc::choose(options.nvrtc.string()))
+  if (options.nvrtc.empty())
+    cuda::Nvrtc::forget_failed_choice();
+  else if (options.compile != Compile::never && !cuda::Nvrtc::choose(options.nvrtc.string()))
     warn(fmt::format("Options::nvrtc {} is not used: this process has opened {} before", options.nvrtc.string(),
                      cuda::Nvrtc::get().path));
   if (options.isolation != Isolation::in_process)

@@ -70,6 +70,35 @@ TEST_CASE("a hidden driver is an error that names the variable, at every ask") {
   CHECK(driver.find() == nullptr);
 }
 
+TEST_CASE("a library that could not be opened is tried again once another path is asked for, and not before") {
+  struct Table {
+    std::string path;
+    static Table open(const std::string& path) {
+      if (path.starts_with("/typo")) throw Error(ErrorKind::no_nvrtc, path);
+      return {path};
+    }
+  };
+  constexpr const char* name = "KILN_TEST_LIBRARY";
+  const auto failure = [](auto& library) { return std::string(thrown_by([&] { library.get(); }).what()); };
+  {
+    const Variable variable(name, "/typo/of/variable");
+    cuda::OpenedOnce<Table> library(name);
+    CHECK(library.choose("/typo/of/choice"));
+    CHECK(failure(library) == "/typo/of/choice");
+    CHECK(library.find() == nullptr);
+    library.forget_failed_choice();
+    CHECK(failure(library) == "/typo/of/variable");
+    const Variable corrected(name, "/right");
+    CHECK(library.get().path == "/right");
+  }
+  const Variable variable(name, "/right");
+  cuda::OpenedOnce<Table> library(name);
+  CHECK(library.choose("/chosen"));
+  library.forget_failed_choice();  // which has not failed
+  CHECK(library.get().path == "/chosen");
+  CHECK_FALSE(library.choose("/another"));
+}
+
 TEST_CASE("a driver that cannot be opened is named with the loader's reason and what to install") {
   const Error error = thrown_by([] { cuda::Driver::open("/nowhere/libcuda.so.1"); });
   CHECK(error.kind() == ErrorKind::no_driver);
