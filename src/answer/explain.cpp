@@ -146,6 +146,8 @@ LayerAnswer answer_of(const store::Layer& layer, const manifest::Bucket& bucket,
     answer.found = text_of(*record);
   else
     answer.found = answer.opened ? what_else(*layer.file, bucket) : "not opened: " + layer.refused;
+  if (const auto overwritten = layer.file ? layer.file->why_overwritten() : std::string(); !overwritten.empty())
+    answer.found = record ? fmt::format("{}; {}", answer.found, overwritten) : overwritten;
   return answer;
 }
 

@@ -154,6 +154,12 @@ Identity identity_of(const std::filesystem::path& path) noexcept {
   return {status.st_dev, status.st_ino};
 }
 
+Stamp stamp_of(const std::filesystem::path& path) noexcept {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {{status.st_dev, status.st_ino}, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
 bool is_missing(const std::filesystem::path& path) noexcept {
   struct stat status {};
   return lstat(path.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR);

@@ -1,6 +1,7 @@
 // Who may have written a file: paths, links, owners and permissions.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -49,7 +50,14 @@ struct Identity {
   ino_t inode = 0;
   bool operator==(const Identity&) const = default;
 };
-/// Returns zeros when there is no such file.
+/// What differs when a file was overwritten in place, besides its bytes.
+struct Stamp {
+  Identity identity;
+  std::int64_t bytes = 0, seconds = 0, nanoseconds = 0;  // size, and time of the last change
+  bool operator==(const Stamp&) const = default;
+};
+/// Return zeros when there is no such file.
+Stamp stamp_of(const std::filesystem::path& path) noexcept;
 Identity identity_of(const std::filesystem::path& path) noexcept;
 /// Returns true when nothing has this path, and false when the file system fails.
 bool is_missing(const std::filesystem::path& path) noexcept;

@@ -138,6 +138,17 @@ std::unique_ptr<File> SqliteFile::snapshot() {
   return frozen;
 }
 
+std::string SqliteFile::why_overwritten() const {
+  const Counters met = counters();
+  if (access_ != Access::read_only || met.quarantined + met.read_failures == 0) return {};
+  const Stamp now = stamp_of(path_);
+  if (now.identity != opened_as_.identity || now == opened_as_) return {};
+  return fmt::format(
+      "'{}' was overwritten in place while it was open, so look-ups in it are misses; make a new engine, and replace "
+      "such a file by rename, as mv from the same folder does",
+      path_.string());
+}
+
 void SqliteFile::set_aside(Session& session, const Flaws& flaws) {
   quarantined_ += static_cast<std::int64_t>(flaws.size());
   if (access_ == Access::read_only) return;

@@ -118,6 +118,9 @@ class File {
   /// such a file later is a miss.
   [[nodiscard]] virtual const std::vector<PublicKey>& signers() const noexcept = 0;
   [[nodiscard]] virtual const std::filesystem::path& path() const noexcept = 0;
+  /// Returns that a file which is open for reading was overwritten in place meanwhile, and what to do; else an empty
+  /// string. It is asked only once look-ups have failed, since a program that takes locks may write to the file.
+  [[nodiscard]] virtual std::string why_overwritten() const = 0;
   /// Returns why an existing file is not open yet, or an empty string. Until it is, look-ups are misses and writes
   /// throw Error(io). One of them asks again each second, and waits 200 ms for the lock.
   [[nodiscard]] virtual std::string why_not_open() = 0;

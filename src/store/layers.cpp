@@ -473,8 +473,10 @@ Layers::~Layers() {
 std::vector<std::string> Layers::warnings() const {
   std::vector<std::string> all = warnings_;
   for (const Layer& layer : layers_) {
-    const std::int64_t failures = layer.file ? layer.file->counters().read_failures : 0;
-    if (failures > 0)
+    const std::string overwritten = layer.file ? layer.file->why_overwritten() : std::string();
+    if (!overwritten.empty())
+      all.push_back(overwritten);
+    else if (layer.file && layer.file->counters().read_failures > 0)
       all.push_back(fmt::format("'{}' could not be read at times; each such look-up was a miss", layer.path.string()));
   }
   const std::lock_guard guard(memory_->mutex);

@@ -59,6 +59,7 @@ class SqliteFile final : public File {
         access_(access),
         creation_(creation),
         limit_bytes_(limit_bytes),
+        opened_as_(stamp_of(path_)),
         session_(open_first().release()) {}
   ~SqliteFile() override;
 
@@ -164,6 +165,7 @@ class SqliteFile final : public File {
   Counters counters() const override { return {quarantined_.load(), read_failures_.load(), write_failures_.load()}; }
   const std::vector<PublicKey>& signers() const noexcept override { return signers_; }
   const std::filesystem::path& path() const noexcept override { return path_; }
+  std::string why_overwritten() const override;
   std::string why_not_open() override {
     Session& session = this->session();
     const std::lock_guard guard(session.mutex);
@@ -207,6 +209,7 @@ class SqliteFile final : public File {
   const Access access_;
   const Creation creation_;
   const std::int64_t limit_bytes_;  // 0: none
+  const Stamp opened_as_;
   std::vector<PublicKey> signers_;
   DigestSet signed_cubins_;             // empty without signers
   std::function<bool()> stop_waiting_;  // guarded by the session's mutex

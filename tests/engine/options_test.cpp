@@ -225,6 +225,31 @@ TEST_CASE("an NVRTC that is named after another was opened is passed over with a
   CHECK(warnings[0].starts_with("Options::nvrtc /nowhere/libnvrtc.so is not used: this process has opened "));
 }
 
+TEST_CASE("a base that is overwritten in place is told by the log, the warnings and explain" *
+          doctest::skip(no_plans())) {
+  const store::Folder folder;
+  const auto path = folder / "base.kiln";
+  std::vector<store::Record> records(40, store::sample_record(""));
+  for (std::size_t at = 0; at < records.size(); ++at) records[at].key = std::to_string(at);
+  store::File::open(path, store::Access::read_write)->put_all(records, {});
+  std::vector<std::string> logged;
+  Options options = small_engine(MissPolicy::nearest);
+  options.bases = {path};
+  options.on_log = [&](const LogEvent& event) {
+    if (event.kind == LogEvent::Kind::warning) logged.emplace_back(event.text);
+  };
+  const OpenEngine with(options);
+  CHECK(logged.empty());
+  store::write_bytes(path, "");
+  CHECK(with.launch() == Origin::default_);
+  (void)with.scale.launch(with.scale.problem({{"rows", 1}, {"cols", 128}, {"dtype", "f32"}}), with.arguments,
+                          with.machine.stream);
+  REQUIRE(logged.size() == 1);
+  CHECK_MESSAGE(logged[0].starts_with("'" + path.string() + "' was overwritten in place"), logged[0]);
+  CHECK(with.engine.warnings() == logged);
+  CHECK(with.engine.explain(with.scale, with.problem).layers.back().found == logged[0]);
+}
+
 TEST_CASE("workspaces come from the caller's allocator, and go back to it" * doctest::skip(no_plans())) {
   const fake_cuda_tests::Fixture machine;
   struct Lent {

@@ -118,6 +118,53 @@ TEST_CASE("fault 82: a base that is overwritten at any call of an opening or a l
   faults::tally(82, runs, "calls of an opening and a look-up before which a base was overwritten");
 }
 
+/// The records of sample_file(), put in the opposite order.
+fs::path reversed_file(const fs::path& path, int records) {
+  std::vector<Record> all;
+  std::vector<CubinRow> cubins;
+  while (records-- > 0) {
+    all.push_back(sample_record_at(records));
+    cubins.push_back(sample_cubin_at(records));
+  }
+  File::open(path, Access::read_write)->put_all(all, cubins);
+  return path;
+}
+
+TEST_CASE("fault 82: a base that is overwritten under a running program is named once, with the remedy") {
+  const Folder folder;
+  constexpr int records = 40;
+  const auto path = folder / "base.kiln", next = reversed_file(folder / "next.kiln", records);
+  const std::string whole = bytes_of(sample_file(folder / "first.kiln", records));
+  constexpr std::size_t page = 4096;  // with the first one the same, SQLite keeps the pages that it has
+  std::string other = whole.substr(0, page) + bytes_of(next).substr(page);
+  other.resize(whole.size());
+  const auto look_up_all = [](Layers& layers) {
+    for (int at = 0; at < records; ++at) {
+      if (const auto found = layers.find_record(sample_key(at))) CHECK(found->value.key == sample_key(at));
+      (void)layers.find_cubin(digest_named(std::to_string(at)));
+    }
+  };
+  for (const std::string& bytes : {other, whole.substr(0, whole.size() / 2), std::string()}) {
+    write_bytes(path, whole);
+    Layers layers({.overlay = "", .bases = {path}});
+    CHECK(layers.find_record(sample_key(0)));
+    CHECK(layers.warnings().empty());
+    write_bytes(path, bytes);
+    for (int again = 0; again < 2; ++again) look_up_all(layers);
+    const auto said = layers.warnings();
+    REQUIRE(said.size() == 1);
+    CHECK(contains(said.front(), "'" + path.string() + "' was overwritten in place"));
+    CHECK(contains(said.front(), "replace such a file by rename"));
+  }
+  write_bytes(path, whole);
+  Layers layers({.overlay = "", .bases = {path}});
+  fs::rename(next, path);
+  look_up_all(layers);
+  CHECK(layers.find_record(sample_key(0)));
+  CHECK(layers.warnings().empty());
+  faults::tally(82, 4, "bases overwritten or replaced under a running program");
+}
+
 TEST_CASE("fault 82: a file that is migrated while it is overwritten is refused or read") {
   const Folder folder;
   const auto path = sample_file(folder / "old.kiln", 1);
