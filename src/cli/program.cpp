@@ -218,7 +218,8 @@ std::string given_empty(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const auto& values = option->results();
     const std::string name = option->get_name();
-    if (name == "--overlay" || name == "--remote" || std::ranges::find(values, "") == values.end()) continue;
+    const bool may_be_empty = name == "--overlay" || name == "--remote" || option->get_items_expected_min() == 0;
+    if (may_be_empty || std::ranges::find(values, "") == values.end()) continue;
     return fmt::format("{} is empty; give it a value, or leave it out", name);
   }
   for (const CLI::App* command : app.get_subcommands())
