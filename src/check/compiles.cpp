@@ -185,6 +185,18 @@ class CubinCheck {
         {severity, std::move(kind), job_.file, line_of(job_, pass, key), std::move(what), std::move(remedy), job_.at});
   }
 
+  /// Whether all that differs is that axes are taken as 32 bits.
+  bool takes_narrow_axis(const Pass& pass, std::span<const std::int64_t> sizes) const {
+    if (pass.arguments.size() != sizes.size()) return false;
+    bool any = false;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (jit::passed_bytes(op_, pass.arguments[i]) == sizes[i]) continue;
+      if (pass.arguments[i].kind != manifest::ArgumentKind::axis || sizes[i] != 4) return false;
+      any = true;
+    }
+    return any;
+  }
+
   /// Returns whether number and widths are right.
   bool check_arguments(std::size_t index, std::span<const std::int64_t> sizes) {
     const Pass& pass = job_.passes[index];
@@ -192,9 +204,12 @@ class CubinCheck {
     // A missing or further argument shifts those after it, so that only the first difference is sure.
     if (pass.arguments.size() != sizes.size() && mistakes.size() > 2)
       mistakes.erase(mistakes.begin() + 1, mistakes.end() - 1);
+    const bool are_narrow = takes_narrow_axis(pass, sizes);
     for (std::size_t i = 0; i < mistakes.size(); ++i)
       add(Severity::error, index, "args", fmt::format("args_{}", i),
-          fmt::format("the kernel '{}' {}", pass.kernel, mistakes[i]), "make 'args' what the kernel is declared with");
+          fmt::format("the kernel '{}' {}", pass.kernel, mistakes[i]),
+          are_narrow ? "axes are long long: declare the kernel's parameter so"
+                     : "make 'args' what the kernel is declared with");
     return mistakes.empty();
   }
 

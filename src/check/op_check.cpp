@@ -7,6 +7,7 @@
 #include "check/kernels.hpp"
 #include "check/names.hpp"
 #include "check/values.hpp"
+#include "kiln/error.hpp"
 #include "manifest/includes.hpp"
 
 namespace kiln::check {
@@ -112,6 +113,33 @@ void check_defaults(const manifest::Op& op, const Lines& lines, std::span<const 
   }
 }
 
+/// Says where no default serves sizes that the user named. One whose expressions have no value is named elsewhere.
+void check_asked(const manifest::Op& op, const Lines& lines, const Target& target, const Problem& problem,
+                 Findings& findings) try {
+  const manifest::Site site(op, target.facts);
+  std::string reasons;
+  bool any_legal = false;
+  for (const manifest::Implementation& each : op.implementations) {
+    if (!each.has_kernels()) continue;
+    std::string why = manifest::why_not_eligible(site, each, problem).value_or("");
+    if (why.empty()) {
+      const auto broken = manifest::default_of(each).broken_constraint(site, problem);
+      if (!broken) return;
+      any_legal = true;
+      why = fmt::format("its default breaks {}, and other configs are legal", *broken);
+    }
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", each.name, why);
+  }
+  if (reasons.empty()) return;
+  findings.add({Severity::warning, "asked_sizes", manifest::shown_file(op, manifest::op_file),
+                line_at(lines.op(), {"axes"}), "nothing serves these sizes without a tune: " + reasons,
+                any_legal ? "choose a default that is legal there"
+                          : "loosen the constraint, or let the axis refuse such sizes, by 'multiple_of' or 'max'",
+                text_of(op, problem, {}, target)});
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::bad_expression && error.kind() != ErrorKind::bad_manifest) throw;
+}
+
 /// Names types and choices that no implementation serves on a target that the op is for.
 void check_coverage(const manifest::Op& op, const Lines& lines, std::span<const Prepared> prepared,
                     const Target& target, Findings& findings) {
@@ -174,6 +202,7 @@ Checked check_op(const ReadOp& read, const Settings& settings, Findings& finding
   for (const Target& target : settings.targets) {
     check_defaults(op, lines, prepared, target, findings);
     if (read.mistakes.empty()) check_coverage(op, lines, prepared, target, findings);
+    for (const Problem& each : settings.problems) check_asked(op, lines, target, each, findings);
   }
   check_somewhere(op, lines, prepared, settings, findings);
   if (!settings.compile) return checked;

@@ -40,10 +40,7 @@ void declare(CLI::App& command, CheckSettings& settings) {
                   "For devices of these architectures: sm_90a,sm_80; sm_90a where nothing is named")
       ->delimiter(',')
       ->type_name("ARCH");
-  command
-      .add_option(
-          "--device-class", settings.device_classes,
-          "For these devices: H200, H100, A100, L40S, L4, 4090, B200, 5090, or a class as kiln devices prints it")
+  command.add_option("--device-class", settings.device_classes, "For these devices: " + help_of_classes())
       ->delimiter(',')
       ->type_name("CLASS");
   command
@@ -61,10 +58,13 @@ std::vector<fs::path> template_paths(const Globals& globals) {
   return paths;
 }
 
+/// Whether the word can only be a path: it has a slash, or it is "." or "..".
+bool is_path(std::string_view word) { return word.find('/') != std::string_view::npos || word == "." || word == ".."; }
+
 /// Returns the folder that the word names: a path, or an op's in one of the template folders.
 std::optional<fs::path> folder_of(const std::string& word, std::span<const fs::path> paths) {
   std::error_code ignored;
-  for (const fs::path& each : paths) {
+  for (const fs::path& each : is_path(word) ? std::span<const fs::path>() : paths) {
     const fs::path clean = each.has_filename() ? each : each.parent_path();
     if (fs::exists(each / word / manifest::op_file, ignored)) return each / word;
     if (clean.filename() == word && fs::exists(each / manifest::op_file, ignored)) return each;
@@ -92,11 +92,11 @@ std::vector<check::ReadOp> ops_named(const Globals& globals, const CheckSettings
   const std::vector<fs::path> paths = template_paths(globals);
   if (const auto folder = folder_of(settings.what, paths))
     return check::read_ops(*folder, other_ops(*folder, paths), findings);
-  if (settings.what.find('/') != std::string::npos)
+  if (is_path(settings.what))
     throw Error(ErrorKind::bad_input, fmt::format("there is no folder {}", manifest::quote(settings.what)));
   const manifest::Catalogue ops = load_ops(globals, settings.what);
   std::vector<check::ReadOp> read;
-  read.push_back({find_op(ops, settings.what), {}});
+  read.push_back({find_op(ops, settings.what, "op or folder"), {}});
   return read;
 }
 

@@ -12,28 +12,14 @@
 
 namespace kiln::cli {
 
-namespace {
-
-void add_class(CLI::App& command, std::string& device_class, const std::string& help,
-               std::string (*named)(const std::string&)) {
-  const auto resolve = [named](std::string& word) {
-    word = named(word);
+void add_device_class(CLI::App& command, std::string& device_class, const std::string& summary) {
+  const auto resolve = [](std::string& word) {
+    word = device_class_named(word);
     return std::string();
   };
-  command.add_option("--device-class", device_class, help)->transform(CLI::Validator(resolve, ""))->type_name("CLASS");
-}
-
-}  // namespace
-
-void add_device_class(CLI::App& command, std::string& device_class, const std::string& summary) {
-  add_class(command, device_class, summary + "; H200, H100, or the class as kiln devices prints it",
-            device_class_named);
-}
-
-void add_any_device_class(CLI::App& command, std::string& device_class, const std::string& summary) {
-  add_class(command, device_class,
-            summary + "; H200, H100, A100, L40S, L4, 4090, B200, 5090, or the class as kiln devices prints it",
-            any_class_named);
+  command.add_option("--device-class", device_class, summary + "; " + help_of_classes())
+      ->transform(CLI::Validator(resolve, ""))
+      ->type_name("CLASS");
 }
 
 CLI::Validator output_name() {

@@ -63,10 +63,8 @@ CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, co
   return command;
 }
 
-/// Adds --device-class CLASS, which takes names too, such as H200.
+/// Adds --device-class CLASS, which takes names too, such as H200 and A100.
 void add_device_class(CLI::App& command, std::string& device_class, const std::string& summary);
-/// Adds it for a command that asks no record, where the names of further devices do too, such as A100.
-void add_any_device_class(CLI::App& command, std::string& device_class, const std::string& summary);
 /// Checks the name of an output before the work begins: refuses an empty name, and a folder that does not exist or is
 /// not writable.
 CLI::Validator output_name();

@@ -1,6 +1,10 @@
 #include "cli/installed.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "kiln/error.hpp"
 
 namespace kiln::cli {
 
@@ -17,6 +21,25 @@ std::string or_installed(const std::string& name, const fs::path& folder) {
   if (name.empty() || fs::path(name).has_parent_path() || fs::exists(name, failure)) return name;
   const fs::path installed = installed_data() / folder / name;
   return fs::is_regular_file(installed, failure) ? installed.string() : name;
+}
+
+std::string where_else(const std::string& name) {
+  const fs::path asked(name);
+  std::error_code failure;
+  if (name.empty() || asked.has_parent_path()) return {};
+  for (const fs::path& folder :
+       {fs::path("cache"), fs::path("cache/workloads"), installed_data(), installed_data() / "workloads"})
+    for (const char* ending : {"", ".toml", ".kiln", ".jsonl"})
+      if (const fs::path other = folder / (name + ending); fs::is_regular_file(other, failure))
+        return fmt::format("; there is {}", other.string());
+  return {};
+}
+
+void refuse_absent(const std::string& name) {
+  std::error_code failure;
+  if (fs::exists(name, failure)) return;
+  if (const std::string other = where_else(name); !other.empty())
+    throw Error(ErrorKind::io, fmt::format("the file {} does not exist{}", name, other));
 }
 
 std::vector<std::string> installed_records() {

@@ -32,7 +32,7 @@ void declare(CLI::App& command, OpsSettings& settings) {
   command.add_flag("--compile", settings.compile,
                    "Compile each implementation's default and the reference, at these sizes; needs NVRTC, but no GPU");
   command.add_option("--arch", settings.target.arch, "For this architecture, such as sm_90a")->type_name("ARCH");
-  add_any_device_class(command, settings.target.device_class, "For this device class, present or not");
+  add_device_class(command, settings.target.device_class, "For this device class, present or not");
 }
 
 std::string names(const auto& items) {
@@ -151,10 +151,11 @@ std::string what_there_is(const Space& space) {
   const std::string legal =
       space.legal ? format_count(static_cast<std::int64_t>(*space.legal)) : "more than can be counted";
   const std::string& library = space.implementation->library;
-  return fmt::format("eligible{}: {}, {} legal by [constraints], {} worth a trial by [search]",
+  return fmt::format("eligible{}: {}, {} legal by [constraints], {} worth a trial{}",
                      library.empty() ? "" : fmt::format(" where the library {} is found", library),
                      counted(space.combinations, "combination"), legal,
-                     format_count(static_cast<std::int64_t>(space.configs)));
+                     format_count(static_cast<std::int64_t>(space.configs)),
+                     space.implementation->search.empty() ? "" : " by [search]");
 }
 
 std::string default_text(const manifest::Implementation& implementation) {

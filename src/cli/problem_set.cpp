@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 
@@ -128,13 +129,22 @@ std::int64_t usual_size(const manifest::Axis& axis, const std::vector<manifest::
 
 }  // namespace
 
-const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view name) {
+const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view name, std::string_view what) {
   if (const manifest::Op* found = ops.op(name)) return *found;
   const auto refused = std::ranges::find(ops.refused(), name, &manifest::RefusedOp::name);
   if (refused != ops.refused().end()) manifest::refuse(*refused);
   const std::vector<std::string>& names = ops.names();
-  throw Error(ErrorKind::bad_input, fmt::format("there is no op {}{}; there are {}", manifest::quote(name),
-                                                manifest::did_you_mean(name, names), fmt::join(names, ", ")));
+  std::error_code ignored;
+  const bool is_here = manifest::is_identifier(name) &&
+                       std::filesystem::exists(std::filesystem::path(name) / manifest::op_file, ignored);
+  const std::string meant = manifest::did_you_mean(name, names);
+  const std::string_view remedy =
+      is_here ? "; its folder is here: give --templates ."
+      : meant.empty()
+          ? "; an op of your own needs --templates or KILN_TEMPLATE_PATH, with the folder that holds its folder"
+          : "";
+  throw Error(ErrorKind::bad_input, fmt::format("there is no {} {}{}{}; there are {}", what, manifest::quote(name),
+                                                meant, remedy, fmt::join(names, ", ")));
 }
 
 manifest::Setting parse_setting(const std::string& word) {

@@ -19,9 +19,9 @@ using manifest::buckets_of;
 using manifest::ProblemSet;
 using Range = manifest::SizeRange;
 
-/// Throws Error(bad_input) with the nearest op's name, or all names, when no op of `ops` has this one, and
-/// Error(bad_manifest) for an op that was refused.
-const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view name);
+/// Throws Error(bad_input) when no op of `ops` has this name: with the nearest name, all names, and how an op of the
+/// user's own is found. `what`: what the name may be of. Throws Error(bad_manifest) for an op that was refused.
+const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view name, std::string_view what = "op");
 
 /// Splits "name=value". Throws Error(bad_input) for a word of another form.
 manifest::Setting parse_setting(const std::string& word);

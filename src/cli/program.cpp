@@ -73,8 +73,15 @@ void declare_globals(CLI::App& app, Globals& globals) {
       ->type_name("DIR");
 }
 
-/// Returns the message for a first word that is not a command.
-std::string unknown_command(const CLI::App& app, std::string_view word) {
+/// The command that was named last, or kiln itself.
+const CLI::App& innermost(const CLI::App& app) {
+  const CLI::App* command = &app;
+  for (auto below = app.get_subcommands(); !below.empty(); below = command->get_subcommands()) command = below.front();
+  return *command;
+}
+
+/// Returns the message for a word where a command of `app` is expected. `chosen`: what was named before, "cache ".
+std::string unknown_command(const CLI::App& app, std::string_view chosen, std::string_view word) {
   std::vector<std::string> names;
   const auto any = [](const CLI::App*) { return true; };
   for (const CLI::App* command : app.get_subcommands(any)) {
@@ -84,8 +91,19 @@ std::string unknown_command(const CLI::App& app, std::string_view word) {
         return fmt::format("there is no command {}; it is kiln {} {}", manifest::quote(word), command->get_name(),
                            word);
   }
-  return fmt::format("there is no command {}{}; there are {}", manifest::quote(word),
+  return fmt::format("there is no command {}{}; there are {}", manifest::quote(std::string(chosen).append(word)),
                      manifest::did_you_mean(word, names), fmt::join(names, ", "));
+}
+
+/// Returns the message for a command without an argument or a command of its own that it needs; else `otherwise`.
+std::string what_is_required(const CLI::App& command, const std::string& chosen, const std::string& otherwise) {
+  for (const CLI::Option* option : command.get_options())
+    if (option->get_required() && option->get_positional() && option->count() == 0)
+      return option->get_type_name() + " is required";
+  std::vector<std::string> names;
+  for (const CLI::App* each : command.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(each->get_name());
+  return names.empty() ? otherwise : fmt::format("kiln {}needs a command: {}", chosen, fmt::join(names, ", "));
 }
 
 /// Returns the commands that were named, each with a space after it: "cache sign ".
@@ -120,19 +138,23 @@ bool wants_json(int argc, char** argv) noexcept {
 
 int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const bool json = wants_json(argc, argv);
-  const auto commands = app.get_subcommands();
+  const CLI::App& command = innermost(app);
+  const std::string chosen = names_of_chosen(app);
+  const bool needs_command = !command.get_subcommands([](const CLI::App*) { return true; }).empty();
   std::string message = error.what();
   const auto left = app.remaining(true);
   const auto word =
       std::find_if(left.begin(), left.end(), [](const std::string& each) { return !each.starts_with('-'); });
   const auto option =
       std::find_if(left.begin(), left.end(), [](const std::string& each) { return each.starts_with("--"); });
-  if (commands.empty() && word != left.end())
-    message = unknown_command(app, *word);
+  if (needs_command && word != left.end())
+    message = unknown_command(command, chosen, *word);
   else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && option != left.end())
     message = unknown_option(app, std::string_view(*option).substr(0, option->find('=')));
+  else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
+    message = fmt::format("{}; see kiln {}--help", what_is_required(command, chosen, message), chosen);
   else
-    message += fmt::format("; see kiln {}--help", names_of_chosen(app));
+    message += fmt::format("; see kiln {}--help", chosen);
   std::replace(message.begin(), message.end(), '\n', ' ');
   say_error(json, "bad_input", message);
   return exit_usage;

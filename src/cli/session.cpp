@@ -29,8 +29,9 @@ void find_paths(Globals& globals) {
   for (std::string& base : globals.bases) {
     base = or_installed(base);
     if (!fs::exists(base))
-      throw Error(ErrorKind::bad_input,
-                  fmt::format("the base {} does not exist; give the path of a .kiln or .jsonl file", base));
+      throw Error(
+          ErrorKind::bad_input,
+          fmt::format("the base {} does not exist{}; give the path of a .kiln or .jsonl file", base, where_else(base)));
   }
   for (const std::string& folder : globals.trusted_keys)
     if (!fs::is_directory(folder))

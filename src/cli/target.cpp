@@ -16,15 +16,12 @@ namespace {
 
 struct NamedClass {
   std::string_view name, device_class;
+  bool is_by_data_sheet = true;  // a driver may report other facts
 };
-/// The devices for which records ship.
+/// The devices for which records ship, then others. The first of an architecture stands for it.
 constexpr std::array named_classes = {
-    NamedClass{"H200", h200_device_class},
-    NamedClass{"H100", "sm_90/mp132/l2_52428800/smem_232448/bus_5120"},  // the SXM board
-};
-/// Devices by their data sheets, where no record is asked: what a driver reports may differ. The first of an
-/// architecture stands for it.
-constexpr std::array further_classes = {
+    NamedClass{"H200", h200_device_class, false},
+    NamedClass{"H100", "sm_90/mp132/l2_52428800/smem_232448/bus_5120", false},  // the SXM board
     NamedClass{"A100", "sm_80/mp108/l2_41943040/smem_166912/bus_5120"},
     NamedClass{"L40S", "sm_89/mp142/l2_100663296/smem_101376/bus_384"},
     NamedClass{"L4", "sm_89/mp58/l2_50331648/smem_101376/bus_192"},
@@ -33,6 +30,15 @@ constexpr std::array further_classes = {
     NamedClass{"5090", "sm_120/mp170/l2_100663296/smem_101376/bus_512"},
 };
 
+std::string names_of_classes() {
+  std::string names;
+  for (const NamedClass& each : named_classes) names.append(names.empty() ? "" : ", ").append(each.name);
+  return names;
+}
+
+/// Those that NVIDIA has named; later ones are taken as they are.
+constexpr std::array<std::int64_t, 15> known_archs = {70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121};
+
 /// Returns 90 for "sm_90a". Throws Error(bad_input).
 std::int64_t parse_arch(const std::string& arch) {
   std::int64_t sm = 0;
@@ -40,20 +46,24 @@ std::int64_t parse_arch(const std::string& arch) {
   if (arch.starts_with("sm_")) {
     const auto [end, error] = std::from_chars(begin, arch.data() + arch.size(), sm);
     const std::string_view suffix(end, static_cast<std::size_t>(arch.data() + arch.size() - end));
-    if (error == std::errc{} && end - begin >= 2 && (suffix.empty() || suffix == "a" || suffix == "f")) return sm;
+    if (error == std::errc{} && end - begin >= 2 && (suffix.empty() || suffix == "a" || suffix == "f")) {
+      if (sm >= known_archs.back() || std::ranges::find(known_archs, sm) != known_archs.end()) return sm;
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("there is no architecture {}; there are sm_{}", arch, fmt::join(known_archs, ", sm_")));
+    }
   }
   throw Error(ErrorKind::bad_input,
               fmt::format("the architecture '{}' does not parse, expected a form such as sm_90a", arch));
 }
 
-manifest::DeviceFacts parse_class(const std::string& text, std::string_view names = "H200, H100") {
+manifest::DeviceFacts parse_class(const std::string& text) {
   const auto facts = manifest::DeviceFacts::from_device_class(text);
   if (!facts)
     throw Error(
         ErrorKind::bad_input,
         fmt::format(
             "the device class '{}' does not parse, expected {} or a form such as {}, which kiln devices prints of a present GPU",
-            text, names, h200_device_class));
+            text, names_of_classes(), h200_device_class));
   return *facts;
 }
 
@@ -83,24 +93,14 @@ Target make_target(const manifest::DeviceFacts& facts, const TargetChoice& choic
   return target;
 }
 
-/// Returns the class that the word names among `classes`, with the link that may follow it; else the word.
-std::string named_in(std::span<const NamedClass> classes, const std::string& word) {
-  const auto same = [](char a, char b) { return a == (b >= 'a' && b <= 'z' ? static_cast<char>(b - 'a' + 'A') : b); };
-  const std::size_t end = std::min(word.find('/'), word.size());
-  for (const NamedClass& each : classes)
-    if (std::ranges::equal(each.name, std::string_view(word).substr(0, end), same))
-      return std::string(each.device_class) + word.substr(end);
-  return word;
-}
-
 /// Returns the facts of a device of this architecture: of the first that is known by name, else those of the nearest
 /// older one with the architecture's own shared memory and threads.
 manifest::DeviceFacts assumed_of(std::int64_t sm) {
-  std::vector<manifest::DeviceFacts> known = {parse_class(h200_device_class)};
-  for (const NamedClass& each : further_classes) known.push_back(parse_class(std::string(each.device_class)));
+  std::vector<manifest::DeviceFacts> known;
+  for (const NamedClass& each : named_classes) known.push_back(parse_class(std::string(each.device_class)));
   const auto exact = std::ranges::find(known, sm, &manifest::DeviceFacts::sm);
   if (exact != known.end()) return *exact;
-  manifest::DeviceFacts nearest = known[1];
+  manifest::DeviceFacts nearest = *std::ranges::min_element(known, {}, &manifest::DeviceFacts::sm);
   for (const manifest::DeviceFacts& each : known)
     if (each.sm() < sm && each.sm() > nearest.sm()) nearest = each;
   const auto own = manifest::DeviceFacts::shared_per_block_of(sm);
@@ -110,21 +110,24 @@ manifest::DeviceFacts assumed_of(std::int64_t sm) {
 
 }  // namespace
 
-std::string device_class_named(const std::string& word) { return named_in(named_classes, word); }
-
-std::string any_class_named(const std::string& word) {
-  const std::string shipped = device_class_named(word);
-  return shipped != word ? shipped : named_in(further_classes, word);
+std::string device_class_named(const std::string& word) {
+  const auto same = [](char a, char b) { return a == (b >= 'a' && b <= 'z' ? static_cast<char>(b - 'a' + 'A') : b); };
+  const std::size_t end = std::min(word.find('/'), word.size());
+  for (const NamedClass& each : named_classes)
+    if (std::ranges::equal(each.name, std::string_view(word).substr(0, end), same))
+      return std::string(each.device_class) + word.substr(end);
+  return word;
 }
+
+std::string help_of_classes() { return fmt::format("{}, or the class as kiln devices prints it", names_of_classes()); }
 
 Target assumed_target(const std::string& word) {
   TargetChoice choice;
-  const std::string device_class = any_class_named(word);
   if (word.starts_with("sm_") && word.find('/') == std::string::npos) {
     choice.arch = word;
     return make_target(assumed_of(parse_arch(word)), choice, "a device of " + word + ", assumed");
   }
-  return make_target(parse_class(device_class, "H200, H100, A100, L40S, L4, 4090, B200, 5090"), choice, word);
+  return make_target(parse_class(device_class_named(word)), choice, word);
 }
 
 std::string class_word(const std::string& device_class) {
@@ -169,7 +172,12 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
     if (sm != 0 && facts.sm() != sm)
       throw Error(ErrorKind::bad_input, fmt::format("the architecture {} is not that of the device class {}",
                                                     choice.arch, choice.device_class));
-    return make_target(facts, choice, "the device class that was named");
+    const auto named = std::ranges::find(named_classes, facts.device_class(), &NamedClass::device_class);
+    const bool is_by_data_sheet = named != named_classes.end() && named->is_by_data_sheet;
+    return make_target(facts, choice,
+                       is_by_data_sheet
+                           ? fmt::format("{} by its data sheet; kiln devices prints a present GPU's class", named->name)
+                           : "the device class that was named");
   }
   if (sm == 0) {
     if (const auto device = present_device(globals)) {

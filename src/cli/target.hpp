@@ -38,15 +38,16 @@ std::optional<cuda::DeviceInfo> present_device(const Globals& globals);
 inline constexpr const char* h200_device_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6016";
 
 /// Makes a target of a device that need not be present: "A100", a device class, or an architecture such as "sm_80". For
-/// commands that ask no record, since a driver may report other facts than a data sheet. Throws Error(bad_input).
+/// commands that ask no record. Throws Error(bad_input).
 Target assumed_target(const std::string& word);
-/// Returns the device class that a word of assumed_target() names; any other word as it is.
-std::string any_class_named(const std::string& word);
 
-/// Returns the device class that H200 or H100 names, in upper or lower case; any other word as it is.
+/// Returns the device class that a name such as H200 or A100 stands for, in upper or lower case; any other word as it
+/// is.
 std::string device_class_named(const std::string& word);
-/// Returns H200 or H100 for their device classes; any other class as it is. --device-class takes both.
+/// Returns the name of such a device class; any other class as it is. --device-class takes both.
 std::string class_word(const std::string& device_class);
+/// What --device-class takes: "H200, H100, ..., or the class as kiln devices prints it".
+std::string help_of_classes();
 /// Returns a device class with its name behind it, where it has one: "sm_90/... (H100)".
 std::string with_name(const std::string& device_class);
 

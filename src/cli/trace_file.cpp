@@ -46,6 +46,7 @@ std::vector<TraceEntry> read_trace(const std::string& name, const manifest::Cata
   if (name == "-") return parse_trace(std::cin, "standard input", ops);
   const std::string path = or_installed(name, "workloads");
   refuse_records(path, "trace");
+  refuse_absent(path);
   manifest::check_regular_file(path);
   std::ifstream file(path);
   if (!file) throw Error(ErrorKind::io, fmt::format("the trace {} cannot be read; is the path right?", path));

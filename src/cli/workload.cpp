@@ -114,6 +114,7 @@ std::vector<WorkloadEntry> read_entries(std::span<const std::string> paths) {
   for (const std::string& name : paths) {
     const std::string path = or_installed(name, "workloads");
     refuse_records(path, "workload");
+    refuse_absent(path);
     const std::string text = manifest::read_text_file(path, manifest::max_toml_bytes);
     if (kind_of(text) == InputKind::trace) refuse_trace(path);
     for (WorkloadEntry& each : parse_workload(text, path)) entries.push_back(std::move(each));

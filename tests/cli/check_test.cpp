@@ -31,9 +31,62 @@ TEST_CASE("a new op is checked without a mistake, and one made in it is named on
         std::string::npos);
 }
 
+TEST_CASE("a word with a slash is a path, and never an op of the template folders") {
+  const Command command;
+  const std::string installed = command.path("installed"), own = command.path("own");
+  REQUIRE(command.run("new scale " + installed).status == 0);
+  REQUIRE(command.run("new scale " + own).status == 0);
+  REQUIRE(std::system(("sed -i 's/threads = 256/threads = 96/' " + own + "/scale/vectorized.toml").c_str()) == 0);
+  const auto checked = [&](const std::string& what, const std::string& folder) {
+    return command.run("check " + what + " --no-compile --templates " + installed, "cd " + folder + " && ");
+  };
+  for (const char* path : {"./scale", "../own/scale", "."}) {
+    const Ran ran = checked(path, own);
+    CAPTURE(path);
+    CAPTURE(ran.output);
+    CHECK(ran.status == 1);
+    CHECK(ran.output.find("vectorized.toml:17: error: found threads = 96") != std::string::npos);
+  }
+  CHECK(checked("scale", own).status == 0);  // a name: the op of --templates
+  check_refused(checked("./scale", command.path("")), 2, "there is no folder './scale'");
+}
+
+TEST_CASE("an op that is not found is said to need its folder's folder, which is named where the op is here") {
+  const Command command;
+  const char* const needs =
+      "; an op of your own needs --templates or KILN_TEMPLATE_PATH, with the folder that holds its folder; there are ";
+  check_refused(command.run("explain mine count=1"), 2, std::string("there is no op 'mine'") + needs);
+  check_refused(command.run("check nofolder"), 2, std::string("there is no op or folder 'nofolder'") + needs);
+  REQUIRE(command.run("new mine " + command.path("")).status == 0);
+  const std::string here = "cd " + command.path("") + " && ";
+  check_refused(command.run("explain mine count=1", here), 2,
+                "there is no op 'mine'; its folder is here: give --templates .; there are ");
+  CHECK(command.run("explain mine count=1 --templates .", here).status == 0);
+}
+
+TEST_CASE("sizes that are named and that nothing serves without a tune are a warning") {
+  const Command command;
+  REQUIRE(command.run("new scale " + command.path("")).status == 0);
+  const std::string manifest = command.path("scale/vectorized.toml");
+  REQUIRE(std::system(("sed -i 's/^all = \\[/all = [\"count % 32 == 0\", /' " + manifest).c_str()) == 0);
+  const auto checked = [&](const std::string& words) {
+    return command.run("check " + command.path("scale") + " " + words + " --no-compile").output;
+  };
+  const std::string odd = checked("count=100");
+  CAPTURE(odd);
+  CHECK(odd.find("/scale/op.toml:") != std::string::npos);
+  CHECK(
+      odd.find(
+          "warning: nothing serves these sizes without a tune: vectorized: no config meets its constraints at count=100") !=
+      std::string::npos);
+  CHECK(odd.find("0 errors, 1 warning") != std::string::npos);
+  CHECK(checked("count=96").find("0 errors, 0 warnings") != std::string::npos);
+  CHECK(checked("").find("0 errors, 0 warnings") != std::string::npos);
+}
+
 TEST_CASE("check names what it cannot check, and what it would take") {
   const Command command;
-  check_refused(command.run("check rmsnorm"), 2, "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
+  check_refused(command.run("check rmsnorm"), 2, "there is no op or folder 'rmsnorm' (did you mean 'rms_norm'?)");
   check_refused(command.run("check none/there"), 2, "there is no folder 'none/there'");
   check_refused(command.run("check rms_norm --device-class V900"), 2, "expected H200, H100, A100, L40S");
   check_refused(command.run("check rms_norm --arch sm_80a"), 2, "give --arch sm_80");
