@@ -240,11 +240,12 @@ class KILN_API Op {
 /// What one file answered.
 struct LayerAnswer {
   std::string layer;  // "overlay /home/u/.cache/kiln/overlay.kiln"
-  /// "record vectorized threads=256 vector=8, 12.3 us", "not opened: ...", or what else of the op it holds: other
-  /// sizes, types, ...
+  /// "record vectorized threads=256 vector=8, 12.3 us" with the config for the problem, "not opened: ...", or what else
+  /// of the op it holds: other sizes, types, ...
   std::string found;
-  bool opened = true;  // false: it was refused
-  std::string trust;   // whether its machine code may be loaded, and the reason
+  bool opened = true;    // false: it was refused
+  bool trusted = false;  // its machine code may be loaded
+  std::string trust;     // the reason
 };
 
 /// The config that MissPolicy::nearest would launch for a problem, and the reason, whatever the engine's policy. Where
@@ -269,10 +270,11 @@ struct Explanation {
       library;  // the library that computes in place of kernels or beside them, such as "cublaslt 13.1.0"; else empty
   double cost_ns = 0;    // median device time of the tune; 0 for Origin::model and Origin::default_
   std::string timed_at;  // the sizes of cost_ns: "at the bucket's upper edge", "at rows=80", "of the nearest bucket"
-  /// Expected time over a tuned config's: 1 for a hit, 0 when nothing serves. For a fallback it is the median slowdown
-  /// of such fallbacks in near records. Without those it is the model's estimate, else the upper bound from the op's
-  /// cost expressions.
+  /// Expected time over a tuned config's: 1 for a hit, 0 where it is unknown or nothing serves. For a fallback it is
+  /// the median slowdown of such fallbacks in near records. Without those it is what a benchmark of the op found, or
+  /// the ratio of the model's estimates.
   double expected_slowdown = 0;
+  std::string slowdown_grounds;     // what a fallback's figure rests on, or why it is unknown; empty for a hit
   std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"
 };
 

@@ -1,5 +1,7 @@
 #include "answer/expected_times.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,9 +21,6 @@ constexpr double bytes_per_ns = 4000;
 constexpr double flops_per_ns = 200'000;
 constexpr double usual_launch_ns = 2000;
 constexpr std::size_t near_enough = 4;
-// The model's slowdown where no candidates are known: the median over gemm's records on an H100, each without those of
-// its n and k.
-constexpr double usual_guess = 1.05;
 
 double bound_ns(const manifest::Site& site, const Problem& problem) {
   const auto frame = manifest::frame_of(site, problem);
@@ -55,6 +54,19 @@ std::optional<double> modelled_slowdown(const manifest::Site& site, const Answer
   return std::isfinite(ratio) ? std::optional(std::max(ratio, 1.0)) : std::nullopt;
 }
 
+Slowdown of_model(const manifest::Bucket& bucket, std::span<const KnownRecord> known) {
+  if (const auto measured = guess_slowdown(*bucket.op, known, bucket.regime))
+    return {*measured, "the median of the model's choices for near records, as their tunes timed them"};
+  if (known.empty()) return {0, "no record is near, and nothing timed the model's choice"};
+  const double distance = axis_distance(*bucket.op, known.front().bucket, bucket.edge) +
+                          device_distance(known.front().device, *bucket.device);
+  if (const auto measured = benchmarked_slowdown(bucket, distance))
+    return {measured->median,
+            fmt::format("the median of {} such choices in a benchmark; 95 % took at most {:.2f} times",
+                        measured->problems, measured->most)};
+  return {0, "nothing timed such a choice of the model: near records have no candidates"};
+}
+
 }  // namespace
 
 double ExpectedTimes::of(const manifest::Op& op, const Problem& problem) {
@@ -80,17 +92,17 @@ double relative_cost(const manifest::Site& site, const Problem& problem, const P
   return bound_ns(site, problem) / bound_ns(site, other);
 }
 
-double expected_slowdown(const manifest::Bucket& bucket, const Answer& answer, store::Layers& layers) {
-  if (answer.is_hit()) return 1;
+Slowdown expected_slowdown(const manifest::Bucket& bucket, const Answer& answer, store::Layers& layers) {
+  if (answer.is_hit()) return {1, {}};
   const auto known = known_near(layers, bucket);
-  std::optional<double> expected;
-  switch (answer.origin) {
-    case Origin::nearest: expected = transfer_slowdown(*bucket.op, known, answer.distance); break;
-    case Origin::model: return guess_slowdown(*bucket.op, known, bucket.regime).value_or(usual_guess);
-    default: expected = default_slowdown(*bucket.op, known, answer); break;
-  }
-  if (!expected) expected = modelled_slowdown(bucket, answer);
-  return expected ? *expected : slowdown_over_bound(bucket, answer, answer.at);
+  if (answer.origin == Origin::model) return of_model(bucket, known);
+  const bool is_near = answer.origin == Origin::nearest;
+  if (const auto measured =
+          is_near ? transfer_slowdown(*bucket.op, known, answer.distance) : default_slowdown(*bucket.op, known, answer))
+    return {*measured, is_near ? "the median of records' configs in buckets as far from their own"
+                               : "the median of this default in near records"};
+  if (const auto modelled = modelled_slowdown(bucket, answer)) return {*modelled, "by the cost model"};
+  return {0, "no near record timed it, and it has no cost model"};
 }
 
 }  // namespace kiln::answer

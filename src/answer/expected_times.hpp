@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include "answer/near_index.hpp"
 #include "answer/resolver.hpp"
@@ -33,8 +34,13 @@ double expected_ns(const manifest::Site& site, const Problem& problem, store::La
 /// The time of `problem` over that of `other`, by the op's cost expressions. Both are of one bucket.
 double relative_cost(const manifest::Site& site, const Problem& problem, const Problem& other);
 
-/// The answer's expected time over that of a tuned config: 1 for a hit. For a fallback the median slowdown of such
-/// fallbacks in near records, else the model's estimate, else the bound that the op's cost gives.
-double expected_slowdown(const manifest::Bucket& bucket, const Answer& answer, store::Layers& layers);
+/// An expected time over that of a tuned config.
+struct Slowdown {
+  double times = 0;     // 0: unknown
+  std::string grounds;  // what it rests on, or why it is unknown; empty for a hit
+};
+/// 1 for a hit. For a fallback the median slowdown of such fallbacks in near records, else what a benchmark or the
+/// model's estimates say.
+Slowdown expected_slowdown(const manifest::Bucket& bucket, const Answer& answer, store::Layers& layers);
 
 }  // namespace kiln::answer

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <set>
@@ -58,13 +59,20 @@ std::vector<std::string> passes_of(const manifest::Site& site, const Answer& ans
   return passes;
 }
 
-/// "record wgmma tile_m=128 ..., 12.30 us over 15 samples and 2 more configs"
-std::string text_of(const store::Record& record) {
-  const store::Choice& edge = record.at_edge();
-  const std::size_t others = record.choices.size() - 1;
-  return fmt::format("record {} {}, {:.2f} us over {} sample{}{}", edge.implementation, edge.config,
-                     edge.cost_ns / 1000, edge.samples, edge.samples == 1 ? "" : "s",
-                     others == 0 ? "" : fmt::format(", and {} more config{}", others, others == 1 ? "" : "s"));
+/// "record wgmma tile_m=128 ..., 12.30 us at m=96 over 15 samples, 1 of 3 configs": the config that serves the problem.
+std::string text_of(const store::Record& record, const manifest::Op& op, const Problem& problem,
+                    const Problem& bucket) {
+  const store::Choice* serving = &record.at_edge();
+  std::set<std::pair<std::string_view, std::string_view>> configs;
+  for (const store::Choice& each : record.choices) {
+    if (each.role != store::Role::fastest) continue;
+    configs.emplace(each.implementation, each.config);
+    const auto region = manifest::parse_region(op, bucket, each.sizes);
+    if (region && region->contains(op, problem)) serving = &each;
+  }
+  return fmt::format("record {} {}, {:.2f} us over {} sample{}{}", serving->implementation, serving->config,
+                     serving->cost_ns / 1000, serving->samples, serving->samples == 1 ? "" : "s",
+                     configs.size() < 2 ? "" : fmt::format(", 1 of {} configs", configs.size()));
 }
 
 using ByName = std::map<std::string, std::set<std::int64_t>>;
@@ -136,14 +144,25 @@ std::string what_else(store::File& file, const manifest::Bucket& bucket) {
   return fmt::format("no record of {}", op.name);
 }
 
-LayerAnswer answer_of(const store::Layer& layer, const manifest::Bucket& bucket, const std::string& key) {
+/// Whether the overlay is still to be made, by the first write.
+bool is_to_be_made(const store::Layer& layer) {
+  std::error_code failure;
+  return layer.kind == store::LayerKind::overlay && layer.refused.empty() && !layer.path.empty() &&
+         !std::filesystem::exists(layer.path, failure) && !failure;
+}
+
+LayerAnswer answer_of(const store::Layer& layer, const manifest::Bucket& bucket, const std::string& key,
+                      const Problem& problem) {
   LayerAnswer answer;
   answer.layer = name_of(layer);
   answer.trust = layer.trust;
+  answer.trusted = layer.trusted_for_code;
   answer.opened = layer.refused.empty();
   const auto record = layer.file ? layer.file->find_record(key) : std::nullopt;
   if (record)
-    answer.found = text_of(*record);
+    answer.found = text_of(*record, *bucket.op, problem, bucket.edge);
+  else if (is_to_be_made(layer))
+    answer.found = "the file does not exist yet";
   else
     answer.found = answer.opened ? what_else(*layer.file, bucket) : "not opened: " + layer.refused;
   if (const auto overwritten = layer.file ? layer.file->why_overwritten() : std::string(); !overwritten.empty())
@@ -183,7 +202,7 @@ Explanation explain_nothing(const manifest::Op& op, const Problem& problem) {
 std::string text_of_files(const manifest::Bucket& bucket, const store::Layers& layers) {
   std::string text;
   for (const store::Layer& layer : layers.layers()) {
-    const LayerAnswer answer = answer_of(layer, bucket, bucket.key());
+    const LayerAnswer answer = answer_of(layer, bucket, bucket.key(), bucket.edge);
     text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", answer.layer, answer.found);
   }
   return text;
@@ -202,7 +221,7 @@ Explanation explain(const manifest::Site& site, const Problem& problem, const st
   explanation.bucket = manifest::display_text(*site.op, resolution.bucket.edge);
   explanation.key = resolution.key;
   for (const store::Layer& layer : layers.layers())
-    explanation.layers.push_back(answer_of(layer, resolution.bucket, resolution.key));
+    explanation.layers.push_back(answer_of(layer, resolution.bucket, resolution.key, problem));
   explanation.why = why_of(resolution, first, problem);
   explanation.miss = resolution.miss ? to_string(*resolution.miss) : std::string_view();
   if (answer == nullptr) return explanation;
@@ -210,7 +229,9 @@ Explanation explain(const manifest::Site& site, const Problem& problem, const st
   explanation.stale = answer->stale;
   explanation.cost_ns = answer->cost_ns;
   explanation.timed_at = answer->timed_at;
-  explanation.expected_slowdown = expected_slowdown(resolution.bucket, *answer, layers);
+  Slowdown slowdown = expected_slowdown(resolution.bucket, *answer, layers);
+  explanation.expected_slowdown = slowdown.times;
+  explanation.slowdown_grounds = std::move(slowdown.grounds);
   explanation.implementation = answer->implementation->name;
   explanation.config = manifest::to_string(*answer->implementation, answer->config);
   explanation.passes = passes_of(site, *answer, problem);

@@ -32,8 +32,12 @@ std::optional<double> default_slowdown(const manifest::Op& op, std::span<const K
 /// Slowdown of the model's guesses, each at its own sizes.
 std::optional<double> guess_slowdown(const manifest::Op& op, std::span<const KnownRecord> known, Regime regime);
 
-/// Returns an upper bound of the slowdown, without records: the model's estimate over the least time of the op's cost
-/// at the device's rates. At least 1; exactly 1 where the cost overflows.
-double slowdown_over_bound(const manifest::Site& site, const manifest::Variant& standing_in, const Problem& at);
+/// What a benchmark of built-in ops found of the model's choices in buckets without a record.
+struct Benchmarked {
+  double median, most;  // time over a tuned config's; 95 % are at most `most`
+  int problems;
+};
+/// `distance`: doublings from the nearest record. Nothing for other ops, devices and distances than were timed.
+std::optional<Benchmarked> benchmarked_slowdown(const manifest::Bucket& bucket, double distance);
 
 }  // namespace kiln::answer

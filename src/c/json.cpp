@@ -37,10 +37,14 @@ Json to_json(const Explanation& explanation) {
             {"cost_ns", explanation.cost_ns},
             {"timed_at", or_null(explanation.timed_at)},
             {"expected_slowdown", explanation.expected_slowdown},
+            {"slowdown_grounds", or_null(explanation.slowdown_grounds)},
             {"passes", explanation.passes}};
   for (const LayerAnswer& layer : explanation.layers)
-    json["layers"].push_back(
-        {{"layer", layer.layer}, {"found", layer.found}, {"opened", layer.opened}, {"trust", layer.trust}});
+    json["layers"].push_back({{"layer", layer.layer},
+                              {"found", layer.found},
+                              {"opened", layer.opened},
+                              {"trusted", layer.trusted},
+                              {"trust", layer.trust}});
   return json;
 }
 

@@ -195,13 +195,20 @@ std::vector<Finding> files(const Globals& globals) {
     }
     if (!layer.set_aside.empty())
       findings.push_back({name_of(layer), Health::broken, layer.set_aside, "what it held is tuned again"});
+    std::error_code unknown;
+    if (overlay && !layer.path.empty() && !std::filesystem::exists(layer.path, unknown)) {
+      findings.push_back({name_of(layer), Health::absent, "the file does not exist yet", layer.trust});
+      continue;
+    }
     findings.push_back(finding(name_of(layer), ErrorKind::no_device, "lookups miss what it does not give", [&] {
       layer.file->refuse_if_damaged("read");
       const store::FileStats stats = layer.file->stats();
       return Finding{name_of(layer), Health::ok,
                      fmt::format("{}, {}, {}", counted(stats.records, "record"), counted(stats.cubins, "cubin"),
                                  format_bytes(stats.file_bytes)),
-                     overlay && layer.path.empty() ? in_memory : layer.trust};
+                     overlay && layer.path.empty() ? in_memory
+                     : layer.trusted_for_code      ? layer.trust
+                                                   : "configurations only: " + layer.trust};
     }));
   }
   if (globals.bases.empty()) findings.push_back({"bases", Health::absent, "none given", how_to_add_bases()});

@@ -71,12 +71,16 @@ Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& 
             {"cost_ns", explanation.cost_ns},
             {"timed_at", explanation.timed_at},
             {"expected_slowdown", explanation.expected_slowdown > 0 ? Json(explanation.expected_slowdown) : Json()},
+            {"slowdown_grounds", explanation.slowdown_grounds.empty() ? Json() : Json(explanation.slowdown_grounds)},
             {"passes", explanation.passes},
             {"idle", idle.empty() ? Json() : Json(idle)},
             {"next", json_of(steps)}};
   for (const LayerAnswer& layer : explanation.layers)
-    json["layers"].push_back(
-        {{"layer", layer.layer}, {"found", layer.found}, {"opened", layer.opened}, {"trust", layer.trust}});
+    json["layers"].push_back({{"layer", layer.layer},
+                              {"found", layer.found},
+                              {"opened", layer.opened},
+                              {"trusted", layer.trusted},
+                              {"trust", layer.trust}});
   return json;
 }
 
@@ -102,8 +106,9 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   question.row({"key", explanation.key});
   question.row({"device", target.about});
   print(question.text());
-  Table layers({"asked in this order", "found", "machine code"});
-  for (const LayerAnswer& layer : explanation.layers) layers.row({layer.layer, layer.found, layer.trust});
+  Table layers({"asked in this order", "found", "trusted for machine code"});
+  for (const LayerAnswer& layer : explanation.layers)
+    layers.row({layer.layer, layer.found, fmt::format("{}: {}", layer.trusted ? "yes" : "no", layer.trust)});
   print("\n" + layers.text() + "\n");
   Table answer({"", ""});
   answer.row({"answer", explanation.implementation.empty()
@@ -119,8 +124,9 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
     answer.row({"time recorded", fmt::format("{}, {}", format_time(explanation.cost_ns), explanation.timed_at)});
   if (fallback && !explanation.implementation.empty())
     answer.row({"expected", explanation.expected_slowdown > 0
-                                ? fmt::format("{:.2f} times the time of a tuned config", explanation.expected_slowdown)
-                                : "how it compares with a tuned config is not known"});
+                                ? fmt::format("{:.2f} times the time of a tuned config, {}",
+                                              explanation.expected_slowdown, explanation.slowdown_grounds)
+                                : "unknown: " + explanation.slowdown_grounds});
   if (!explanation.library.empty())
     answer.row({"library", explanation.library});
   else if (!explanation.implementation.empty())
@@ -177,7 +183,7 @@ int run(const Globals& globals, const ExplainSettings& settings) {
     print_text(op.name, explanation, target, idle);
     print_next_steps(steps);
   }
-  return exit_good;
+  return explanation.implementation.empty() ? exit_wrong : exit_good;
 }
 
 }  // namespace
@@ -186,7 +192,9 @@ void add_explain(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<ExplainSettings>(
       app, chosen, "explain", "Show bucket, key, each file's answer and what would be launched; launches nothing",
       declare, run, takes_all);
-  command->footer("Example:\n  kiln explain rms_norm rows=137 cols=4096 dtype=bf16 --base h200.kiln");
+  command->footer(
+      "Example:\n  kiln explain rms_norm rows=137 cols=4096 dtype=bf16 --base h200.kiln\n"
+      "Exit status 1: nothing can serve the problem.");
 }
 
 }  // namespace kiln::cli

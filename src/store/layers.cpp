@@ -37,12 +37,9 @@ Layer own(const fs::path& path, std::int64_t limit_bytes, std::vector<std::strin
   if (const auto locked = file->why_not_open(); !locked.empty())
     warnings.push_back(
         fmt::format("{}; it is asked for again later, and what is found until then is kept in memory", locked));
-  return {LayerKind::overlay,
-          path,
-          std::move(file),
-          {},
-          true,
-          "the user's own overlay: it and its folder can be written by nobody else"};
+  const char* const trust = is_missing(path) ? "the first write makes it, for this user alone"
+                                             : "it and its folder can be written by nobody else";
+  return {LayerKind::overlay, path, std::move(file), {}, true, trust};
 }
 
 std::string set_aside_in_words(const Error& damage, const fs::path& aside) {
@@ -102,20 +99,20 @@ Layer open_base(const fs::path& path, const CodeTrust& trust, std::vector<std::s
   try {
     if (is_text(path)) {
       layer.file = read_text(path);
-      layer.trust = "configurations only: text holds no machine code";
+      layer.trust = "text holds no machine code";
       return layer;
     }
     layer.file = File::open(path, Access::read_only);
     const auto [trusted, why] = judge_code(*layer.file, trust);
     layer.trusted_for_code = trusted;
-    layer.trust = trusted ? why : fmt::format("configurations only: {}", why);
+    layer.trust = why;
     if (!trusted && !layer.file->compilers().empty())
       warnings.push_back(
           fmt::format("the machine code of the base '{}' is not used, and what its records need is compiled: {}",
                       path.string(), why));
   } catch (const Error& error) {
     layer.refused = error.what();
-    layer.trust = "nothing: it is refused";
+    layer.trust = "it is refused";
     warnings.push_back(fmt::format("a base file is left out: {}", error.what()));
   }
   return layer;

@@ -223,6 +223,7 @@ TEST_CASE("a near record is expected to be as slow as winners were in buckets as
   const Explanation fallback = shelf.explained(sized(256, 4096));
   CHECK(fallback.origin == Origin::nearest);
   CHECK(fallback.expected_slowdown == doctest::Approx(1.3));
+  CHECK(fallback.slowdown_grounds == "the median of records' configs in buckets as far from their own");
   CHECK(fallback.miss == "absent");
 }
 
@@ -232,11 +233,14 @@ TEST_CASE("without candidates the model says how much slower another device's re
   const Explanation fallback = shelf.explained(sized(64, 4096), device_of(h100_class));
   CHECK(fallback.origin == Origin::nearest);
   CHECK(fallback.expected_slowdown > 1.1);
+  CHECK(fallback.slowdown_grounds == "by the cost model");
 }
 
-TEST_CASE("a default is expected to be as slow as it was elsewhere; where nothing was timed the cost bounds it") {
+TEST_CASE("a default is expected to be as slow as it was elsewhere; where nothing was timed that is unknown") {
   Shelf shelf(false);
-  CHECK(shelf.explained(sized(64, 4096)).expected_slowdown >= 1);
+  const Explanation unknown = shelf.explained(sized(64, 4096));
+  CHECK(unknown.expected_slowdown == 0);
+  CHECK(unknown.slowdown_grounds == "no near record timed it, and it has no cost model");
   store::Record record = record_of(shelf.op, sized(64, 8192), "threads=1024 vector=8", 1000);
   record.baseline_ns = 2500;
   shelf.layers.put_all(std::vector{record}, {});
@@ -246,5 +250,6 @@ TEST_CASE("a default is expected to be as slow as it was elsewhere; where nothin
   Shelf guessing;
   const Explanation guess = guessing.explained(sized(64, 4096));
   CHECK(guess.origin == Origin::model);
-  CHECK(guess.expected_slowdown == doctest::Approx(1.05));  // as measured guesses were
+  CHECK(guess.expected_slowdown == 0);
+  CHECK(guess.slowdown_grounds == "no record is near, and nothing timed the model's choice");
 }
