@@ -51,7 +51,7 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
   layers.emplace(open_layers(globals));
   require_named_overlay(globals, *layers);
   for (const store::Layer& layer : layers->layers())
-    if (layer.file) files.push_back({name_of(layer), nullptr, layer.file.get()});
+    if (layer.file && layer.refused.empty()) files.push_back({name_of(layer), nullptr, layer.file.get()});
   for (const NamedFile& each : files) each.file->refuse_if_damaged("read");
   return files;
 }

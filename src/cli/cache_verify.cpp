@@ -10,6 +10,7 @@
 #include "kiln/error.hpp"
 #include "manifest/text.hpp"
 #include "store/signing.hpp"
+#include "store/transfer.hpp"
 #include "store/verify.hpp"
 
 namespace kiln::cli {
@@ -22,7 +23,7 @@ struct CacheVerifySettings {
 };
 
 void declare(CLI::App& command, CacheVerifySettings& settings) {
-  command.add_option("file", settings.file, "The .kiln file")->required()->type_name("FILE");
+  command.add_option("file", settings.file, "The file, .kiln or .jsonl")->required()->type_name("FILE");
   command.add_option("--limit", settings.limit, "Name at most this many rows that do not hold")
       ->type_name("N")
       ->capture_default_str();
@@ -44,7 +45,7 @@ Json json_of(const std::string& path, const store::Verification& found, const st
              const std::vector<store::SignatureState>& signatures) {
   Json json{{"file", path},
             {"sound", found.is_sound()},
-            {"version", found.version},
+            {"version", found.version > 0 ? Json(found.version) : Json()},
             {"rows", Json::object()},
             {"flaws", found.flaws},
             {"first_flaws", Json::array()},
@@ -75,9 +76,11 @@ std::string counts_of(const store::Verification& found) {
 void print_text(const std::string& path, const store::Verification& found,
                 const std::vector<store::SignatureState>& signatures) {
   Table table({"", ""});
-  table.row({"format", fmt::format("version {}", found.version)});
+  table.row({"format", found.version > 0 ? fmt::format("version {}", found.version) : "text"});
   table.row({"rows", counts_of(found)});
-  if (found.seal.manifest.empty())
+  if (found.version == 0)
+    table.row({"seal", "none: text has no seal and no signature"});
+  else if (found.seal.manifest.empty())
     table.row({"seal", found.seal.flaw.empty() ? "none" : "does not hold"});
   else
     table.row({"seal", found.seal.flaw.empty() ? "holds" : "does not hold"});
@@ -94,10 +97,21 @@ void print_text(const std::string& path, const store::Verification& found,
   if (more > 0) print(fmt::format("  ... {} more; --limit names more\n", format_count(more)));
 }
 
+/// Text is sound where each line is a record: the first that is none is an Error.
+store::Verification verify_text(const std::string& path) try {
+  const store::FileStats stats = store::read_text(path)->stats();
+  store::Verification found;
+  found.tables = {{"records", stats.records}, {"candidates", stats.candidates}};
+  return found;
+} catch (const Error& error) {
+  throw Error(error.kind() == ErrorKind::bad_input ? ErrorKind::bad_file : error.kind(), error.what());
+}
+
 int run(const Globals& globals, const CacheVerifySettings& settings) {
   if (!std::filesystem::exists(settings.file))
     throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", settings.file));
-  const store::Verification found = store::verify(settings.file, settings.limit);
+  const store::Verification found =
+      store::is_text(settings.file) ? verify_text(settings.file) : store::verify(settings.file, settings.limit);
   const store::KeyRing keys = code_trust(globals).keys;
   const auto signatures = store::signature_states(found.seal, keys);
   if (globals.json)
@@ -121,12 +135,12 @@ void add_cache_verify(CLI::App& cache, Chosen& chosen) {
   command->footer(
       "Checks SQLite's structure and indexes, orphaned rows, every digest and value, that the machine code unpacks, the seal, and\n"
       "each signature against the trusted keys. The file is opened read-only; writers wait meanwhile. Kiln treats a row that does\n"
-      "not hold as absent, and an overlay deletes it at its next use.\n"
+      "not hold as absent, and an overlay deletes it at its next use. Of text, .jsonl, each line is read as a record.\n"
       "Examples:\n  kiln cache verify h200.kiln --trusted-keys keys/\n"
       "  kiln cache verify h200.kiln --trusted-keys keys/ --require-signature     in CI, before a release\n"
       "Exit status: 0 sound; 1 some rows, the seal or a signature do not hold, or --require-signature finds no signature of a\n"
       "trusted key, or a revocation that cannot be read; 4 the whole file is refused: not a .kiln file, truncated, of a newer\n"
-      "format, or not readable.");
+      "format, or not readable, or text with a line that is no record.");
 }
 
 }  // namespace kiln::cli

@@ -163,6 +163,37 @@ TEST_CASE("verify refuses what is no file of its own") {
                 "foreign.kiln");
 }
 
+TEST_CASE("verify reads text, and names the first line that is no record") {
+  const Command command;
+  const std::string a = command.path("a.kiln"), text = command.path("a.jsonl");
+  write(a, {tuned({"rows=64", "cols=64"}), tuned({"rows=128", "cols=64"})});
+  REQUIRE(command.run("cache export " + a + " --text -o " + text).status == 0);
+  const Ran sound = command.run("cache verify " + text);
+  CAPTURE(sound.output);
+  CHECK(sound.status == 0);
+  CHECK(contains(sound.output, "a.jsonl: sound\n"));
+  CHECK(contains(sound.output, "records 2"));
+  CHECK(contains(sound.output, "none: text has no seal and no signature"));
+  CHECK(contains(command.run("--json cache verify " + text).output,
+                 "\"sound\":true,\"version\":null,\"rows\":{\"records\":2"));
+  CHECK(command.run("cache verify " + text + " --require-signature").status == 1);
+  REQUIRE(std::system(("sed -i '2s/\"cost_ns\":/\"cost\":/' " + text).c_str()) == 0);
+  const Ran wrong = command.run("cache verify " + text);
+  CHECK(wrong.status == 4);
+  CHECK_MESSAGE(contains(wrong.errors, "a.jsonl:2: "), wrong.errors);
+}
+
+TEST_CASE("an overlay of the environment that is refused is not listed as one without records") {
+  const Command command;
+  const std::string link = command.path("overlay.kiln");
+  std::filesystem::create_symlink(command.path("elsewhere.kiln"), link);
+  for (const char* which : {"ls", "stats"}) {
+    const Ran ran = command.run(std::string("cache ") + which);
+    CHECK_MESSAGE(contains(ran.errors, "it is a symbolic link"), ran.errors);
+    CHECK_MESSAGE(ran.output.empty(), ran.output);
+  }
+}
+
 TEST_CASE("diff puts the worst ratio first, and fails only when asked to") {
   const Command command;
   const std::string a = command.path("a.kiln"), b = command.path("b.kiln");
