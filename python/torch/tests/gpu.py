@@ -12,7 +12,6 @@ import copy
 import json
 import os
 import pathlib
-import statistics
 import sys
 import time
 import traceback
@@ -28,6 +27,7 @@ import kiln.torch as kt  # noqa: E402
 import decode  # noqa: E402
 import reference  # noqa: E402
 import samples  # noqa: E402
+from host_time import host_us, settle  # noqa: E402
 
 BEGAN = time.monotonic()
 DEADLINE = BEGAN  # when no more is begun
@@ -348,30 +348,6 @@ def refusals() -> None:
 
 
 # Host cost.
-
-def host_us(function, calls=1000, rounds=9) -> float:
-    """The least of some rounds, per call, while the GPU keeps up."""
-    for _ in range(50):
-        function()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        for _ in range(calls):
-            function()
-        times.append((time.perf_counter() - begin) / calls * 1e6)
-        torch.cuda.synchronize()
-    return round(statistics.median(sorted(times)[:5]), 2)
-
-
-def settle(seconds=30.0) -> None:
-    """Waits until nothing is compiled any more: neighbours of what ran are, on cores that the calls would run on."""
-    end, known, since = time.monotonic() + seconds, -1, time.monotonic()
-    while time.monotonic() < min(end, since + 3):
-        if (now := kiln.stats()["compiles"]) != known:
-            known, since = now, time.monotonic()
-        time.sleep(0.1)
-
 
 def section_host() -> None:
     x, weight = torch.randn(8, 256, device="cuda", dtype=torch.bfloat16), torch.randn(256, device="cuda", dtype=torch.bfloat16)
