@@ -179,10 +179,10 @@ team::Descriptor open_samples(const std::filesystem::path& file) {
   // Opening a FIFO would wait for a reader.
   team::Descriptor opened(open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
   struct stat found {};
-  if (opened && fstat(opened.get(), &found) == 0 && S_ISREG(found.st_mode)) return opened;
+  if (opened && fstat(opened.get(), &found) == 0 && (S_ISREG(found.st_mode) || S_ISCHR(found.st_mode))) return opened;
   throw Error(ErrorKind::io,
               fmt::format("the samples of a tune cannot be written to {}: {}; name a file that can", file.string(),
-                          opened || errno == ENXIO ? "it is not a regular file" : std::strerror(errno)));
+                          opened || errno == ENXIO ? "it is a pipe" : std::strerror(errno)));
 }
 
 std::string Recording::append_to(const team::Descriptor& samples, const store::Record& record) const {

@@ -35,7 +35,7 @@ TEST_CASE("explain takes the devices that ops takes, and says where a class is b
     CHECK(says(ran.output, " by its data sheet; kiln devices prints a present GPU's class\n"));
   }
   CHECK(says(command.run("explain rms_norm rows=137 cols=4096 --device-class A100").output,
-             "on a GPU of class A100, tunes what is missing"));
+             "next: tune what is missing, on a GPU of class A100"));
   CHECK(says(command.run("explain rms_norm rows=137 cols=4096 --device-class H100").output,
              "the device class that was named\n"));
 }

@@ -139,7 +139,7 @@ TEST_CASE("a file whose content, manifest or signature was changed is refused by
     CHECK(contains(layers.warnings()[0], "a base file is left out: '" + base.string() + "' is damaged: "));
     CHECK(contains(layers.warnings()[0], reason));
     CHECK(!layers.find_record("one"));
-    CHECK(layers.layers()[1].trust == "nothing: it is refused");
+    CHECK(layers.layers()[1].trust == "it is refused");
   };
   refused("DELETE FROM record WHERE key = 'one'", "states 2 record rows and it holds 1");
   refused("UPDATE record SET digest = zeroblob(32) WHERE key = 'one'", "over its record rows differs");
