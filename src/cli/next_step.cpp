@@ -63,7 +63,7 @@ std::string class_option(const Target& target) {
 NextStep how_to_tune(Globals globals, const Target& target, const std::string& command, int ranks) {
   const bool writes = command.find(" -o ") != std::string::npos;
   const bool needs_overlay = !writes && wants_no_overlay(globals);
-  const std::string then = writes || needs_overlay ? then_add(globals) : " and keep it in the overlay";
+  const std::string then = writes || needs_overlay ? then_add(globals) : ", and keep it in the overlay";
   if (needs_overlay) globals.overlay = "FILE.kiln";
   const std::string ordinal = globals.device == 0 ? "" : fmt::format(" --device {}", globals.device);
   const bool is_network = ranks > 0 && target.facts.link == manifest::TeamLink::network;

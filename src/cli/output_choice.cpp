@@ -80,12 +80,14 @@ void check_output(const OutputChoice& output, OutputKind kind) {
   const bool is_file = kind == OutputKind::records;
   if (output.path.empty() || (!is_file && is_stream(output.path))) return;
   const fs::path target = store::literal_path(output.path);
-  if (!is_file && target.extension() == ".kiln")
-    throw Error(ErrorKind::bad_input,
-                fmt::format("the output is text, and the name {} ends in .kiln; choose another name", output.path));
   store::check_target(target, store::Existing::replace);
   std::error_code ignored;
-  if (output.replace || !fs::exists(target, ignored)) return;
+  if (output.replace) return;
+  if (!fs::exists(target, ignored)) {
+    if (is_file || target.extension() != ".kiln") return;
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the output is text, and the name {} ends in .kiln; choose another name", output.path));
+  }
   switch (kind) {
     case OutputKind::records: store::replaced_keys(target, store::RecordFormat::sealed); break;
     case OutputKind::text_of_records: store::replaced_keys(target, store::RecordFormat::text); break;

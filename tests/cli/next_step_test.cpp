@@ -135,7 +135,7 @@ TEST_CASE("explain ends with the command that mends a miss, and with none after 
   };
   const std::string tune = "\n  kiln tune rms_norm cols=4096 dtype=bf16 rows=9 --base " + base;
   const std::string on = "next: tune what is missing, on a GPU of class H200";
-  CHECK(says(explained("rows=9", " --base " + base), on + " and keep it in the overlay" + tune + "\n"));
+  CHECK(says(explained("rows=9", " --base " + base), on + ", and keep it in the overlay" + tune + "\n"));
   CHECK(says(explained("rows=9", " --overlay '' --base " + base),
              on + ", then add --base FILE.kiln" + tune + " --overlay FILE.kiln\n"));
   CHECK(says(explained("rows=300", " --base " + bare),

@@ -283,7 +283,7 @@ TEST_CASE("an explanation tells the layers, the answer and the launch, and does 
   CHECK(before.origin == Origin::default_);
   CHECK(contains(before.bucket, "rows=64"));
   REQUIRE(before.layers.size() == 1);
-  CHECK(before.layers[0].found == "no record of scale");
+  CHECK(before.layers[0].found == "the file does not exist yet");
   CHECK(query("launches") == launches);
   call.launch(machine.stream());
   const kiln::Explanation after = engine.explain(call.op, call.problem);
