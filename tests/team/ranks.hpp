@@ -42,7 +42,7 @@ inline std::chrono::duration<double> processor_time(pid_t process) {
     if (number.find_first_not_of("0123456789") != std::string::npos) continue;
     std::ifstream file(entry.path() / "stat");
     std::string text;
-    std::getline(file, text, '\0');  // nothing of a process that has just ended
+    std::getline(file, text, '\0');      // nothing of a process that has just ended
     text.erase(0, text.rfind(')') + 1);  // the name may have spaces
     char state = 0;
     int parent = 0;
