@@ -125,7 +125,8 @@ std::string days_of(std::int64_t oldest, std::int64_t newest) {
                             : std::string("unknown");
   };
   constexpr std::size_t year = 5;  // "2026-"
-  const std::string first = day(oldest), last = day(newest);
+  std::string first = day(oldest);
+  const std::string last = day(newest);
   if (first == last) return first;
   const bool is_one_year = first.substr(0, year) == last.substr(0, year);
   return fmt::format("{} to {}", first, is_one_year ? last.substr(year) : last);
