@@ -80,6 +80,7 @@ bool launch_with_failure(FailingNew::Of of, long at) {
 }  // namespace
 
 void* operator new(std::size_t bytes) { return allocated(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
