@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "faults/sanitizer.hpp"
 #include "faults/skip.hpp"
 #include "faults/store/samples.hpp"
 #include "faults/tally.hpp"
@@ -12,10 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// LeakSanitizer finds what a module's SQLite keeps by the module's own variables, so the module stays mapped under it.
+constexpr int kept_mapped = kiln::faults::address_sanitizer ? RTLD_NODELETE : 0;
+
 /// Another copy of the module's file is another module.
 class Copy {
  public:
-  explicit Copy(const fs::path& file) : handle_(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+  explicit Copy(const fs::path& file) : handle_(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | kept_mapped)) {
     const char* why = handle_ == nullptr ? dlerror() : "";
     REQUIRE_MESSAGE(handle_ != nullptr, std::string(why));
   }
