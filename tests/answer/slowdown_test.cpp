@@ -74,7 +74,8 @@ TEST_CASE("what is expected of the model's choice for a product is what the stor
   for (const char* dtype : {"bf16", "f16", "e4m3"}) add_timed(timed, op, "h100", dtype);
   add_timed(timed, op, "h200", "bf16");
   const manifest::Bucket any({op, h200()}, problem_of(op, "m=64 n=64 k=64"));
-  for (const auto& [above, distance] : {std::pair(-1.0, 2.0), std::pair(2.0, 3.5)}) {
+  for (const auto& range : {std::pair(-1.0, 2.0), std::pair(2.0, 3.5)}) {
+    const double above = range.first, distance = range.second;  // clang 14 captures no structured binding
     CAPTURE(distance);
     std::vector<double> slowdowns;
     for (const TimedChoice& each : timed)
