@@ -31,10 +31,14 @@ class Served(nn.Module):
     def _kiln_one_product(self, x: Tensor) -> bool:
         if self._kiln_joined is None:
             return False
-        wants = is_grad_enabled()
-        if wants and x.requires_grad:
-            return False
         modules, compiled = self._modules, is_compiling()
+        if is_grad_enabled():
+            for name, kind, parameter, address in self._kiln_places:
+                found = modules[name]._parameters.get(kind, parameter)
+                if found is not None and found.requires_grad and (found is parameter if compiled else found.data_ptr() == address):
+                    raise RuntimeError(f"the {kind} of {name} requires a gradient in a model patched for inference; call kiln.torch.patch(model) to train it")
+            if x.requires_grad:
+                return False
         for name in self._kiln_names:
             if not is_bare(modules[name]):
                 return False
@@ -42,8 +46,6 @@ class Served(nn.Module):
             found = modules[name]._parameters.get(kind)
             if found is None or (found is not parameter if compiled else found.data_ptr() != address):
                 return False
-            if wants and found.requires_grad:
-                raise RuntimeError(f"the {kind} of {name} requires a gradient in a model patched for inference; call kiln.torch.patch(model) to train it")
         return True
 
     def _kiln_is_shared(self) -> bool:

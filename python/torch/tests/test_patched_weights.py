@@ -292,6 +292,18 @@ def test_a_served_model_has_gradients_of_inputs_and_none_of_weights():
     assert all(each.is_contiguous() and each.untyped_storage().nbytes() == each.nbytes for each in patched.parameters())
 
 
+def test_a_served_model_that_would_train_is_refused():
+    patched = kiln.torch.patch(model_of("Llama"), inference=True).requires_grad_()  # so each layer's input has a gradient too
+    with pytest.raises(RuntimeError, match="the weight of q_proj requires a gradient in a model patched for inference; call kiln.torch.patch"):
+        patched(TOKENS, labels=TOKENS)
+    patched.requires_grad_(False)
+    adapt(patched.model.layers[0], "up_proj")
+    logits(patched.requires_grad_(False))
+    patched.model.layers[0].mlp.up_proj.base_layer.weight.requires_grad_()
+    with pytest.raises(RuntimeError, match="the weight of up_proj requires a gradient in a model patched for inference"):
+        patched(TOKENS, labels=TOKENS)
+
+
 def test_patching_again_joins_again():
     model = model_of("Qwen2")
     patched = kiln.torch.patch(kiln.torch.patch(copy.deepcopy(model)))
