@@ -304,6 +304,16 @@ def test_a_served_model_that_would_train_is_refused():
         patched(TOKENS, labels=TOKENS)
 
 
+def test_one_weight_of_two_projections_stays_one():
+    model = model_of("Llama")
+    model.model.layers[0].mlp.up_proj.weight = model.model.layers[0].mlp.gate_proj.weight
+    patched = kiln.torch.patch(copy.deepcopy(model), inference=True)
+    for each in (model, patched):
+        with torch.no_grad():
+            each.model.layers[0].mlp.gate_proj.weight.mul_(0.5)
+    close(logits(patched), logits(model))
+
+
 def test_patching_again_joins_again():
     model = model_of("Qwen2")
     patched = kiln.torch.patch(kiln.torch.patch(copy.deepcopy(model)))
