@@ -83,10 +83,10 @@ class Served(nn.Module):
 
     def _kiln_part(self) -> None:
         """Gives each weight memory of its own again."""
-        for name, kind, _, _ in self._kiln_places:
-            found = self._modules[name]._parameters.get(kind)
-            if found is not None:
-                found.data = found.data.clone(memory_format=torch.contiguous_format)
+        for name, kind, parameter, address in self._kiln_places:
+            for each in (parameter, self._modules[name]._parameters.get(kind)):  # an adapter or pruning keeps the parameter elsewhere
+                if each is not None and each.data_ptr() == address:
+                    each.data = each.data.clone(memory_format=torch.contiguous_format)
         self._kiln_forget()
 
     def _apply(self, *given: Any, **named: Any) -> Any:
@@ -105,11 +105,10 @@ class Served(nn.Module):
         """Copies of the joined weights, dense and with memory of their own, as files want them."""
         state = super().state_dict(*given, **named)
         if not named.get("keep_vars", False):
-            prefix = named.get("prefix", given[1] if len(given) > 1 else "")
-            for name, kind, _, _ in self._kiln_places:
-                key = f"{prefix}{name}.{kind}"
-                if key in state:
-                    state[key] = state[key].clone(memory_format=torch.contiguous_format)
+            prefix, joined = named.get("prefix", given[1] if len(given) > 1 else ""), {address for *_, address in self._kiln_places}
+            for key, each in state.items():
+                if key.startswith(prefix) and type(each) in (Tensor, nn.Parameter) and each.data_ptr() in joined:
+                    state[key] = each.clone(memory_format=torch.contiguous_format)
         return state
 
 

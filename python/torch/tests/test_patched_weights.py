@@ -304,6 +304,22 @@ def test_a_served_model_that_would_train_is_refused():
         patched(TOKENS, labels=TOKENS)
 
 
+@pytest.mark.parametrize("change", ["an adapter", "pruning"])
+@pytest.mark.parametrize("back", [kiln.torch.patch, kiln.torch.unpatch])
+def test_joined_weights_behind_a_change_are_dense_in_files_and_get_memory_of_their_own(back, change):
+    model = model_of("Llama")
+    patched = kiln.torch.patch(copy.deepcopy(model), inference=True)
+    for each in (model, patched):
+        for name in ("q_proj", "gate_proj"):
+            CHANGES[change](each.model.layers[0], name)
+    for name, each in patched.state_dict().items():
+        assert each.is_contiguous() and (not name.startswith("model.layers.0") or each.untyped_storage().nbytes() == each.nbytes), name
+    back(patched)
+    for name, each in patched.named_parameters():
+        assert each.is_contiguous() and each.untyped_storage().nbytes() == each.nbytes, name
+    close(logits(patched), logits(model))
+
+
 def test_one_weight_of_two_projections_stays_one():
     model = model_of("Llama")
     model.model.layers[0].mlp.up_proj.weight = model.model.layers[0].mlp.gate_proj.weight
