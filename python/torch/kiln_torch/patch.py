@@ -32,6 +32,12 @@ def _classes() -> dict[type, tuple[type, type]]:
     return found
 
 
+@functools.cache
+def _bases() -> tuple[type, ...]:
+    """The families' models without a head. Services derive classes of their own from them."""
+    return tuple(getattr(importlib.import_module(f"transformers.models.{each.lower()}.modeling_{each.lower()}"), f"{each}Model") for each in FAMILIES)
+
+
 def _class(prefix: str, part: type, own: type) -> type:
     """Its __name__ stays that of its own class, by which FSDP and device maps find layers; pickle finds it by __qualname__ in this module."""
     name = prefix + own.__name__
@@ -160,7 +166,7 @@ def _set_attention(model: nn.Module) -> None:
             each.set_attn_implementation("kiln")
         if named != "kiln":
             each._kiln_attention_before = named
-        if type(each).__name__.removesuffix("Model") in FAMILIES and _name_sequences not in each._forward_pre_hooks.values():
+        if isinstance(each, _bases()) and _name_sequences not in each._forward_pre_hooks.values():
             each.register_forward_pre_hook(_name_sequences, with_kwargs=True)
 
 

@@ -140,6 +140,14 @@ def test_positions_that_restart_part_sequences(pair, lengths):
     assert torch.equal(found, expected)
 
 
+def test_they_do_in_a_base_model_of_ones_own(pair):
+    model, _ = pair
+    patched = copy.deepcopy(model)
+    patched.model.__class__ = type("ServicesModel", (type(model.model),), {})
+    kiln.torch.patch(patched)
+    torch.testing.assert_close(parted(patched, [11, 11]), one_by_one(model, [11, 11]), rtol=1e-4, atol=1e-4)
+
+
 def test_they_do_without_patch_and_have_the_same_gradients(pair):
     model, patched = pair
     bare = with_kiln(model)
