@@ -6,10 +6,15 @@
 namespace kiln::manifest {
 namespace {
 
-/// Whether its elements fill its extent.
+/// Whether its elements fill its extent: each stride is the number of elements within. Dimensions of stride 0 repeat
+/// them.
 bool is_dense(const kiln::Tensor& view, const Extent& extent) noexcept {
   std::uint64_t elements = 1;
-  for (std::size_t i = 0; i < view.rank; ++i) elements *= static_cast<std::uint64_t>(view.sizes[i]);
+  for (std::size_t i = 0; i < view.rank;) {
+    const bool is_next = view.sizes[i] > 1 && static_cast<std::uint64_t>(view.strides[i]) == elements;
+    if (is_next) elements *= static_cast<std::uint64_t>(view.sizes[i]);
+    i = is_next ? 0 : i + 1;
+  }
   return elements * static_cast<std::uint64_t>(size_of(view.type)) == extent.end - extent.first;
 }
 

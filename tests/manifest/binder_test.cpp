@@ -215,6 +215,12 @@ TEST_CASE("views share memory where two elements do, as far as strides tell") {
   // Columns of one buffer lie between each other.
   const kiln::Tensor left{at(low), DType::f32, {4, 8}, {16, 1}}, right{at(low + 32), DType::f32, {4, 8}, {16, 1}};
   CHECK_FALSE(overlap(left, right));
+  // As many elements as lie between its ends, of which some share memory: there are gaps.
+  const kiln::Tensor repeated{at(low), DType::f32, {2, 2, 8}, {0, 24, 1}}, steps{at(low), DType::f32, {3, 3}, {2, 2}};
+  CHECK_FALSE(overlap(repeated, {at(low + 32), DType::f32, {2, 8}, {8, 1}}));
+  CHECK_FALSE(overlap(steps, {at(low + 4), DType::f32, {4}, {2}}));
+  CHECK_FALSE(overlap({at(low), DType::f32, {3, 3, 4}, {9, 7, 1}}, {at(low + 16), DType::f32, {2}}));
+  CHECK(overlap({at(low), DType::f32, {2, 4, 8}, {0, 8, 1}}, {at(low + 64), DType::f32, {2, 8}}));
 }
 
 TEST_CASE("an output over an input of a shape that is equal by chance is refused") {
