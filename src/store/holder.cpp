@@ -72,18 +72,15 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Returns another process whose descriptor of this file holds a write lock, or 0.
-std::int64_t holder_of_description(const struct stat& wanted, std::string_view file) {
+/// Returns another process with a descriptor of this file that holds a write lock, or 0. Asks for nothing about files
+/// of other processes: stat() waits for a file system that does not answer.
+std::int64_t holder_of_description(std::string_view file) {
   for (const std::string& name : names_in("/proc")) {
     const auto pid = std::strtoll(name.c_str(), nullptr, 10);
     if (pid <= 0 || pid == getpid()) continue;
-    const fs::path process = fs::path("/proc") / name;
-    for (const std::string& number : names_in(process / "fd")) {
-      struct stat found {};
-      if (stat((process / "fd" / number).c_str(), &found) == 0 && found.st_ino == wanted.st_ino &&
-          found.st_dev == wanted.st_dev && holds_write_lock(process / "fdinfo" / number, file))
-        return pid;
-    }
+    const fs::path descriptors = fs::path("/proc") / name / "fdinfo";
+    for (const std::string& number : names_in(descriptors))
+      if (holds_write_lock(descriptors / number, file)) return pid;
   }
   return 0;
 }
@@ -132,7 +129,7 @@ std::string locker_in_words(const std::filesystem::path& path) {
     if (lock->kind == "OFDLCK") by_description = true;
   }
   if (!by_description) return {};
-  const auto pid = holder_of_description(status, wanted);
+  const auto pid = holder_of_description(wanted);
   return pid > 0 ? process_in_words(pid) : std::string();
 }
 
