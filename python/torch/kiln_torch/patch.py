@@ -19,7 +19,12 @@ _SERVED = {"MLP": served.ServedMlp, "Attention": served.ServedAttention}
 
 @functools.cache
 def _classes() -> dict[type, tuple[type, type]]:
-    """For transformers' own classes of parts, those of a patched model and of one that serves."""
+    """For transformers' own classes of parts, those of a patched model and of one that serves. A model that is loaded whole asks for them too."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+
+    AttentionInterface.register("kiln", huggingface_attention)
+    AttentionMaskInterface.register("kiln", flash_attention_mask)  # without it padding would count as tokens
     found = {}
     for family in FAMILIES:
         name = family.lower()
@@ -154,11 +159,8 @@ def _remove(hooks: dict[int, Any], hook: Any) -> None:
 
 
 def _set_attention(model: nn.Module) -> None:
-    from transformers import AttentionInterface, PreTrainedModel
-    from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+    from transformers import PreTrainedModel
 
-    AttentionInterface.register("kiln", huggingface_attention)
-    AttentionMaskInterface.register("kiln", flash_attention_mask)
     own = [each for each in model.modules() if isinstance(each, PreTrainedModel)]
     before = [(each, each.config._attn_implementation) for each in own]
     for each, named in before:

@@ -3,7 +3,11 @@ from __future__ import annotations
 
 import copy
 import io
+import os
+import pathlib
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -209,6 +213,25 @@ def test_copies_compute_the_same_and_change_alone(how, inference):
     model.load_state_dict(wanted)
     close(logits(copied), logits(model))
     assert products(copied) == products(patched) == (JOINED if inference else SEPARATE)
+
+
+def test_a_whole_model_that_another_process_loads_knows_its_padding(tmp_path):
+    mask = torch.ones_like(TOKENS)
+    mask[1, :3] = 0
+    patched = kiln.torch.patch(model_of("Llama"))
+    torch.save((patched, TOKENS, mask), tmp_path / "model")
+    program = """
+import sys, reference, torch
+model, tokens, mask = torch.load(sys.argv[1], weights_only=False)
+keep = reference.install_on_cpu()
+with torch.no_grad():
+    torch.save(model(tokens, attention_mask=mask).logits, sys.argv[2])
+"""
+    paths = os.pathsep.join([str(pathlib.Path(__file__).parent), *sys.path])
+    subprocess.run([sys.executable, "-c", program, tmp_path / "model", tmp_path / "logits"], check=True, env={**os.environ, "PYTHONPATH": paths})
+    with torch.no_grad():
+        expected = patched(TOKENS, attention_mask=mask).logits
+    close(torch.load(tmp_path / "logits")[mask.bool()], expected[mask.bool()])
 
 
 @pytest.mark.parametrize("inference", [False, True])
