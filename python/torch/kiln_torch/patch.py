@@ -176,12 +176,12 @@ def _name_sequences(model: nn.Module, given: tuple[Any, ...], named: dict[str, A
     """A hook of the base model: sequences that lie in one row are named to attention where positions that the caller gave restart."""
     if is_compiling():
         return None
-    by_name = dict(zip(("input_ids", "attention_mask", "position_ids", "past_key_values"), given)) | named if given else named
+    by_name = dict(zip(("input_ids", "attention_mask", "position_ids", "past_key_values", "inputs_embeds"), given)) | named if given else named
     positions, cache = by_name.get("position_ids"), by_name.get("past_key_values")
     if positions is None or by_name.get("cu_seq_lens_q") is not None or model.config._attn_implementation != "kiln":
         return None
     if cache is not None and (getattr(cache, "is_compileable", False) or cache.get_seq_length() > 0):
         return None
-    tokens = by_name.get("input_ids")
-    found = sequences_of(positions, (by_name["inputs_embeds"] if tokens is None else tokens).shape[0])
+    tokens = next((each for each in map(by_name.get, ("input_ids", "inputs_embeds")) if each is not None), positions)
+    found = sequences_of(positions, tokens.shape[0])
     return (given, {**named, **found}) if found else None

@@ -137,7 +137,11 @@ def test_positions_that_restart_part_sequences(pair, lengths):
     with torch.no_grad():  # given in order, to the base model
         found, expected = patched.model(TOKENS.flatten()[None, : sum(lengths)], None, positions)[0], patched.model(
             TOKENS.flatten()[None, : sum(lengths)], position_ids=positions)[0]
-    assert torch.equal(found, expected)
+        assert torch.equal(found, expected)
+        embedded = patched.model.embed_tokens(TOKENS.flatten()[None, : sum(lengths)])
+        assert torch.equal(patched.model(None, None, positions, None, embedded)[0], expected)
+        with pytest.raises(ValueError, match="exactly one of input_ids or inputs_embeds"):
+            patched.model(position_ids=positions)
 
 
 def test_they_do_in_a_base_model_of_ones_own(pair):
