@@ -24,6 +24,18 @@ std::size_t longest_word(std::string_view text) {
   return longest;
 }
 
+/// Returns `at`, or the nearest place before it, else after it, that cuts no UTF-8 character.
+std::size_t between_characters(std::string_view text, std::size_t at) {
+  const auto is_within = [text](std::size_t place) {
+    return place < text.size() && (static_cast<unsigned char>(text[place]) & 0xC0U) == 0x80U;
+  };
+  std::size_t place = at;
+  while (place > 0 && is_within(place)) --place;
+  if (place == 0)
+    for (place = at; is_within(place);) ++place;
+  return place;
+}
+
 /// Takes the first line, without its end, off `rest`.
 std::string_view next_line(std::string_view& rest) {
   const std::size_t end = std::min(rest.find('\n'), rest.size());
@@ -274,7 +286,7 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
     std::size_t end = text.find_last_of(' ', width), next = end + 1;
     if (end == std::string_view::npos || end == 0) {
       const std::size_t mark = text.find_last_of(",/", width - 1);
-      end = next = mark == std::string_view::npos ? width : mark + 1;
+      end = next = mark == std::string_view::npos ? between_characters(text, width) : mark + 1;
     }
     lines.emplace_back(text.substr(0, end));
     text.remove_prefix(std::min(next, text.size()));

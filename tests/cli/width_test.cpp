@@ -82,6 +82,19 @@ TEST_CASE("a record, its list and what is next fit a terminal, and no word of a 
   CHECK(says(command.run("--json " + show).output, "65be0db342ad"));
 }
 
+TEST_CASE("no character is cut where a word is longer than a line") {
+  const Command command;
+  std::string name;
+  for (int i = 0; i < 12; ++i) name += "\u00e4\u00f6\u65e5\u672c\u8a9e";
+  const std::string explain = "explain rms_norm rows=256 cols=4096 --overlay " + command.path(name + ".kiln");
+  for (int columns = 40; columns < 50; ++columns) {
+    const std::string text = run_at(command, columns, explain);
+    CHECK(says(text, "\u672c\u8a9e"));
+    CHECK_MESSAGE(!says(text, "\\x"), text);
+  }
+  CHECK(says(run_at(command, 2, explain), "\u8a9e"));
+}
+
 TEST_CASE(
     "a terminal gets a summary by op of a file with many records, and each record where an op or --all is named") {
   const Command command;
