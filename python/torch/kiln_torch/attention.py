@@ -153,7 +153,7 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
 
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0, scaling: float | None = None,
            sliding_window: int | None = None, is_causal: bool | None = None, **others: Any) -> tuple[Tensor, None]:
-    """huggingface_attention() of a patched model. Its base model has looked at the positions."""
+    """huggingface_attention() within a patched base model, which has looked at the positions."""
     if dropout or others.get("softcap") is not None or others.get("s_aux") is not None:
         raise ValueError("kiln attention: dropout, softcap and sinks are not there; use another attn_implementation")
     if query.dtype == torch.float32 and query.is_cuda and not torch.is_autocast_enabled("cuda"):

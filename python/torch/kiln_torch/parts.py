@@ -79,6 +79,8 @@ class Mlp(nn.Module):
 
 
 class Attention(nn.Module):
+    _kiln_attend = staticmethod(attend)
+
     def _kiln_project(self, x: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
         """Query and key, turned, and value: [batch, tokens, heads, dim]."""
         q, k, v = (each(x).unflatten(-1, (-1, self.head_dim)) for each in (self.q_proj, self.k_proj, self.v_proj))
@@ -96,7 +98,7 @@ class Attention(nn.Module):
                 raise ValueError("a patched model has a static cache, whose length its attention is not told; use a DynamicCache")
             k, v = past_key_values.update(k, v, self.layer_idx)
         named = self.config._attn_implementation
-        out, weights = (attend if named == "kiln" else self._kiln_other(named))(
+        out, weights = (self._kiln_attend if named == "kiln" else self._kiln_other(named))(
             self, q, k, v, attention_mask, dropout=self.attention_dropout if self.training else 0.0, scaling=self.scaling,
             sliding_window=getattr(self, "sliding_window", None), **others)
         return self.o_proj(out.flatten(-2)), weights

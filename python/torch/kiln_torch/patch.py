@@ -81,7 +81,12 @@ def patch(model: nn.Module, *, inference: bool = False) -> nn.Module:
     if not changes:
         raise ValueError(f"kiln.torch.patch: {type(model).__name__} has no part of the families {', '.join(FAMILIES)}")
     _set_attention(model)
+    within = {id(each) for base in model.modules() if isinstance(base, _bases()) for each in base.modules()}
     for module, to in changes:
+        if issubclass(to, parts.Attention):
+            module.__dict__.pop("_kiln_attend", None)
+            if id(module) not in within:  # no hook names it sequences
+                module._kiln_attend = huggingface_attention
         if isinstance(module, served.Served) and not issubclass(to, served.Served):
             _remove(module._load_state_dict_post_hooks, served.share_after_load)
             module._kiln_part()
@@ -109,6 +114,7 @@ def unpatch(model: nn.Module) -> nn.Module:
             module._kiln_part()
         if type(module) in parts.BARE:
             module.__class__ = getattr(type(module), "_kiln_own", nn.Linear)
+        module.__dict__.pop("_kiln_attend", None)
         if "_kiln_attention_before" in module.__dict__:
             module.config._attn_implementation = module.__dict__.pop("_kiln_attention_before")
     return model

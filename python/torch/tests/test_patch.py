@@ -152,6 +152,29 @@ def test_they_do_in_a_base_model_of_ones_own(pair):
     torch.testing.assert_close(parted(patched, [11, 11]), one_by_one(model, [11, 11]), rtol=1e-4, atol=1e-4)
 
 
+def test_they_do_where_the_layers_are_another_models(pair):
+    model, _ = pair
+
+    class Own(type(model).__mro__[1]):  # the family's PreTrainedModel
+        def __init__(self, base):
+            super().__init__(base.config)
+            self.base = torch.nn.ModuleDict(base.named_children())
+
+        def forward(self, tokens, positions):
+            x = self.base["embed_tokens"](tokens)
+            tables = self.base["rotary_emb"](x, positions)
+            for layer in self.base["layers"]:
+                x = layer(x, attention_mask=None, position_ids=positions, position_embeddings=tables)
+            return self.base["norm"](x)
+
+    own = kiln.torch.patch(Own(copy.deepcopy(model.model)))
+    positions = torch.arange(11).repeat(2)[None]
+    with torch.no_grad():
+        found, expected = own(TOKENS.view(1, 22), positions), model.model(TOKENS)[0].view(1, 22, -1)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert not [name for each in kiln.torch.unpatch(own).modules() for name in vars(each) if "kiln" in name]
+
+
 def test_they_do_without_patch_and_have_the_same_gradients(pair):
     model, patched = pair
     bare = with_kiln(model)
