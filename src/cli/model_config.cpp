@@ -80,7 +80,28 @@ class ConfigReader {
 /// Models of float32 weights are run in bf16, since attention takes no f32.
 std::string dtype_of(const ConfigReader& config) {
   const std::string dtype = config.word_or({"dtype", "torch_dtype"}, "bfloat16");
-  return dtype == "float16" ? "f16" : "bf16";
+  if (dtype == "bfloat16" || dtype == "float32") return "bf16";
+  if (dtype == "float16") return "f16";
+  config.fail(
+      fmt::format("\"{}\" is {}, expected bfloat16, float16 or float32; change it in a copy of the file to "
+                  "write the products of such weights",
+                  config.find("dtype") != nullptr ? "dtype" : "torch_dtype", manifest::quote(dtype)));
+}
+
+/// The products of quantised weights are other problems than those of 16-bit weights.
+void refuse_quantised(const ConfigReader& config) {
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    const json* const found = config.find(key);
+    if (found == nullptr) continue;
+    const auto method = found->is_object() ? found->find("quant_method") : found->end();
+    const bool is_named = found->is_object() && method != found->end() && method->is_string();
+    const std::string name = is_named ? " by " + manifest::quote(method->get<std::string>()) : "";
+    config.fail(fmt::format(
+        "\"{}\" says that the weights are quantised{}, and kiln workload writes products of 16-bit weights alone; "
+        "remove the key from a copy of the file to write those of the model that is not quantised{}",
+        key, name,
+        is_named && *method == "fp8" ? ", or write the e4m3 products by hand, which \"kiln ops gemm\" lists" : ""));
+  }
 }
 
 void read_heads(const ConfigReader& config, ModelConfig& model) {
@@ -321,6 +342,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& name) {
   const std::string type = file.word_or({key}, "");
   if (type.empty()) file.fail("the key \"model_type\" is missing, which says how the others are read");
   const KnownModel& reading = known_model(file, key, type);
+  refuse_quantised(file);
   if (reading.part == nullptr) return reading.read(ConfigReader(config, name, type), type);
   const json* found = file.find(reading.part);
   if (found == nullptr || !found->is_object())
@@ -328,7 +350,12 @@ ModelConfig parse_model_config(std::string_view text, const std::string& name) {
                           reading.part));
   json part = *found;
   if (type == "gemma3") part.insert(gemma3_defaults().begin(), gemma3_defaults().end());  // keeps what is there
-  return reading.read(ConfigReader(part, fmt::format("{}: {}", name, reading.part), type), type);
+  const ConfigReader part_reader(part, fmt::format("{}: {}", name, reading.part), type);
+  refuse_quantised(part_reader);
+  if (part_reader.find("dtype") == nullptr && part_reader.find("torch_dtype") == nullptr)
+    for (const char* word : {"dtype", "torch_dtype"})
+      if (const json* const dtype = file.find(word)) part[word] = *dtype;
+  return reading.read(part_reader, type);
 }
 
 }  // namespace kiln::cli

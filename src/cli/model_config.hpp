@@ -36,7 +36,8 @@ struct ModelConfig {
 };
 
 /// Parses config.json. `name` is for messages. Throws Error(bad_input) that names the key which is missing or of
-/// another kind, and for a "model_type", or "_class_name", that is not known, with those that are.
+/// another kind, for a "model_type", or "_class_name", that is not known, with those that are, and for weights that are
+/// quantised or of a type that the ops of a layer do not take.
 ModelConfig parse_model_config(std::string_view text, const std::string& name);
 
 }  // namespace kiln::cli

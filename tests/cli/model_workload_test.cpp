@@ -187,6 +187,39 @@ TEST_CASE("a configuration that cannot be read is refused in a sentence that nam
       "fewer than \"num_attention_heads\""));
 }
 
+TEST_CASE("a model of quantised weights is refused, and so is one of a type that its ops do not take") {
+  const auto with = [](const std::string& more, std::string name = "llama") {
+    std::string text = config_text(name);
+    return text.insert(text.rfind('}'), ", " + more);
+  };
+  for (const char* method : {"awq", "gptq", "fp8", "compressed-tensors", "bitsandbytes", "mxfp4"}) {
+    const std::string said =
+        refusal(with("\"quantization_config\": {\"quant_method\": \"" + std::string(method) + "\", \"bits\": 4}"));
+    CHECK_MESSAGE(tells(said, "config.json: \"quantization_config\" says that the weights are quantised by '" +
+                                  std::string(method) + "', and kiln workload writes products of 16-bit weights alone"),
+                  said);
+    CHECK(tells(said, "remove the key from a copy of the file"));
+    CHECK(tells(said, "kiln ops gemm") == (method == std::string("fp8")));
+  }
+  CHECK(tells(refusal(with("\"compression_config\": {\"bits\": 4}")), "says that the weights are quantised, and"));
+  CHECK(tells(refusal(with("\"quantization_config\": {\"quant_method\": \"fp8\"}", "gemma3")), "quantised by 'fp8'"));
+  CHECK(parse_model_config(with("\"quantization_config\": null"), "config.json").dtype == "bf16");
+
+  for (const char* dtype : {"float8_e4m3fn", "int8", "float64", "fp16"})
+    CHECK(tells(refusal(with("\"dtype\": \"" + std::string(dtype) + "\"")),
+                "config.json: \"dtype\" is '" + std::string(dtype) + "', expected bfloat16, float16 or float32"));
+  CHECK(parse_model_config(with("\"dtype\": \"float16\""), "config.json").dtype == "f16");
+  CHECK(parse_model_config(with("\"dtype\": \"float32\""), "config.json").dtype == "bf16");
+}
+
+TEST_CASE("a model whose layers stand in a table of its configuration has the type that the configuration names") {
+  std::string text = config_text("gemma3");
+  text.replace(text.find("bfloat16"), 8, "float16");
+  CHECK(parse_model_config(text, "config.json").dtype == "f16");
+  text.insert(text.find('{', 1) + 1, "\"torch_dtype\": \"bfloat16\", ");
+  CHECK(parse_model_config(text, "config.json").dtype == "bf16");
+}
+
 TEST_CASE("the text of buckets names the same buckets again") {
   const auto buckets_in = [](const std::string& text) {
     auto problems = problems_of(text);
