@@ -245,6 +245,7 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
   const manifest::Catalogue ops = load_ops(settings.op.empty() ? silenced(globals) : globals);
   if (!settings.op.empty()) find_op(ops, settings.op);
   const auto against = settings.against.empty() ? nullptr : open_records(settings.against);
+  require_overlay(globals);
   Tools tools(globals);
   const Interrupt interrupt;
   const cuda::Context::Scope scope(tools.context);

@@ -48,6 +48,7 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
     files.back().file->refuse_if_damaged("read");
     return files;
   }
+  require_overlay(globals);
   layers.emplace(open_layers(globals));
   require_named_overlay(globals, *layers);
   for (const store::Layer& layer : layers->layers())

@@ -50,7 +50,8 @@ void declare_globals(CLI::App& app, Globals& globals) {
   app.add_option("--device", globals.device, "The GPU to use")
       ->check(CLI::Validator(CLI::Range(0, 1023)).description(""))
       ->type_name("N");
-  app.add_option("--overlay", globals.overlay, "Your own file of records; created when missing. \"\": in memory")
+  app.add_option("--overlay", globals.overlay,
+                 "Your own file of records; created when missing, by commands that write it. \"\": in memory")
       ->type_name("FILE");
   app.add_option(
          "--base", globals.bases,

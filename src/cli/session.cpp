@@ -18,6 +18,12 @@ TrustPolicy policy_of(const Globals& globals) {
   return globals.trust ? store::parse_trust_policy(*globals.trust, "--trust") : store::trust_policy(std::nullopt);
 }
 
+/// Whether --overlay names a file that does not exist.
+bool lacks_overlay(const Globals& globals) {
+  std::error_code failure;  // of a path that cannot be looked at, which is told by who opens it
+  return globals.overlay && !globals.overlay->empty() && !fs::exists(*globals.overlay, failure) && !failure;
+}
+
 }  // namespace
 
 Globals silenced(Globals globals) {
@@ -90,6 +96,19 @@ store::Layers open_layers(const Globals& globals) {
       throw Error(ErrorKind::bad_file, fmt::format("a base cannot be used: {}", layer.refused));
   say_warnings(globals, layers);
   return layers;
+}
+
+void note_missing_overlay(const Globals& globals) {
+  if (lacks_overlay(globals) && !globals.quiet)
+    note(fmt::format("the overlay {} does not exist, so nothing is read from it", *globals.overlay));
+}
+
+void require_overlay(const Globals& globals) {
+  if (lacks_overlay(globals) && globals.bases.empty())
+    throw Error(ErrorKind::bad_input, fmt::format("the overlay {} does not exist and holds no record; give the path of "
+                                                  "a file of records, or leave --overlay out",
+                                                  *globals.overlay));
+  note_missing_overlay(globals);
 }
 
 void say_warnings(const Globals& globals, const store::Layers& layers) {

@@ -45,6 +45,11 @@ store::CodeTrust code_trust(const Globals& globals);
 /// could not be opened.
 store::Layers open_layers(const Globals& globals);
 void say_warnings(const Globals& globals, const store::Layers& layers);
+/// For a command that shows or times records: throws Error(bad_input) where --overlay names a file that does not exist
+/// and no base is read either. Beside bases, notes it.
+void require_overlay(const Globals& globals);
+/// For a command that counts what is missing, which may be asked before the first tune.
+void note_missing_overlay(const Globals& globals);
 
 /// Calls `act`. Appends `advice` to an Error of a machine that lacks a driver or a GPU.
 template <class Act>

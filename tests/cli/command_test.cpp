@@ -288,6 +288,29 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
   check_refused(command.run("replay --dry-run " + command.path("none.trace")), 4, "none.trace cannot be read");
 }
 
+TEST_CASE("a command that shows records refuses an overlay that does not exist; beside a base it is noted") {
+  const Command command;
+  const std::string workload =
+      command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = 8, cols = 64 }\n");
+  const std::string base = command.path("base.jsonl", "\n"), overlay = " --overlay " + command.path("none.kiln");
+  const std::string trace = command.path("one.trace", "rms_norm rows=8 cols=64\n");
+  const std::string said = "the overlay " + command.path("none.kiln") + " does not exist";
+  for (const std::string& words :
+       {"report -o " + command.path("page.html"), std::string("bench records"), std::string("cache ls"),
+        std::string("cache stats"), std::string("cache show rms_norm"), std::string("cache export --text")}) {
+    CAPTURE(words);
+    check_refused(command.run(words + overlay), 2, said + " and holds no record; give the path of a file of records");
+  }
+  CHECK(!std::filesystem::exists(command.path("page.html")));
+  const std::string note = "kiln: " + said + ", so nothing is read from it\n";
+  CHECK(command.run("cache ls" + overlay + " --base " + base).errors == note);
+  CHECK(command.run("coverage --device-class H200 " + workload + overlay).errors == note);
+  CHECK(command.run("replay --dry-run --device-class H200 " + trace + overlay).errors == note);
+  CHECK(command.run("-q coverage --device-class H200 " + workload + overlay).errors.empty());
+  CHECK(!std::filesystem::exists(command.path("none.kiln")));
+  CHECK(command.run("cache ls --overlay ''").status == 0);
+}
+
 TEST_CASE("an op with a wrong manifest is refused by name, is noted by other commands, and stops none of them") {
   const Command command;
   for (const char* name : {"twice", "thrice"}) std::filesystem::create_directories(command.path(name));

@@ -15,7 +15,8 @@ TEST_CASE("fault 59: what an overlay holds is not listed as nothing when the ove
       CHECK_MESSAGE(contains(said, "the overlay cannot be used"), said);
       CHECK_MESSAGE(contains(said, name), said);
     }
-  expect(0, "kiln --quiet --overlay " + (folder / "missing.kiln").string() + " cache ls");
+  const auto missing = expect(2, "kiln --quiet --overlay " + (folder / "missing.kiln").string() + " cache ls");
+  CHECK_MESSAGE(contains(missing, "missing.kiln does not exist"), missing);
   tally(59, 6, "lists of a refused overlay");
 }
 
