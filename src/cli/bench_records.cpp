@@ -38,11 +38,12 @@ void declare(CLI::App& command, BenchRecordsSettings& settings) {
       ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
   command.add_option("--limit", settings.limit, "At most this many records, in the order of their keys")
+      ->transform(whole_number_from(1, most_counted))
       ->type_name("N");
   command
       .add_option("--tolerance", settings.tolerance_percent,
                   "Report only what is slower by more than this; 5 by default")
-      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->transform(number_from(0, 1e6))
       ->type_name("PERCENT");
 }
 
@@ -244,8 +245,8 @@ Checked check_or_say(Tools& tools, const Subject& subject, store::File* against,
 int run(const Globals& globals, const BenchRecordsSettings& settings) {
   const manifest::Catalogue ops = load_ops(settings.op.empty() ? silenced(globals) : globals);
   if (!settings.op.empty()) find_op(ops, settings.op);
-  const auto against = settings.against.empty() ? nullptr : open_records(settings.against);
   require_overlay(globals);
+  const auto against = settings.against.empty() ? nullptr : open_records(settings.against);
   Tools tools(globals);
   const Interrupt interrupt;
   const cuda::Context::Scope scope(tools.context);

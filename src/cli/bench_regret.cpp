@@ -41,8 +41,9 @@ void declare(CLI::App& command, BenchRegretSettings& settings) {
       .add_option(
           "--lengths", settings.lengths,
           "Draw this many lengths, evenly over their logarithm; 24 by default. Lengths right after a bucket's edge are added")
+      ->transform(whole_number_from(0, most_counted))
       ->type_name("N");
-  command.add_option("--seed", settings.seed, "The seed of the draw")->type_name("S");
+  command.add_option("--seed", settings.seed, "The seed of the draw")->transform(any_whole_number())->type_name("S");
   command.add_option("--axis", settings.axis, "The axis that is the length, when several are ranges")
       ->type_name("NAME");
   command

@@ -25,6 +25,7 @@ struct CacheVerifySettings {
 void declare(CLI::App& command, CacheVerifySettings& settings) {
   command.add_option("file", settings.file, "The file, .kiln or .jsonl")->required()->type_name("FILE");
   command.add_option("--limit", settings.limit, "Name at most this many rows that do not hold")
+      ->transform(whole_number_from(0, most_counted))
       ->type_name("N")
       ->capture_default_str();
   command.add_flag("--require-signature", settings.require_signature,

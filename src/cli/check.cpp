@@ -47,7 +47,7 @@ void declare(CLI::App& command, CheckSettings& settings) {
       .add_option("--compiles", settings.most_compiles,
                   "Compile at most so many kernels of each implementation for each architecture")
       ->capture_default_str()
-      ->check(CLI::Range(1, 10000).description(""))
+      ->transform(whole_number_from(1, 10000))
       ->type_name("N");
   command.add_flag("--no-compile", settings.no_compile, "Check manifests and names alone, which needs no NVRTC");
 }

@@ -37,15 +37,29 @@ CLI::Validator output_name() {
   return CLI::Validator(check, "");
 }
 
-CLI::Validator number_from(double low, double high) {
-  const auto check = [low, high](std::string& text) -> std::string {
-    double number = 0;
+namespace {
+
+template <class Number>
+CLI::Validator in_range(const char* what, Number low, Number high) {
+  const auto check = [=](std::string& text) -> std::string {
+    Number number{};
     const char* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, number);
-    if (error == std::errc{} && rest == end && number >= low && number <= high) return {};
-    return fmt::format("{} is not a number from {} to {}", text, low, high);
+    if (error == std::errc{} && rest == end && number >= low && number <= high) {
+      if (std::is_integral_v<Number>) text = fmt::to_string(number);
+      return {};
+    }
+    return fmt::format("{} is not {} from {} to {}", text, what, low, high);
   };
   return CLI::Validator(check, "");
+}
+
+}  // namespace
+
+CLI::Validator number_from(double low, double high) { return in_range("a number", low, high); }
+
+CLI::Validator whole_number_from(std::uint64_t low, std::uint64_t high) {
+  return in_range("a whole number", low, high);
 }
 
 }  // namespace kiln::cli

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
+#include <limits>
 
 #include "cli/exit_code.hpp"
 #include "cli/session.hpp"
@@ -68,7 +70,13 @@ void add_device_class(CLI::App& command, std::string& device_class, const std::s
 /// Checks the name of an output before the work begins: refuses an empty name, and a folder that does not exist or is
 /// not writable.
 CLI::Validator output_name();
-/// Accepts numbers from `low` to `high`, both included. Unlike CLI::Range it refuses NaN and text.
+/// Transforms of an option of a number from `low` to `high`, both included, in decimal and without a plus sign. Each
+/// such option has one, except a median, which has the range that it is of. CLI11 alone takes -1 and too large a number
+/// for a type without a sign, NaN for a real, and a leading 0 for octal.
 CLI::Validator number_from(double low, double high);
+CLI::Validator whole_number_from(std::uint64_t low, std::uint64_t high);
+constexpr std::uint64_t most_counted = 1'000'000'000;  // of an option that says how many
+/// Of 64 bits without a sign, such as a seed.
+inline CLI::Validator any_whole_number() { return whole_number_from(0, std::numeric_limits<std::uint64_t>::max()); }
 
 }  // namespace kiln::cli

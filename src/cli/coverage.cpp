@@ -35,7 +35,7 @@ void declare(CLI::App& command, CoverageSettings& settings) {
   add_device_class(command, settings.target.device_class,
                    "Compute for this device class, when the files hold several; needs no GPU");
   command.add_option("--require", settings.require, "Exit with 1 when fewer than this many percent would be hits")
-      ->check(number_from(0, 100))
+      ->transform(number_from(0, 100))
       ->type_name("PERCENT");
   command.add_flag("--require-machine-code", settings.require_machine_code,
                    "Exit with 1 when a bucket that has a record lacks machine code in the files");

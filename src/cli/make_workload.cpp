@@ -60,7 +60,7 @@ void declare(CLI::App& command, WorkloadSettings& settings) {
   command.add_option("--ranks", settings.ranks, "The GPUs that divide the model, tensor parallel")
       ->needs(config)
       ->capture_default_str()
-      ->check(CLI::Validator(CLI::Range(1, 64)).description(""))
+      ->transform(whole_number_from(1, 64))
       ->type_name("N");
   command
       .add_option(

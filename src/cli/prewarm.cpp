@@ -43,10 +43,10 @@ struct PrewarmSettings {
 void declare(CLI::App& command, PrewarmSettings& settings) {
   declare_demand(command, settings.source);
   command.add_option("--top", settings.top, "Only the buckets that take most time, up to this percentage of it")
-      ->check(number_from(0, 100))
+      ->transform(number_from(0, 100))
       ->type_name("PERCENT");
   command.add_option("--limit", settings.limit, "Only this many buckets, those that take most time")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->transform(whole_number_from(1, most_counted))
       ->type_name("N");
   declare_devices(command, settings.devices);
   declare_ranks(command, settings.ranks);

@@ -47,9 +47,7 @@ void declare_globals(CLI::App& app, Globals& globals) {
   app.add_flag("--json", globals.json,
                "Print one JSON object a line; errors as {\"error\": {...}} on the standard error");
   app.add_flag("-q,--quiet", globals.quiet, "No progress and no notes");
-  app.add_option("--device", globals.device, "The GPU to use")
-      ->check(CLI::Validator(CLI::Range(0, 1023)).description(""))
-      ->type_name("N");
+  app.add_option("--device", globals.device, "The GPU to use")->transform(whole_number_from(0, 1023))->type_name("N");
   app.add_option("--overlay", globals.overlay,
                  "Your own file of records; created when missing, by commands that write it. \"\": in memory")
       ->type_name("FILE");

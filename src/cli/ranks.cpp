@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include "cli/commands.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/output.hpp"
 #include "cli/tuner_commands.hpp"
@@ -200,7 +201,7 @@ void declare_ranks(CLI::App& command, int& ranks) {
           "--ranks", ranks,
           "For ops of a team: start N ranks, each on a GPU of its own. Not needed where torchrun, mpirun or srun starts the "
           "command")
-      ->check(CLI::Validator(CLI::Range(1, manifest::most_team_ranks)).description(""))
+      ->transform(whole_number_from(1, manifest::most_team_ranks))
       ->type_name("N");
 }
 

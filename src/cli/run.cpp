@@ -43,7 +43,7 @@ void declare(CLI::App& command, RunSettings& settings) {
   command.add_flag("--no-verify", settings.no_verify, "Do not compare with the op's reference");
   command
       .add_option("--iterations", settings.iterations, "The number of timed launches; by default a time budget decides")
-      ->check(CLI::Validator(CLI::Range(std::int64_t{1}, std::int64_t{10000000})).description(""))
+      ->transform(whole_number_from(1, 10000000))
       ->type_name("N");
 }
 

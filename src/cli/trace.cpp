@@ -26,7 +26,7 @@ void declare(CLI::App& command, TraceSettings& settings) {
       ->type_name("NAME=VALUE");
   command.add_option("--count", settings.draw.count, "The number of problems")
       ->capture_default_str()
-      ->check(CLI::Validator(CLI::Range(std::int64_t{1}, std::int64_t{10000000})).description(""))
+      ->transform(whole_number_from(1, 10000000))
       ->type_name("N");
   command
       .add_option("--distribution", settings.distribution, "The distribution of sizes in a range: lognormal or uniform")
@@ -39,9 +39,11 @@ void declare(CLI::App& command, TraceSettings& settings) {
       ->type_name("SIZE");
   command.add_option("--sigma", settings.draw.sigma, "The standard deviation of the logarithm of lognormal sizes")
       ->capture_default_str()
+      ->transform(number_from(0, 10))
       ->type_name("X");
   command.add_option("--seed", settings.draw.seed, "The seed; equal seeds give equal streams")
       ->capture_default_str()
+      ->transform(any_whole_number())
       ->type_name("N");
   declare_output(command, settings.output, "The file to write, instead of the standard output", "FILE");
 }

@@ -39,6 +39,9 @@ std::vector<int> parse_ordinals(const std::string& text) {
     if (error != std::errc{} || ordinal < 0 || (rest != end && *rest != ','))
       throw Error(ErrorKind::bad_input,
                   fmt::format("--devices is '{}', expected all, or ordinals such as 0,1,3", text));
+    if (std::ranges::find(ordinals, ordinal) != ordinals.end())
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("--devices is '{}', which names device {} twice; name each device once", text, ordinal));
     ordinals.push_back(ordinal);
     if (rest == end) return ordinals;
     at = rest + 1;
@@ -108,15 +111,17 @@ void declare_search(CLI::App& command, SearchChoice& choice) {
       ->check(CLI::IsMember({"racing", "exhaustive"}).description(""))
       ->type_name("NAME");
   command.add_option("--trials", choice.trials, "Maximum candidates per bucket (racing; no limit by default)")
-      ->check(CLI::Validator(CLI::Range(std::int64_t{1}, std::int64_t{1000000})).description(""))
+      ->transform(whole_number_from(1, 1000000))
       ->type_name("N");
   command
       .add_option(
           "--seconds", choice.seconds,
           "Time limit per bucket: no candidate starts after it, and the best so far are compared (no limit by default)")
-      ->check(number_from(0.001, 1e6))
+      ->transform(number_from(0.001, 1e6))
       ->type_name("SECONDS");
-  command.add_option("--seed", choice.seed, "The seed of racing's draws")->type_name("N");
+  command.add_option("--seed", choice.seed, "The seed of racing's draws")
+      ->transform(any_whole_number())
+      ->type_name("N");
   command
       .add_option(
           "--samples", choice.samples,

@@ -1,4 +1,7 @@
 // The built command, run as a person runs it: what is wrong in its arguments is said in one line, with the right exit status.
+#include <limits>
+#include <vector>
+
 #include "command.hpp"
 #include "sample_op.hpp"
 
@@ -309,6 +312,44 @@ TEST_CASE("a command that shows records refuses an overlay that does not exist; 
   CHECK(command.run("-q coverage --device-class H200 " + workload + overlay).errors.empty());
   CHECK(!std::filesystem::exists(command.path("none.kiln")));
   CHECK(command.run("cache ls --overlay ''").status == 0);
+}
+
+TEST_CASE("a number that an option does not take is refused with the range, and never read as another") {
+  const Command command;
+  const std::string most = std::to_string(std::numeric_limits<std::uint64_t>::max());
+  const auto refused = [&](const std::string& words, const std::string& option, const std::vector<const char*>& wrong,
+                           const std::string& range) {
+    for (const char* number : wrong) {
+      CAPTURE(words);
+      check_refused(command.run(words + " " + option + "=" + number), 2,
+                    option + ": " + number + " is not a " + range + "; see kiln");
+    }
+  };
+  const std::string gemm = " gemm m=1..8 n=64 k=64";
+  for (const char* words : {"tune", "bench regret", "trace -o -"})
+    refused(words + gemm, "--seed", {"-1", "18446744073709551616", "1e3", "0x10", "+1", "1.5", "nan"},
+            "whole number from 0 to " + most);
+  refused("prewarm --from-histogram", "--limit", {"0", "-1", "1000000001", "1e3"}, "whole number from 1 to 1000000000");
+  refused("bench records", "--limit", {"0", "-1", "18446744073709551616"}, "whole number from 1 to 1000000000");
+  refused("bench records", "--tolerance", {"-1", "nan", "inf", "five"}, "number from 0 to 1000000");
+  refused("bench regret" + gemm, "--lengths", {"-1", "18446744073709551616"}, "whole number from 0 to 1000000000");
+  refused("cache verify a.kiln", "--limit", {"-1"}, "whole number from 0 to 1000000000");
+  refused("check gemm", "--compiles", {"0", "-1", "10001"}, "whole number from 1 to 10000");
+  refused("run" + gemm, "--iterations", {"0", "-1", "1e300"}, "whole number from 1 to 10000000");
+  refused("trace -o -" + gemm, "--count", {"0", "-1"}, "whole number from 1 to 10000000");
+  refused("trace -o -" + gemm, "--sigma", {"-1", "nan", "inf"}, "number from 0 to 10");
+  refused("tune" + gemm, "--trials", {"0", "-1"}, "whole number from 1 to 1000000");
+  refused("tune" + gemm, "--seconds", {"0", "-1", "nan"}, "number from 0.001 to 1000000");
+  refused("tune all_reduce", "--ranks", {"0", "-1", "65"}, "whole number from 1 to 64");
+  refused("workload --config c.json", "--ranks", {"0", "65"}, "whole number from 1 to 64");
+  refused("tune" + gemm, "--device", {"-1", "1024", "0x1"}, "whole number from 0 to 1023");
+  check_refused(command.run("tune" + gemm + " --devices 0,1,0"), 2,
+                "--devices is '0,1,0', which names device 0 twice; name each device once");
+
+  // CLI11 alone would read 010 as 8.
+  CHECK(command.run("trace -o - gemm m=1..64 n=64 k=64 --count=010").output ==
+        command.run("trace -o - gemm m=1..64 n=64 k=64 --count=10").output);
+  CHECK(command.run("trace -o - gemm m=1..64 n=64 k=64 --count=2 --seed=" + most).status == 0);
 }
 
 TEST_CASE("an op with a wrong manifest is refused by name, is noted by other commands, and stops none of them") {
