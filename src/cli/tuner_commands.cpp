@@ -184,10 +184,20 @@ std::vector<kiln::Demand> demands_of(std::span<const manifest::OpBucket> buckets
 
 TuneReport tune_with_progress(const Globals& globals, const TunerOn& on, const manifest::Catalogue& ops,
                               std::span<const manifest::OpBucket> buckets, TuneChoice choice) {
-  const Interrupt interrupt;
-  TuneProgress progress(globals, ops, on.devices.size());
-  choice.on_step = [&](const TuneStep& step) { progress.on(step); };
-  return on.tuner.tune(demands_of(buckets), choice);
+  const std::vector<std::string> noted = on.tuner.warnings();  // by make_tuner
+  TuneReport report;
+  {
+    const Interrupt interrupt;
+    TuneProgress progress(globals, ops, on.devices.size());
+    choice.on_step = [&](const TuneStep& step) { progress.on(step); };
+    report = on.tuner.tune(demands_of(buckets), choice);
+  }
+  const std::string lost = on.tuner.not_kept();  // told at the command's end
+  if (!globals.quiet)
+    for (const std::string& warning : on.tuner.warnings())
+      if (std::ranges::find(noted, warning) == noted.end() && (lost.empty() || !warning.starts_with(lost)))
+        note(warning);
+  return report;
 }
 
 std::string interruption_of(const TuneReport& report) {

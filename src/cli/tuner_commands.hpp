@@ -42,7 +42,7 @@ TunerOn make_tuner(const Globals& globals, const std::string& devices, Options o
 
 std::vector<kiln::Demand> demands_of(std::span<const manifest::OpBucket> buckets);
 
-/// Calls Tuner::tune and shows its progress.
+/// Calls Tuner::tune, shows its progress, and notes the warnings that it gave.
 TuneReport tune_with_progress(const Globals& globals, const TunerOn& on, const manifest::Catalogue& ops,
                               std::span<const manifest::OpBucket> buckets, TuneChoice choice);
 

@@ -25,6 +25,15 @@ TEST_CASE("tune, run, replay, explain: the second time nothing is tuned") {
   CHECK_MESSAGE(contains(replayed, "\"tunes\":0"), replayed);
 }
 
+TEST_CASE("a tune of which the samples are not written says so, and its record holds") {
+  const TemporaryFolder folder;
+  const std::string tune = "kiln tune scale rows=64 cols=128 dtype=f32 --samples /dev/full" + globals(folder);
+  const std::string said = expect(0, tune);
+  CHECK_MESSAGE(contains(said, "the samples of this tune are not in /dev/full: No space left on device"), said);
+  CHECK(contains(expect(0, "kiln cache ls" + globals(folder)), "1 record"));
+  CHECK_FALSE(contains(expect(0, "kiln -q " + tune.substr(5) + " --force"), "/dev/full"));
+}
+
 TEST_CASE("replay gives the waits of first launches apart from the device time of the others") {
   const TemporaryFolder folder;
   write(folder / "trace",
