@@ -1,5 +1,7 @@
 #include "check/skeleton.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace kiln::check {
@@ -99,6 +101,35 @@ __global__ __launch_bounds__(Threads) void NAME(const T* x, T* y, long long coun
 }
 )cuda";
 
+constexpr std::string_view keywords[] = {"alignas",      "alignof",   "and",           "and_eq",
+                                         "asm",          "auto",      "bitand",        "bitor",
+                                         "bool",         "break",     "case",          "catch",
+                                         "char",         "char16_t",  "char32_t",      "char8_t",
+                                         "class",        "co_await",  "co_return",     "co_yield",
+                                         "compl",        "concept",   "const",         "const_cast",
+                                         "consteval",    "constexpr", "constinit",     "continue",
+                                         "decltype",     "default",   "delete",        "do",
+                                         "double",       "else",      "dynamic_cast",  "enum",
+                                         "explicit",     "export",    "extern",        "false",
+                                         "float",        "for",       "friend",        "goto",
+                                         "if",           "import",    "inline",        "int",
+                                         "long",         "mutable",   "namespace",     "new",
+                                         "noexcept",     "not",       "not_eq",        "nullptr",
+                                         "operator",     "or",        "or_eq",         "private",
+                                         "protected",    "public",    "register",      "reinterpret_cast",
+                                         "requires",     "return",    "short",         "signed",
+                                         "sizeof",       "static",    "static_assert", "static_cast",
+                                         "struct",       "switch",    "template",      "this",
+                                         "thread_local", "throw",     "true",          "try",
+                                         "typedef",      "typeid",    "typename",      "union",
+                                         "unsigned",     "using",     "virtual",       "void",
+                                         "volatile",     "wchar_t",   "while",         "xor",
+                                         "xor_eq"};
+/// Of CUDA and its compiler, beside names such as cudaStream_t.
+constexpr std::string_view of_cuda[] = {"NULL",    "assert",    "blockDim", "blockIdx",  "dim3",
+                                        "gridDim", "ptrdiff_t", "size_t",   "threadIdx", "warpSize"};
+constexpr std::string_view of_sources[] = {"T", "Threads", "Vector", "kiln", "main", "std"};
+
 std::string named(std::string_view text, std::string_view name) {
   constexpr std::string_view place = "NAME";
   std::string result;
@@ -110,6 +141,16 @@ std::string named(std::string_view text, std::string_view name) {
 }
 
 }  // namespace
+
+std::string what_else_it_is(std::string_view name) {
+  const auto is_one_of = [name](const auto& names) { return std::ranges::find(names, name) != std::end(names); };
+  const auto has_capital = [name](std::size_t at) { return name.size() > at && name[at] >= 'A' && name[at] <= 'Z'; };
+  if (is_one_of(keywords)) return "a keyword of C++";
+  if (name.find("__") != std::string_view::npos || (name.starts_with('_') && has_capital(1)))
+    return "reserved by C++ for its compilers";
+  if (is_one_of(of_cuda) || (name.starts_with("cuda") && has_capital(4))) return "a name of CUDA";
+  return is_one_of(of_sources) ? "a name in the sources that are written" : "";
+}
 
 std::vector<manifest::SourceFile> skeleton(std::string_view name) {
   return {{std::string(manifest::op_file), named(op_text, name)},

@@ -1,12 +1,15 @@
 // kiln new: writes an op to begin with.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "check/skeleton.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
+#include "manifest/catalogue.hpp"
 #include "manifest/text.hpp"
 #include "store/output_file.hpp"
 
@@ -27,10 +30,23 @@ void declare(CLI::App& command, NewSettings& settings) {
       ->type_name("FOLDER");
 }
 
+/// Whether Kiln, or a folder of KILN_TEMPLATE_PATH, has an op of this name. A folder that is named earlier comes first.
+bool hides_another(const std::string& op) {
+  const manifest::Catalogue ops(std::span<const fs::path>{});
+  const auto is_it = [&](const manifest::RefusedOp& each) { return each.name == op; };
+  return ops.find(op).has_value() || std::ranges::any_of(ops.refused(), is_it);
+}
+
 int run(const Globals& globals, const NewSettings& settings) {
   if (!manifest::is_identifier(settings.op))
     throw Error(ErrorKind::bad_input,
                 fmt::format("an op named {}; expected letters, digits and underscores", manifest::quote(settings.op)));
+  if (const std::string what = check::what_else_it_is(settings.op); !what.empty())
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the op's kernel would have its name, and '{}' is {}; name another op", settings.op, what));
+  if (hides_another(settings.op))
+    throw Error(ErrorKind::bad_input,
+                fmt::format("there is an op '{}' already, which this one would hide; name another op", settings.op));
   const fs::path folder = fs::path(settings.folder) / settings.op;
   if (fs::exists(folder))
     throw Error(ErrorKind::bad_input, fmt::format("'{}' is there already; name another op", folder.string()));

@@ -64,6 +64,27 @@ TEST_CASE("an op that is not found is said to need its folder's folder, which is
   CHECK(command.run("explain mine count=1 --templates .", here).status == 0);
 }
 
+TEST_CASE("a new op is refused a name that would not compile, or that would hide another op, and nothing is written") {
+  const Command command;
+  const auto refused = [&](const std::string& name, const std::string& why) {
+    CAPTURE(name);
+    check_refused(command.run("new " + name + " " + command.path("")), 2, why);
+    CHECK(!std::filesystem::exists(command.path(name)));
+  };
+  for (const char* name : {"int", "wchar_t", "co_await", "requires", "not", "import"})
+    refused(name, "the op's kernel would have its name, and '" + std::string(name) +
+                      "' is a keyword of C++; name another op");
+  for (const char* name : {"__global__", "a__b", "_Bool"}) refused(name, "is reserved by C++ for its compilers");
+  for (const char* name : {"threadIdx", "dim3", "size_t", "NULL", "cudaStream_t"}) refused(name, "is a name of CUDA");
+  for (const char* name : {"T", "Vector", "kiln", "main"}) refused(name, "is a name in the sources that are written");
+  refused("gemm", "there is an op 'gemm' already, which this one would hide; name another op");
+  const std::string before = "KILN_TEMPLATE_PATH=" + command.path("") + " ";
+  REQUIRE(command.run("new mine " + command.path("")).status == 0);
+  std::filesystem::create_directories(command.path("other"));
+  check_refused(command.run("new mine " + command.path("other"), before), 2, "there is an op 'mine' already");
+  CHECK(command.run("new cuda_x " + command.path("")).status == 0);
+}
+
 TEST_CASE("sizes that are named and that nothing serves without a tune are a warning") {
   const Command command;
   REQUIRE(command.run("new scale " + command.path("")).status == 0);
