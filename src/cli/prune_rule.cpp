@@ -8,6 +8,7 @@
 #include <map>
 
 #include "answer/stale.hpp"
+#include "cli/output.hpp"
 #include "cli/target.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
@@ -22,13 +23,17 @@ struct Condition {
   std::function<bool(const store::PackedCubin&)> cubin;
 };
 
-/// Refuses an unknown op only when a known name is near: an op whose rows were all pruned before is legal.
+/// Refuses an unknown op only when a known name is near, and notes any other: an op whose rows were all pruned before
+/// is legal.
 Condition of_op(const Globals& globals, const std::string& op, store::File& file) {
   std::vector<std::string> known = load_ops(globals).names();
   for (const store::OpBytes& each : file.bytes_by_op()) known.push_back(each.op);
   const auto meant = manifest::did_you_mean(op, known);
-  if (!meant.empty() && std::find(known.begin(), known.end(), op) == known.end())
-    throw Error(ErrorKind::bad_input, fmt::format("the file holds no row of an op {}{}", manifest::quote(op), meant));
+  if (std::find(known.begin(), known.end(), op) == known.end()) {
+    const std::string why = fmt::format("the file holds no row of an op {}{}", manifest::quote(op), meant);
+    if (!meant.empty()) throw Error(ErrorKind::bad_input, why);
+    if (!globals.quiet) note(why + ", and no op of this name is loaded");
+  }
   return {[op](const store::Record& record) { return record.op == op; },
           [op](const store::PackedCubin& cubin) { return cubin.op == op; }};
 }

@@ -181,7 +181,10 @@ TEST_CASE("what was pruned may be pruned again: nothing goes, and that is good")
       CHECK_MESSAGE(ran.status == 0, ran.errors);
     }
   }
-  CHECK(command.run("cache prune " + path + " --op my_own_operation").status == 0);
+  const std::string unknown = "cache prune " + path + " --op my_own_operation";
+  check_refused(command.run(unknown), 0,
+                "kiln: the file holds no row of an op 'my_own_operation', and no op of this name is loaded");
+  CHECK(command.run("-q " + unknown).errors.empty());
 }
 
 TEST_CASE("words that choose nothing, or that do not parse, are refused and change nothing") {
