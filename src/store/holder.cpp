@@ -117,8 +117,9 @@ std::string process_in_words(std::int64_t pid) {
 }
 
 std::string locker_in_words(const std::filesystem::path& path) {
+  const char* const unknown = "another process or another copy of Kiln in this one";
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return {};
+  if (stat(path.c_str(), &status) != 0) return unknown;
   const auto wanted = fmt::format("{:02x}:{:02x}:{}", major(status.st_dev), minor(status.st_dev), status.st_ino);
   std::ifstream locks("/proc/locks");
   bool by_description = false;
@@ -128,9 +129,8 @@ std::string locker_in_words(const std::filesystem::path& path) {
     if (lock->pid > 0 && lock->pid != getpid()) return process_in_words(lock->pid);
     if (lock->kind == "OFDLCK") by_description = true;
   }
-  if (!by_description) return {};
-  const auto pid = holder_of_description(wanted);
-  return pid > 0 ? process_in_words(pid) : std::string();
+  const auto pid = by_description ? holder_of_description(wanted) : 0;
+  return pid > 0 ? process_in_words(pid) : unknown;
 }
 
 }  // namespace kiln::store

@@ -17,7 +17,8 @@ std::optional<std::int64_t> start_of_process(std::int64_t pid);
 std::string unique_holder();
 /// Describes a process of this pid namespace by number, name and whether it is stopped.
 std::string process_in_words(std::int64_t pid);
-/// Describes the other process that holds a write lock on the file, by /proc/locks. Empty when none is listed there.
+/// Describes the other process that holds a write lock on the file, by /proc/locks. Where none is listed there, it may
+/// be one of another pid namespace, or a copy of Kiln in this process, as two modules may each have one.
 std::string locker_in_words(const std::filesystem::path& path);
 
 }  // namespace kiln::store

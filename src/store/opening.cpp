@@ -220,11 +220,9 @@ Error to_error(const fs::path& path, std::string_view doing, const SqliteFailure
   if (failure.damaged())
     return Error(ErrorKind::bad_file,
                  fmt::format("'{}' cannot be {}: it is damaged ({})", path.string(), doing, failure.what()));
-  if (failure.is_locked()) {
-    const auto who = locker_in_words(path);
+  if (failure.is_locked())
     return Error(ErrorKind::io, fmt::format("'{}' cannot be {}: {} by {}; try again when that is done", path.string(),
-                                            doing, failure.what(), who.empty() ? "another process" : who));
-  }
+                                            doing, failure.what(), locker_in_words(path)));
   if (failure.cannot_open())
     if (const auto full = full_in_words(path.parent_path()); !full.empty())
       return Error(ErrorKind::io, fmt::format("'{}' cannot be {}: {}", path.string(), doing, full));

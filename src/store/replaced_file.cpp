@@ -90,10 +90,11 @@ constexpr std::chrono::seconds longest_wait{30};
 constexpr std::chrono::milliseconds between_tries{10};
 
 [[noreturn]] void refuse_held(const fs::path& target) {
-  throw Error(ErrorKind::io,
-              fmt::format("'{}' is not replaced: another process has been writing it, or another file of its folder, "
-                          "for {} s; wait for that process or end it, and run this again",
-                          target.string(), longest_wait.count()));
+  throw Error(
+      ErrorKind::io,
+      fmt::format("'{}' is not replaced: another process, or another thread of this one, has been writing it, or "
+                  "another file of its folder, for {} s; wait until that is done or end it, and run this again",
+                  target.string(), longest_wait.count()));
 }
 
 /// Returns a descriptor of the locked folder, or -1 where the folder cannot be locked, as on some remote file systems.

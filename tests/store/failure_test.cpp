@@ -54,7 +54,9 @@ TEST_CASE("a failure of SQLite says what was found and what to do") {
                  "no_permission: '/a.kiln' cannot be written: words of SQLite: Permission"));
   CHECK(contains(said(SQLITE_READONLY_DIRECTORY, 0), "its folder does not let this user make the journal"));
   CHECK(contains(said(SQLITE_IOERR, EIO), "io: '/a.kiln' cannot be written: words of SQLite: Input/output error"));
-  CHECK(contains(said(SQLITE_BUSY, 0), "words of SQLite by another process; try again when that is done"));
+  CHECK(
+      contains(said(SQLITE_BUSY, 0),
+               "words of SQLite by another process or another copy of Kiln in this one; try again when that is done"));
 }
 
 }  // namespace kiln::store
