@@ -24,7 +24,7 @@ constexpr std::size_t most_met = 64;                    // buckets of an op
 // A stand-in that cannot be replaced for now: further tries, before which the pause doubles.
 constexpr int most_tries = 6;
 constexpr auto retry_pause = std::chrono::milliseconds(100);
-constexpr int rank_of_stand_in = -2, rank_of_left = -1;
+constexpr int rank_of_stand_in = -3, rank_of_left = -2, rank_of_default = -1;
 
 /// The launches that the engine's files count, by bucket, the most launched first.
 std::vector<answer::BucketCount> counts_of(const manifest::Op& op, const store::Layers& layers) {
@@ -63,6 +63,7 @@ void Ahead::want_near(plan::OpState& op, const Problem& bucket) {
   const std::lock_guard lock(mutex_);
   ops_[&op].lacks_code = true;
   note(op, bucket);
+  if (op.takes_fallbacks()) queue_.push_back({&op, bucket, rank_of_default, misses_, false, true});
   begin_thread();
 }
 
@@ -82,7 +83,7 @@ void Ahead::want_left(plan::OpState& op, plan::BucketPlans& plans) {
   const std::lock_guard lock(mutex_);
   const auto is_its = [&](const Wanted& each) { return each.left == &plans; };
   if (std::ranges::none_of(queue_, is_its))
-    queue_.push_back({&op, plans.resolution.bucket.edge, rank_of_left, 0, false, &plans});
+    queue_.push_back({&op, plans.resolution.bucket.edge, rank_of_left, 0, false, false, &plans});
   begin_thread();
 }
 
@@ -234,8 +235,13 @@ std::vector<Ahead::Compile> Ahead::begin(const Wanted& wanted) noexcept {
         if (each.is_left) begin_one(wanted.left->resolution, *each.answer);
       return compiles;
     }
+    if (wanted.is_default && library_computes(op.site().bucket_of(wanted.bucket))) return compiles;
     const answer::Resolution resolution = op.resolve(wanted.bucket, op.takes_fallbacks());
     if (!resolution.is_hit() && !op.takes_fallbacks()) return compiles;
+    if (wanted.is_default) {
+      if (const answer::Answer* const each = default_to_stand_in(resolution)) begin_one(resolution, *each);
+      return compiles;
+    }
     for (const answer::Answer* each : resolution.picked_by_size()) begin_one(resolution, *each);
   } catch (
       const std::exception&) {  // NOLINT(bugprone-empty-catch): a launch that needs the bucket meets it and says so

@@ -1,5 +1,6 @@
 // Compiles, on idle cores, machine code that no launch waits for: of the buckets that are likely next where one had
-// none (answer/next_buckets.hpp), and of those that a stand-in serves meanwhile (engine/stand_in.hpp).
+// none (answer/next_buckets.hpp), of those that a stand-in serves meanwhile, and of defaults that may stand in for any
+// sizes (engine/stand_in.hpp).
 #pragma once
 
 #include <chrono>
@@ -41,7 +42,7 @@ class Ahead {
 
   /// Notes that the bucket's plans were made. Does nothing for an op whose machine code was never missing.
   void met(plan::OpState& op, const Problem& bucket);
-  /// Queues what is likely next after a bucket whose machine code is missing.
+  /// Queues what is likely next after a bucket whose machine code a launch waits for, and its default before that.
   void want_near(plan::OpState& op, const Problem& bucket);
   /// Queues the bucket of a stand-in before all others. Its own answers take the stand-in's place, each when it is
   /// compiled.
@@ -75,6 +76,7 @@ class Ahead {
     int rank = 0;             // answer::NextBucket::rank; of what a launch has asked for: below all
     std::int64_t number = 0;  // of the miss that it follows: of equal ranks the latest comes first
     bool has_stand_in = false;
+    bool is_default = false;            // of the bucket its default alone (default_to_stand_in)
     plan::BucketPlans* left = nullptr;  // null: not of want_left()
     [[nodiscard]] bool is_asked_for() const noexcept { return has_stand_in || left != nullptr; }
   };

@@ -92,6 +92,7 @@ std::unique_ptr<plan::BucketPlans> load_or_stand_in(plan::OpState& op_state, ans
           op_state.owner.counters.count(answer::Miss::no_cubin);
         return stand_in;
       }
+      if (auto stand_in = compile_stand_in(op_state, *own, problem)) return stand_in;
     }
   }
   op_state.plans.load(*own);

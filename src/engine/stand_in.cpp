@@ -35,13 +35,15 @@ Problem nearest_end(const manifest::Op& op, const Problem& other, const Problem&
   return nearest;
 }
 
-/// The loaded kernels of near buckets of the same types, choices and exact sizes, the nearest first.
-std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket) {
+/// The loaded kernels of near buckets of the same types and choices, and of the same exact sizes or of others, the
+/// nearest first.
+std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket, bool of_same_sizes) {
   const manifest::Op& op = op_state.op;
   std::vector<NearPlan> near;
   op_state.plans.for_each([&](const plan::BucketPlans& each) {
     const Problem& other = each.resolution.bucket.edge;
-    if (each.stand_in || !plan::fixed_alike(op, other, bucket)) return;
+    if (each.stand_in || other.selections != bucket.selections) return;
+    if (plan::fixed_alike(op, other, bucket) != of_same_sizes) return;
     const plan::PlanState& plan = each.edge->made_at(nearest_end(op, other, bucket));
     const double distance = answer::axis_distance(op, other, bucket);
     if (distance <= farthest_stand_in && !plan.executable.is_library()) near.push_back({&plan, distance});
@@ -104,6 +106,39 @@ std::unique_ptr<plan::BucketPlans> plans_with(plan::OpState& op_state, const ans
   return nullptr;
 }
 
+bool is_legal_throughout(const manifest::Variant& variant, const manifest::Bucket& bucket) {
+  return !variant.broken_constraint(bucket, bucket.edge) &&
+         !variant.broken_constraint(bucket, manifest::low_corner(*bucket.op, bucket.edge));
+}
+
+/// Plans with the config of a near bucket as stand-in. Of other exact sizes, only where the machine code is the same.
+std::unique_ptr<plan::BucketPlans> find_near(plan::OpState& op_state, const answer::Resolution& own,
+                                             bool of_same_sizes) {
+  const manifest::Bucket& bucket = own.bucket;
+  for (const NearPlan& each : near_plans(op_state, bucket.edge, of_same_sizes)) {
+    if (!is_legal_throughout(each.plan->answer, bucket)) continue;
+    std::string why = fmt::format("its machine code is loaded for {}, until that of this bucket is compiled",
+                                  manifest::display_text(*bucket.op, each.plan->bucket));
+    const answer::Answer stand_in = stand_in_of(bucket, each.plan->answer, std::move(why), each.plan->answer.compiler);
+    if (!of_same_sizes && !op_state.plans.holds_code(bucket, stand_in)) continue;
+    if (auto plans = plans_with(op_state, own, stand_in)) return plans;
+  }
+  return nullptr;
+}
+
+/// Plans with the first of the bucket's own answers as stand-in whose machine code is there.
+std::unique_ptr<plan::BucketPlans> find_own(plan::OpState& op_state, const answer::Resolution& own) {
+  for (const answer::Answer& each : own.answers)
+    if (!each.implementation->is_library() && is_legal_throughout(each, own.bucket) &&
+        op_state.plans.holds_code(own.bucket, each)) {
+      answer::Answer stand_in = stand_in_of(
+          own.bucket, each, "its machine code is there, until that of other sizes is compiled", each.compiler);
+      if (each.origin == Origin::default_) stand_in.origin = each.origin;
+      if (auto plans = plans_with(op_state, own, stand_in)) return plans;
+    }
+  return nullptr;
+}
+
 /// What the heuristic of a library proposes first for the bucket's upper edge, of each implementation by a library.
 /// None where the library fails.
 std::vector<manifest::Variant> library_proposals(const manifest::Bucket& bucket) try {
@@ -117,11 +152,6 @@ std::vector<manifest::Variant> library_proposals(const manifest::Bucket& bucket)
   return proposals;
 } catch (const std::exception&) {
   return {};
-}
-
-bool is_legal_throughout(const manifest::Variant& variant, const manifest::Bucket& bucket) {
-  return !variant.broken_constraint(bucket, bucket.edge) &&
-         !variant.broken_constraint(bucket, manifest::low_corner(*bucket.op, bucket.edge));
 }
 
 }  // namespace
@@ -138,30 +168,50 @@ bool load_stored(plan::OpState& op_state, plan::BucketPlans& plans) {
 std::unique_ptr<plan::BucketPlans> find_stand_in(plan::OpState& op_state, const answer::Resolution& own) {
   if (!op_state.owner.cubins.can_compile()) return nullptr;
   const manifest::Bucket& bucket = own.bucket;
-  const auto proposals = library_proposals(bucket);
-  const auto near = near_plans(op_state, bucket.edge);
-  for (const manifest::Variant& each : proposals)
+  for (const manifest::Variant& each : library_proposals(bucket))
     if (is_legal_throughout(each, bucket))
       if (auto plans = plans_with(
               op_state, own, stand_in_of(bucket, each, "its library proposes it, until the bucket's own is compiled")))
         return plans;
-  for (const NearPlan& each : near)
-    if (is_legal_throughout(each.plan->answer, bucket)) {
-      std::string why = fmt::format("its machine code is loaded for {}, until that of this bucket is compiled",
-                                    manifest::display_text(*bucket.op, each.plan->bucket));
-      if (auto plans = plans_with(op_state, own,
-                                  stand_in_of(bucket, each.plan->answer, std::move(why), each.plan->answer.compiler)))
-        return plans;
-    }
-  for (const answer::Answer& each : own.answers)
-    if (!each.implementation->is_library() && is_legal_throughout(each, bucket) &&
-        op_state.plans.holds_code(bucket, each)) {
-      answer::Answer stand_in =
-          stand_in_of(bucket, each, "its machine code is there, until that of other sizes is compiled", each.compiler);
-      if (each.origin == Origin::default_) stand_in.origin = each.origin;
-      if (auto plans = plans_with(op_state, own, stand_in)) return plans;
-    }
-  return nullptr;
+  if (auto plans = find_near(op_state, own, true)) return plans;
+  if (auto plans = find_own(op_state, own)) return plans;
+  return find_near(op_state, own, false);
+}
+
+std::unique_ptr<plan::BucketPlans> compile_stand_in(plan::OpState& op_state, plan::BucketPlans& own,
+                                                    const Problem& problem) {
+  const answer::Resolution& of = own.resolution;
+  const answer::Resolution::First first = own.first(problem);
+  if (first.serves == nullptr || first.serves->implementation->is_library() ||
+      !is_legal_throughout(*first.serves, of.bucket))
+    return nullptr;
+  const auto picked = of.picked_by_size();
+  const auto is_another = [&](const answer::Answer* each) {
+    return !plan::is_same(*each, *first.serves) && !op_state.plans.holds_code(of.bucket, *each);
+  };
+  if (std::ranges::none_of(picked, is_another)) return nullptr;
+  try {
+    op_state.plans.compile_first(*first.serves, own);
+  } catch (const std::exception&) {  // which loading all sizes meets again
+    return nullptr;
+  }
+  return find_own(op_state, of);
+}
+
+bool library_computes(const manifest::Bucket& bucket) {
+  return std::ranges::any_of(bucket.op->implementations, [&](const manifest::Implementation& each) {
+    return each.is_library() && !manifest::why_not_eligible(bucket, each, bucket.edge) &&
+           !jit::library_identity(each.library).empty();
+  });
+}
+
+const answer::Answer* default_to_stand_in(const answer::Resolution& own) {
+  const auto serves = [&](const answer::Answer& each) {
+    return each.origin == Origin::default_ && !each.implementation->is_library() &&
+           is_legal_throughout(each, own.bucket);
+  };
+  const auto found = std::ranges::find_if(own.answers, serves);
+  return found == own.answers.end() ? nullptr : &*found;
 }
 
 std::unique_ptr<plan::BucketPlans> with_more_code(plan::OpState& op_state, const plan::BucketPlans& serving) {

@@ -106,7 +106,8 @@ void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
 
 /// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine
 /// code.
-std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, BucketPlans& of, Code code) {
+std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, BucketPlans& of, Code code,
+                                                  jit::Urgency others) {
   answer::CodeLookup lookup(of.resolution.bucket, answer, [this] { return owner_.arch(); });
   if (!lookup.is_needed()) return nullptr;
   answer::Cubins& cubins = owner_.cubins;
@@ -124,7 +125,7 @@ std::shared_ptr<jit::Module> PlanStore::module_of(const answer::Answer& answer, 
                             lookup.here().label));
   if (answer.is_hit() && !is_refused) owner_.counters.count(answer::reason_of(met, answer::Miss::no_cubin));
   const auto compiled = cubins.compile_and_keep(lookup.here(), [&] {
-    if (!is_refused) begin_all_compiles(of);
+    if (!is_refused) begin_all_compiles(of, others);
   });
   return owner_.modules.get(compiled.key, compiled.cubin);
 }
@@ -244,18 +245,22 @@ bool PlanStore::holds_code(const answer::Resolution& resolution) {
                              [&](const answer::Answer* each) { return holds_code(resolution.bucket, *each); });
 }
 
-void PlanStore::begin_compiles(const answer::Resolution& resolution) {
+void PlanStore::begin_compiles(const answer::Resolution& resolution, jit::Urgency urgency) {
   if (!owner_.cubins.can_compile()) return;
   for (const answer::Answer* answer : resolution.picked_by_size()) {
     answer::CodeLookup code(resolution.bucket, *answer, [this] { return owner_.arch(); });
-    if (code.is_needed() && !code.find_serving(owner_.cubins)) owner_.cubins.prefetch(code.here());
+    if (code.is_needed() && !code.find_serving(owner_.cubins)) owner_.cubins.prefetch(code.here(), urgency);
   }
 }
 
-void PlanStore::begin_all_compiles(BucketPlans& of) {
+void PlanStore::begin_all_compiles(BucketPlans& of, jit::Urgency urgency) {
   if (of.lacks_code.exchange(true)) return;
-  begin_compiles(of.resolution);
+  begin_compiles(of.resolution, urgency);
   owner_.lacks_code(op_, of.resolution.bucket.edge);
+}
+
+void PlanStore::compile_first(const answer::Answer& answer, BucketPlans& of) {
+  module_of(answer, of, Code::any, jit::Urgency::spare);
 }
 
 /// Each size is served by its first answer whose plan can be made. An answer that failed is not tried again for other

@@ -74,7 +74,10 @@ class PlanStore {
   void make_without_library(BucketPlans& plans, Code code);
 
   /// Begins the compiles that load() of this resolution waits for, in parallel.
-  void begin_compiles(const answer::Resolution& resolution);
+  void begin_compiles(const answer::Resolution& resolution, jit::Urgency urgency = jit::Urgency::now);
+  /// Compiles the answer's machine code where no file has it, and begins that of the bucket's other sizes on idle cores
+  /// alone. Throws what a load of the answer throws.
+  void compile_first(const answer::Answer& answer, BucketPlans& of);
 
   /// Calls `visit` with all plans, replaced ones included, while it holds the store's lock.
   void for_each(const std::function<void(BucketPlans&)>& visit);
@@ -85,8 +88,9 @@ class PlanStore {
   std::unique_ptr<PlanState> load_plan(const answer::Answer& answer, BucketPlans& of, Code code);
   jit::Executable load_executable(const answer::Answer& answer, BucketPlans& of, std::span<const std::int64_t> frame,
                                   Code code);
-  std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, BucketPlans& of, Code code);
-  void begin_all_compiles(BucketPlans& of);
+  std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, BucketPlans& of, Code code,
+                                         jit::Urgency others = jit::Urgency::now);
+  void begin_all_compiles(BucketPlans& of, jit::Urgency urgency);
   std::shared_ptr<jit::Module> load_stored(const answer::KeyedCubin& cubin);
   // Precondition of these two: the mutex is held.
   /// Publishes, and returns the plan that the hot table has from then on.
