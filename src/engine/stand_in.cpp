@@ -35,6 +35,14 @@ Problem nearest_end(const manifest::Op& op, const Problem& other, const Problem&
   return nearest;
 }
 
+/// Whether a plan of the bucket has a config of its own, which a stand-in has where compile_stand_in() chose it.
+bool is_own(const plan::BucketPlans& of, const plan::PlanState& plan) {
+  const manifest::Variant& config = plan.answer;
+  for (std::size_t i = 0; i < of.answers().size(); ++i)
+    if (i != of.stand_in && config == of.answers()[i]) return true;
+  return false;
+}
+
 /// The loaded kernels of near buckets of the same types and choices, and of the same exact sizes or of others, the
 /// nearest first.
 std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket, bool of_same_sizes) {
@@ -42,9 +50,10 @@ std::vector<NearPlan> near_plans(plan::OpState& op_state, const Problem& bucket,
   std::vector<NearPlan> near;
   op_state.plans.for_each([&](const plan::BucketPlans& each) {
     const Problem& other = each.resolution.bucket.edge;
-    if (each.stand_in || other.selections != bucket.selections) return;
+    if (other.selections != bucket.selections) return;
     if (plan::fixed_alike(op, other, bucket) != of_same_sizes) return;
     const plan::PlanState& plan = each.edge->made_at(nearest_end(op, other, bucket));
+    if (!is_own(each, plan)) return;
     const double distance = answer::axis_distance(op, other, bucket);
     if (distance <= farthest_stand_in && !plan.executable.is_library()) near.push_back({&plan, distance});
   });

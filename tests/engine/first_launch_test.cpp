@@ -80,6 +80,24 @@ TEST_CASE("a bucket's first launch waits for the config of its own sizes alone" 
   }
 }
 
+TEST_CASE("a config that serves its bucket while others are compiled stands in for near buckets" *
+          doctest::skip(no_plans())) {
+  Told told;
+  told.hold();
+  ScaleEngine engine(ahead_options(MissPolicy::nearest, told, 2));
+  put_three(engine);
+  engine.put(sized(512, 128), {tiled("threads=128 vector=4")});
+  CHECK(engine.launch(sized(150, 128)) == Origin::overlay);
+  CHECK(engine.launch(sized(512, 128)) == Origin::nearest);
+  CHECK(told.waited_for.size() == 1);
+  engine.put(sized(2048, 128), {tiled("threads=256 vector=4")});
+  CHECK(engine.launch(sized(2048, 128)) == Origin::nearest);  // three doublings from 256 rows
+  CHECK(told.waited_for.size() == 1);
+  told.free();
+  REQUIRE(wait(engine));
+  CHECK(engine.launch(sized(512, 128)) == Origin::overlay);
+}
+
 TEST_CASE("without compiles ahead, and under a policy without fallbacks, a launch waits for all configs of its bucket" *
           doctest::skip(no_plans())) {
   for (const auto& [policy, ahead] : {std::pair(MissPolicy::nearest, 0), {MissPolicy::error, 1}}) {
