@@ -5,8 +5,9 @@ Contenders: eager, compile, liger, kiln. The model is transformers' own, 4096 wi
 whose length is log-normal (median 512, sigma 1, 2 to 4096), the same lengths for all. Forward: the last token's logits, without gradients. --train: the
 loss of all tokens, and gradients. A batch ends when the host has read its result.
 
-The clock begins before the first batch, with nothing compiled: torch.compile's caches are empty, and so are Triton's. Kiln compiles what --base does not
-have. After --seconds no batch is begun. Objects: one after some of the batches, with the seconds since the beginning, and one at the end.
+The clock begins before the first batch, with nothing compiled: torch.compile's caches are empty, and so are Triton's, unless --caches names a folder
+that an earlier process left. Kiln compiles what --base does not have. After --seconds no batch is begun. Objects: one after some of the batches, with
+the seconds since the beginning, and one at the end.
 """
 import argparse
 import os
@@ -31,6 +32,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--base", action="append", default=[], help="kiln: a tuned file")
     parser.add_argument("--record", help="kiln: writes a workload of what ran")
     parser.add_argument("--flash", action="store_true", help="torch's attention without cuDNN's, which is its default on Hopper and makes a plan for each new length")
+    parser.add_argument("--caches", help="a folder for the caches of torch.compile and Triton, which stays")
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--device", default="cuda")
@@ -38,7 +40,7 @@ def parse() -> argparse.Namespace:
 
 
 given = parse()
-scratch = tempfile.mkdtemp()
+scratch = given.caches or tempfile.mkdtemp()
 os.environ.update(TORCHINDUCTOR_CACHE_DIR=f"{scratch}/inductor", TRITON_CACHE_DIR=f"{scratch}/triton")
 
 import torch  # noqa: E402
