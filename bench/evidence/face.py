@@ -8,7 +8,7 @@ from evidence.marks import CHANGED
 from evidence.summary import MANY_ROWS, PARTS, losing_by, of_many_rows, slower_by, team_ratios
 from evidence.table import Reader, markdown, mean, quantile, state
 from evidence.team import best_of_peers, compared
-from evidence.tuner import at, measured
+from evidence.tuner import at, of_models
 
 
 def unmarked(read, told):
@@ -133,7 +133,7 @@ LLAMA = {"llama": llama("Kiln, prewarmed", seconds), "llama_records": llama("Kil
 
 
 def tune_seconds(r):
-    return [row["ready_ms"] / 1000 for name in ("log", "served") for row in r(f"{turns.FOLDER}/products_models_{name}.json") if row.get("tunes")]
+    return [row["ready_ms"] / 1000 for row in of_models(r) if row["tunes"]]
 
 
 def tune_median(read):
