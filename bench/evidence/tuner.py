@@ -112,27 +112,4 @@ def untuned(read):
     return markdown(["without a tune, over tuned", "pairs", "median (aim 3 %)", "95th percentile (aim 15 %)", "worst", "served by"], body)
 
 
-def two_tunes(title, asked, rows):
-    """A row of the table of two tunes, from what bench_tuning printed; nothing without a length."""
-    lengths = [row for row in rows if "first_ns" in row]
-    if not lengths:
-        return []
-    apart = [max(row["first_ns"], row["second_ns"]) / min(row["first_ns"], row["second_ns"]) - 1 for row in lengths]
-    over = [max(row[f"{which}_over_exact"] - 1, 0) for row in lengths if "first_over_exact" in row for which in ("first", "second")]
-    regret = [f"{quantile(over, share):.1%}" for share in (0.5, 0.95)] + [f"{max(over):.1%}"] if over else ["-"] * 3
-    seconds = [row[which] for row in rows for which in ("first_s", "second_s") if which in row]
-    return [[title, f"{len(seconds) // 2} of {asked}", len(lengths), *(f"{100 * sum(each <= most for each in apart) // len(apart)}%" for most in (0.02, 0.05)),
-             f"{max(apart):.1%}", *regret, f"{quantile(seconds, 0.5):.2f}", f"{max(seconds):.2f}"]]
-
-
-TWO_TUNES = ["two tunes", "buckets, of those drawn", "lengths", "within 2 %", "within 5 %", "furthest apart", "regret, median", "95th percentile", "worst",
-             "a tune, s, median", "worst"]
-
-
-def agreement(read):
-    buckets = sum(line.startswith("gemm") for line in read.text(f"{FOLDER}/agreement.txt").splitlines())
-    return markdown(TWO_TUNES, two_tunes("H100, gemm, bf16", buckets, read(f"{FOLDER}/agreement.json")))
-
-
-TABLES = {"pairs": pairs, "pairs_by_rows": pairs_by_rows, "tunes": tunes, "regret": regret, "untuned": untuned,
-          "agreement": agreement}
+TABLES = {"pairs": pairs, "pairs_by_rows": pairs_by_rows, "tunes": tunes, "regret": regret, "untuned": untuned}
