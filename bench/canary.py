@@ -40,12 +40,10 @@ FILES = [File("attention-h100", "attention", "attention_peers", "attention.py"),
          File("attention-h100", "attention_e4m3", partner=("dtype=e4m3", "dtype=bf16")),
          File("decode-h100", "decode", "decode_peers", "attention_decode.py"),
          File("products-h100", "products", "products_peers", "products.py"),
-         File("products-h200", "products", "products_peers", "products.py"),
          File("team-h200", "team", "team_peers", "team.py", world=2),
          File("team-h200", "team_skew", "team_skew_peers", "team.py", ("--skew",), world=2),
          File("team-h200", "team4", "team4_peers", "team.py", world=4),
-         *(File(f"tuner-{device}", f"pairs_{dtype}") for device in ("h100", "h200") for dtype in ("bf16", "f16", "e4m3")),
-         *(File("tuner-h200", f"pairs_{dtype}_rest") for dtype in ("bf16", "f16", "e4m3"))]
+         *(File("tuner-h100", f"pairs_{dtype}") for dtype in ("f16", "e4m3"))]
 
 
 def rows_of(file, name):

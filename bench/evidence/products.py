@@ -7,19 +7,17 @@ BATCHED = {"bmm": "cuBLAS's strided batch / Kiln"}
 
 
 def products(read, op, axes, peers):
-    body = []
-    for device in ("h100", "h200"):
-        times = {(row["peer"], *(row.get(axis) for axis in axes)): row["ns"] for row in read(f"products-{device}/products_peers.json") if row["op"] == op and row.get("right")}
-        columns = {peer: [] for peer in peers}
-        for row in read(f"products-{device}/products.json"):
-            if row["op"] != op or "ns" not in row:
-                continue
-            shape = tuple(int(asked(row)[axis]) for axis in axes)
-            ratios = {peer: times[peer, *shape] / row["ns"] for peer in peers if (peer, *shape) in times}
-            for peer, ratio in ratios.items():
-                columns[peer].append(ratio)
-            body.append([device.upper(), *shape, us(row), f"{row['tflop_s']:.0f}", *(f"{ratios[peer]:.2f}" if peer in ratios else "-" for peer in peers)])
-        body.append([device.upper(), "geometric mean", *[""] * (len(axes) + 1), *(f"{mean(ratios):.2f}" for ratios in columns.values())])
+    times = {(row["peer"], *(row.get(axis) for axis in axes)): row["ns"] for row in read("products-h100/products_peers.json") if row["op"] == op and row.get("right")}
+    body, columns = [], {peer: [] for peer in peers}
+    for row in read("products-h100/products.json"):
+        if row["op"] != op or "ns" not in row:
+            continue
+        shape = tuple(int(asked(row)[axis]) for axis in axes)
+        ratios = {peer: times[peer, *shape] / row["ns"] for peer in peers if (peer, *shape) in times}
+        for peer, ratio in ratios.items():
+            columns[peer].append(ratio)
+        body.append(["H100", *shape, us(row), f"{row['tflop_s']:.0f}", *(f"{ratios[peer]:.2f}" if peer in ratios else "-" for peer in peers)])
+    body.append(["H100", "geometric mean", *[""] * (len(axes) + 1), *(f"{mean(ratios):.2f}" for ratios in columns.values())])
     return markdown(["device", f"{op}: {axes[0]}", *axes[1:], "us", "TFLOP/s", *peers.values()], body)
 
 
@@ -36,17 +34,15 @@ LAYOUTS = {"nt": "forward (nt)", "nn": "an input's gradient (nn)", "tn": "a weig
 
 def training(read):
     """Llama 3 8B's products in a training step, by the records that ship, beside cuBLASLt's best for that length and its heuristic's first."""
-    body = []
-    for device in ("h100", "h200"):
-        by_layout = {}
-        for row in read(f"training-{device}/training.json"):
-            if "best_over_kiln" in row:
-                by_layout.setdefault(words(row["problem"])["layout"], []).append(row)
-        for layout, title in LAYOUTS.items():
-            if rows := by_layout.get(layout):
-                worst = min(rows, key=lambda row: row["best_over_kiln"])
-                body.append([device.upper(), title, len(rows), sum(row["implementation"] == "cublaslt" for row in rows), *(f"{mean(row[key] for row in rows):.3f}" for key in ("best_over_kiln", "first_over_kiln")),
-                             f"{worst['best_over_kiln']:.3f} at {sizes_of({**worst, 'op': 'gemm'})}"])
+    body, by_layout = [], {}
+    for row in read("training-h100/training.json"):
+        if "best_over_kiln" in row:
+            by_layout.setdefault(words(row["problem"])["layout"], []).append(row)
+    for layout, title in LAYOUTS.items():
+        if rows := by_layout.get(layout):
+            worst = min(rows, key=lambda row: row["best_over_kiln"])
+            body.append(["H100", title, len(rows), sum(row["implementation"] == "cublaslt" for row in rows), *(f"{mean(row[key] for row in rows):.3f}" for key in ("best_over_kiln", "first_over_kiln")),
+                         f"{worst['best_over_kiln']:.3f} at {sizes_of({**worst, 'op': 'gemm'})}"])
     return body and markdown(["device", "product, bf16", "count", "served by cuBLASLt", "cuBLASLt's best / Kiln", "its first / Kiln", "worst of best / Kiln, at m x n x k"], body)
 
 
