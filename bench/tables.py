@@ -12,13 +12,13 @@ import argparse
 import re
 import sys
 
-from evidence import attention, blocks, checks, decode, face, faults, family, hits, products, serving, shared, summary, team, torch_ops, tuner, turns
+from evidence import attention, checks, decode, face, faults, family, hits, products, serving, shared, summary, team, torch_ops, tuner, turns
 from evidence.claim import Claim, folders
 from evidence.digests import ROOT
 from evidence.marks import caption
 from evidence.table import Reader, state
 
-TABLES = {name: show for module in (face, summary, tuner, serving, hits, family, products, attention, blocks, decode, faults, shared, team, torch_ops, turns) for name, show in module.TABLES.items()}
+TABLES = {name: show for module in (face, summary, tuner, serving, hits, family, products, attention, decode, faults, shared, team, torch_ops, turns) for name, show in module.TABLES.items()}
 FIGURES = {name: show for module in (face,) for name, show in module.FIGURES.items()}
 UNCAPTIONED = {"face", "losses", "results", "costs", "slower"}
 DOCUMENTS = ("README.md", "docs/faults.md", "docs/sharing.md", "docs/torch.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("performance*.md")))

@@ -1,10 +1,8 @@
 """All figures at a glance: a figure, its worst case and its own mark a line."""
 import re
-from statistics import median
 
 from evidence import turns
 from evidence.attention import MODELS_PEERS, ratios_of
-from evidence.blocks import BLOCKS, of, over_kiln, rows_of
 from evidence.claim import runs_of
 from evidence.decode import over_flashinfer, shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
@@ -15,9 +13,9 @@ from evidence.tuner import STANDS_IN, TYPES, at, measured, of_models, regrets, s
 MANY_ROWS = 64  # up to here a product is bound by reading its weights
 
 
-def as_fast(found, of_worst="", middle=mean):
+def as_fast(found, of_worst=""):
     """The cells 'Kiln is', 'at its worst' and 'problems' of ratios, a peer's time over Kiln's."""
-    return f"{middle(found):.2f} x as fast | {min(found):.2f} x{of_worst} | {len(found)}"
+    return f"{mean(found):.2f} x as fast | {min(found):.2f} x{of_worst} | {len(found)}"
 
 
 def slower_by(found, of_worst=""):
@@ -101,20 +99,8 @@ def layers(read, stack):
     return [min(batches[side][tokens] for side in ("peers_", "alone_")) / ms for tokens, ms in batches[""].items()]
 
 
-def beside_compile(read, block, key):
-    return [ratio for ratio, _ in over_kiln(rows_of(read, block, ("", "peers")), "compile", key)]
-
-
-def whole_blocks():
-    for block, title in BLOCKS.items():
-        name, device = title.rsplit(", ", 1)
-        for key, which in (("infer_ns", "forward"), ("train_ns", "with gradients")):
-            yield f"a block of {name}, {which}, median of lengths", device, "`torch.compile`", lambda read, block=block, key=key: as_fast(
-                beside_compile(read, block, key), middle=median)
-
-
 def results(read):
-    return listed(read, ["what", "on", "beside", "Kiln is", "at its worst", "problems"], [*products(), *in_turns(), *attention(), *memory_bound(), *on_two_gpus(), *whole_blocks()])
+    return listed(read, ["what", "on", "beside", "Kiln is", "at its worst", "problems"], [*products(), *in_turns(), *attention(), *memory_bound(), *on_two_gpus()])
 
 
 def cores(read):
@@ -248,9 +234,6 @@ def losing():
     yield "collectives and products", "eight H200", "torch with NCCL, without NVLS", lambda read: team(read, "team8", "nccl")
     yield "sums of few bytes, alone and with a norm", "four H200", "the faster of NCCL and torch's two all-reduces at each, without NVLS", lambda read: losing_by(
         [best_of_peers(peers) / row["ns"] for row, peers in compared(read, "team4_few") if peers])
-    for block, title in BLOCKS.items():
-        name, device = title.rsplit(", ", 1)
-        yield f"a block of {name}, both passes", device, "`torch.compile`", lambda read, block=block: slower_by([ratio for key in ("infer_ns", "train_ns") for ratio in beside_compile(read, block, key)])
 
 
 def slower(read):
