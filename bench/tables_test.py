@@ -3,7 +3,7 @@
 import pathlib
 import unittest
 
-from evidence import attention, summary, team, turns
+from evidence import attention, summary, team, torch_ops, turns
 
 
 class Tables(unittest.TestCase):
@@ -77,6 +77,14 @@ class Tables(unittest.TestCase):
         model = ["2", "100", "8 of 2", "64", "window of 10"]
         self.assertEqual(rows[:2], [["A model", *model, "2.0", "1.50", "-", "0.90", "0.90"], ["Another", *model, "no answer", "-", "-", "-", "-"]])
         self.assertEqual((len(rows), rows[2][-1]), (3, "0.90"))
+
+    def test_the_sentences_on_torch_name_who_takes_less_time(self):
+        routes = {"kiln.torch": 11, "torch": 12, "kiln.torch, forward and backward": 20, "torch, forward and backward": 19, "Triton": 1}
+        graphs = [{"rows": 1, "us": 50, "padded_us": 60, "exact_us": 20, "equal": True}, {"rows": 8192, "us": 70, "padded_us": 60, "exact_us": 80, "equal": True}]
+        files = {"host": [{"route": route, "us": us} for route, us in routes.items()], "length_graph": graphs}
+        read = lambda path: files.get(pathlib.PurePath(path).stem, [])
+        self.assertEqual(torch_ops.host_winners(read), "`kiln.torch` takes less time for a call. Torch takes less time for both passes.")
+        self.assertEqual(torch_ops.length_winners(read), "Kiln's graph takes less time than torch's of all rows at 1 of 2 lengths. It takes less than a graph of the length itself at 8,192 rows alone.")
 
 
 if __name__ == "__main__":

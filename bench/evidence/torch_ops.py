@@ -2,6 +2,7 @@
 python/torch/tests/gpu.py and bench/python/show."""
 import collections
 
+from evidence.claim import listed
 from evidence.table import markdown
 
 CHECKS = "torch-h100/checks.jsonl"
@@ -33,6 +34,26 @@ def torch_lengths(read):
 
 def torch_host(read):
     return markdown(["route", "us a call, median of the rounds", "least"], [[row["route"], row["us"], row["least_us"]] for row in read(ROUTES)])
+
+
+CALLS = {"": "a call", ", torch.compile": "a compiled call", ", forward for a backward": "a forward that keeps what a backward needs", ", forward and backward": "both passes",
+         ", torch.compile, forward and backward": "both passes compiled"}
+
+
+def host_winners(read):
+    """Who takes less of the host's time, Kiln's op or torch's, by the medians."""
+    us = {row["route"]: row["us"] for row in read(ROUTES)}
+    timed = {call: (us[f"kiln.torch{route}"], us[f"torch{route}"]) for route, call in CALLS.items() if {f"kiln.torch{route}", f"torch{route}"} <= us.keys()}
+    less = {"`kiln.torch`": [call for call, (kiln, torch) in timed.items() if kiln < torch], "Torch": [call for call, (kiln, torch) in timed.items() if torch < kiln]}
+    return " ".join(f"{who} takes less time for {listed(calls)}." for who, calls in less.items() if calls)
+
+
+def length_winners(read):
+    """Which graphs Kiln's is faster than, and at which lengths."""
+    rows = [row for row in read(LENGTH) if row["equal"]]
+    exact, padded = ([f"{row['rows']:,}" for row in rows if row["us"] < row[peer]] for peer in ("exact_us", "padded_us"))
+    alone = f"at {listed(exact)} rows alone" if exact else "at none"
+    return f"Kiln's graph takes less time than torch's of all rows at {len(padded)} of {len(rows)} lengths. It takes less than a graph of the length itself {alone}."
 
 
 def torch_length(read):
@@ -78,3 +99,4 @@ def torch_llama_earlier(read):
 
 TABLES = {"torch_llama": torch_llama, "torch_llama_earlier": torch_llama_earlier, "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
+FIGURES = {"host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
