@@ -3,7 +3,7 @@
 import pathlib
 import unittest
 
-from evidence import attention, summary, team, torch_ops, turns
+from evidence import attention, face, summary, team, torch_ops, turns
 
 
 class Tables(unittest.TestCase):
@@ -85,6 +85,20 @@ class Tables(unittest.TestCase):
         read = lambda path: files.get(pathlib.PurePath(path).stem, [])
         self.assertEqual(torch_ops.host_winners(read), "`kiln.torch` takes less time for a call. Torch takes less time for both passes.")
         self.assertEqual(torch_ops.length_winners(read), "Kiln's graph takes less time than torch's of all rows at 1 of 2 lengths. It takes less than a graph of the length itself at 8,192 rows alone.")
+
+    def test_decode_stands_beside_flashinfer_or_where_that_was_not_there_beside_a_plain_read(self):
+        paged, dense = "batch=8 keys=4096 queries=1 layout=paged page_size=64", "batch=8 keys=65536 queries=1 layout=contiguous"
+        narrow = f"attention_decode {paged} cache_dtype=e4m3"
+        timed = [{"asked": paged, "ns": 1000, "bytes": 1e8}, {"asked": dense, "ns": 1000, "bytes": 1e8}]
+        read_of_each = [{"peer": "read", "asked": asked, "ns": 900} for asked in (paged, dense)]
+        files = {"decode": timed, "decode_peers": read_of_each, "decode_e4m3": [{"asked": narrow, "ns": 500}], "decode_e4m3_peers": []}
+        read = lambda path: files.get(pathlib.PurePath(path).stem, [])
+        self.assertEqual((face.of_decode(read), face.of_decode_alone(read)), ("", "2 | 0.90 x as fast | 0.90 x"))
+        files["decode_peers"] = [*read_of_each, {"peer": "flashinfer", "asked": paged, "right": True, "ns": 1100}]
+        self.assertEqual((face.of_decode(read), face.of_decode_alone(read)), ("1 | 1.10 x as fast | 1.10 x", ""))
+        files["decode_e4m3_peers"] = [{"peer": "flashinfer", "asked": narrow.removeprefix("attention_decode "), "right": True, "ns": 450}]
+        self.assertEqual(face.of_decode(read), "2 | 0.99 x as fast | 0.90 x")
+        self.assertEqual(face.of_decode(lambda path: []), "")
 
 
 if __name__ == "__main__":

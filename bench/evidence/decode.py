@@ -46,8 +46,10 @@ def of_e4m3(read):
 
 
 def over_flashinfer(read, dtype=None):
-    """FlashInfer's time over Kiln's, of the problems that it computed; over caches of one type, or of both."""
+    """FlashInfer's time over Kiln's, of each problem that it computed; over caches of one type, or of both."""
     rows, peers = of_e4m3(read)
+    rows |= {row["asked"].removeprefix("attention_decode "): row for row in read(f"{FOLDER}/decode.json") if "ns" in row}
+    peers |= times(read)
     return [peers["flashinfer", asked] / row["ns"] for asked, row in rows.items() if ("flashinfer", asked) in peers and dtype in (None, words(asked).get("cache_dtype", "bf16"))]
 
 
