@@ -124,18 +124,13 @@ def hot(read):
     return read.figure(told)
 
 
-def llama(contender, told, name=torch_ops.LLAMA):
-    """What `told` makes of the last row of a contender on a Llama from its first batch on."""
-    return lambda read: read.figure(lambda r: told(torch_ops.ended(r, name)[contender]))
+def llama(contender):
+    """Seconds of a contender for the batches of a Llama, from its first one on."""
+    return lambda read: read.figure(lambda r: f"{torch_ops.ended(r)[contender]['seconds']:.1f} s")
 
 
-def seconds(row):
-    return f"{row['seconds']:.1f} s"
-
-
-LLAMA = {"llama": llama("Kiln, prewarmed", seconds), "llama_records": llama("Kiln, records", seconds), "llama_nothing": llama("Kiln, nothing", seconds),
-         "llama_compile": llama("compile, flash attention", seconds, torch_ops.EARLIER),
-         "llama_eager": llama("eager, flash attention", lambda row: f"{row['batches']} batches in {row['seconds']:.1f} s", torch_ops.EAGER)}
+LLAMA = {"llama": llama("Kiln, prewarmed"), "llama_records": llama("Kiln, records"), "llama_nothing": llama("Kiln, nothing"), "llama_eager": llama("eager"),
+         "llama_compile": llama("torch.compile"), "llama_compile_again": llama("torch.compile, by caches of an earlier process")}
 
 
 def tune_seconds(r):

@@ -7,8 +7,7 @@ from evidence.table import markdown
 
 CHECKS = "torch-h100/checks.jsonl"
 RANKS = "torch-h200/ranks.jsonl"
-# EARLIER is of a machine of its own, with its own eager.
-LLAMA, TRAINED, EAGER, EARLIER = "python/llama.jsonl", "python/llama_train.jsonl", "python/llama_eager.jsonl", "python/llama_peers.jsonl"
+LLAMA, TRAINED = "python/llama.jsonl", "python/llama_train.jsonl"
 ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES = 1, 10, 100, 1000
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
@@ -61,9 +60,9 @@ def torch_length(read):
     return markdown(["rows", "Kiln: one graph, its length on the device, us", "torch: one graph of 8,192 rows", "torch: a graph of this length"], body)
 
 
-def ended(read, name):
-    """The last row of each contender in a file, without gradients."""
-    return {row["contender"]: row for row in read(name) if not row["train"]}
+def ended(read):
+    """The last row of each contender without gradients."""
+    return {row["contender"]: row for row in read(LLAMA)}
 
 
 def torch_ranks(read):
@@ -76,27 +75,18 @@ def torch_ranks(read):
     return markdown(["two ranks by torchrun", "passed", "failed"], body)
 
 
-def llama_rows(read, names):
-    """Seconds from the first batch's beginning on; "-" past the time limit of a contender."""
+def llama_rows(read, name):
+    """Seconds from the first batch's beginning on, in the order of the last batch's; "-" past the time limit of a contender."""
     body, runs = [], {}
-    for row in [row for name in names for row in read(name)]:
-        runs.setdefault((row["train"], row["contender"]), []).append(row)
-    for (train, contender), rows in sorted(runs.items(), key=lambda run: run[0]):
+    for row in read(name):
+        runs.setdefault(row["contender"], []).append(row)
+    for contender, rows in sorted(runs.items(), key=lambda run: run[1][-1]["seconds"] / run[1][-1]["batches"]):
         after = {row["batches"]: row["seconds"] for row in rows}
         end = rows[-1]
-        body.append([contender, "with" if train else "without", *(after.get(count, "-") for count in BATCHES), f"{end['batches']:,}", end.get("second_half_ms") or "-"])
-    return markdown(["contender", "gradients", *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run",
-                     "ms a batch, second half of them"], body)
+        body.append([contender, *(after.get(count, "-") for count in BATCHES), f"{end['batches']:,}", end.get("second_half_ms") or "-"])
+    return markdown(["contender", *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run", "ms a batch, second half of them"], body)
 
 
-def torch_llama(read):
-    return llama_rows(read, (LLAMA, TRAINED, EAGER))
-
-
-def torch_llama_earlier(read):
-    return llama_rows(read, (EARLIER,))
-
-
-TABLES = {"torch_llama": torch_llama, "torch_llama_earlier": torch_llama_earlier, "torch_ranks": torch_ranks,
+TABLES = {"torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED), "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
 FIGURES = {"host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
