@@ -90,13 +90,6 @@ def on_two_gpus():
             [best_of_peers(peers) / row["ns"] for row, peers in compared(read) if PARTS[name](row["asked"]) and peers])
     yield "collectives and products of teams, drawn from models", "four H200", "the faster of NCCL with cuBLAS and torch's fused ops, without NVLS", lambda read: as_fast(
         [best_of_peers(peers) / row["ns"] for run in ("team4_drawn", "team4_models") for row, peers in compared(read, run) if peers])
-    for stack, title in (("llama", "80 layers of Llama 70B's MLP, steady"), ("flux", "57 blocks of Flux, steady")):
-        yield title, "two H200", "the faster of torch with NCCL, without NVLS, and one GPU", lambda read, stack=stack: as_fast(layers(read, stack))
-
-
-def layers(read, stack):
-    batches = {side: {row["tokens"]: row["ms"] for row in read(f"team-h200/team_layers_{side}{stack}.json") if row["phase"] == "steady"} for side in ("", "peers_", "alone_")}
-    return [min(batches[side][tokens] for side in ("peers_", "alone_")) / ms for tokens, ms in batches[""].items()]
 
 
 def results(read):

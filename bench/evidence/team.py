@@ -60,18 +60,6 @@ def best_of_peers(peers):
     return min(row["ns"] for row in peers.values())
 
 
-def layers(read):
-    body = []
-    for stack in ("llama", "flux"):
-        for title, name in (("Kiln, no file", "cold_"), ("Kiln, by the file that this left", ""), ("torch, NCCL and cuBLAS", "peers_"), ("torch, one GPU a batch", "alone_")):
-            rows = read(f"team-h200/team_layers_{name}{stack}.json")
-            first, steady = ({row["tokens"]: row["ms"] for row in rows if row["phase"] == phase} for phase in ("first", "steady"))
-            stream, memory = (next(row for row in rows if row["phase"] == phase) for phase in ("stream", "memory"))
-            said = [", ".join(f"{tokens}: {ms:,.0f}" for tokens, ms in times.items()) for times in (first, steady)]
-            body.append([stack, title, f"{stream['seconds']:.1f}", *said, f"{memory['device_bytes'] / 1e9:.1f}"])
-    return markdown(["stack", "", "seconds from process start", "first time, ms by tokens", "steady, ms by tokens", "GB of a device"], body)
-
-
 def over(rows, peer, field="ns"):
     """Each problem's time by a peer over that by Kiln."""
     return [peers[peer][field] / row[field] for row, peers in rows if peer in peers]
@@ -135,4 +123,4 @@ def team_faults(read):
 TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_ops4": lambda read: ops(read, "team4", "four"), "team_drawn4": lambda read: ops(read, "team4_drawn", "four"), "team_again4": lambda read: ops(read, "team4_again", "four"),
           "team_again": lambda read: ops(read, "team_again"), "team_again4_2": lambda read: ops(read, "team4_again_2", "four"),
           "team_models4": lambda read: ops(read, "team4_models", "four"), "team_ops8": lambda read: ops(read, "team8", "eight"), "team_few": few, "team_few4": lambda read: few(read, "team4_few", "four"), "team_skew": skew,
-          "team_parts": parts, "team_layers": layers, "team_faults": team_faults}
+          "team_parts": parts, "team_faults": team_faults}
