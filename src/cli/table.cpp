@@ -24,18 +24,6 @@ std::size_t longest_word(std::string_view text) {
   return longest;
 }
 
-/// Returns `at`, or the nearest place before it, else after it, that cuts no UTF-8 character.
-std::size_t between_characters(std::string_view text, std::size_t at) {
-  const auto is_within = [text](std::size_t place) {
-    return place < text.size() && (static_cast<unsigned char>(text[place]) & 0xC0U) == 0x80U;
-  };
-  std::size_t place = at;
-  while (place > 0 && is_within(place)) --place;
-  if (place == 0)
-    for (place = at; is_within(place);) ++place;
-  return place;
-}
-
 /// Takes the first line, without its end, off `rest`.
 std::string_view next_line(std::string_view& rest) {
   const std::size_t end = std::min(rest.find('\n'), rest.size());
@@ -278,6 +266,17 @@ std::string Table::text(int indent_columns, std::size_t width) const {
     append(text, headings, indent, widths);
   for (const auto& cells : rows_) append(text, cells, indent, widths);
   return text;
+}
+
+std::size_t between_characters(std::string_view text, std::size_t at) {
+  const auto is_within = [text](std::size_t place) {
+    return place < text.size() && (static_cast<unsigned char>(text[place]) & 0xC0U) == 0x80U;
+  };
+  std::size_t place = at;
+  while (place > 0 && is_within(place)) --place;
+  if (place == 0)
+    for (place = at; is_within(place);) ++place;
+  return place;
 }
 
 std::vector<std::string> wrapped(std::string_view text, std::size_t width) {

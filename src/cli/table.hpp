@@ -45,6 +45,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// Returns `at`, or the nearest place before it, else after it, that cuts no UTF-8 character.
+std::size_t between_characters(std::string_view text, std::size_t at);
 /// Returns text in lines of `width` at most, cut at spaces, else behind a comma or slash, else anywhere.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 /// Returns the lines of `text`, each wrapped to `width` with the rest of it after `hanging` spaces; 0: leaves it as it

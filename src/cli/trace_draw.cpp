@@ -57,7 +57,7 @@ std::int64_t draw_size(const manifest::Axis& axis, const Range& range, const Dra
 void check(const Draw& draw, const manifest::Op& op, const ProblemSet& set) {
   const auto refuse = [](const std::string& message) { throw Error(ErrorKind::bad_input, message); };
   if (draw.count < 1) refuse("the count of problems must be 1 or more");
-  if (!(draw.sigma > 0) || draw.sigma > 10) refuse("sigma must lie between 0 and 10");
+  if (!(draw.sigma > 0) || draw.sigma > 10) refuse("sigma must be above 0, and 10 at most");
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     for (const Range& range : set.axes[i])
       if (draw.median && range.low < range.high &&

@@ -8,6 +8,7 @@
 
 #include "answer/stale.hpp"
 #include "cli/report/facts.hpp"
+#include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "manifest/region.hpp"
 
@@ -172,8 +173,7 @@ Json roof_of(std::string_view device_class) {
 
 std::string clipped(std::string_view text, std::size_t most_bytes) {
   if (text.size() <= most_bytes) return std::string(text);
-  while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xC0U) == 0x80) --most_bytes;
-  return std::string(text.substr(0, most_bytes)) + "…";
+  return std::string(text.substr(0, between_characters(text, most_bytes))) + "…";
 }
 
 }  // namespace kiln::cli::report
