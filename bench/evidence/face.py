@@ -68,8 +68,8 @@ def teams_beside(peer):
 FACE = [("{} matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
         ("attention forward of 20 models, {} dense problems, lengths log-uniform and as served", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward(turns.DENSE)),
         ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", forward(turns.PACKED)),
-        ("gradients of attention of 19 models, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
-        ("`attention_decode` of single tokens over pages in bf16, {} problems", "FlashInfer", of_decode),
+        ("gradients of attention of 19 models, {} dense problems; for a 20th the tune lacked memory", "the faster of FlashAttention-4 and cuDNN at each", gradients),
+        ("`attention_decode` of single tokens over pages in bf16, lengths equal, {} problems", "FlashInfer", of_decode),
         ("`attention_decode` over caches of 64 MB and more, {} problems", "a plain read of the cache", of_decode_alone),
         ("collectives, and products fused with them, {} problems on two to eight H200", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_teams)]
 
@@ -97,7 +97,7 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
           ("attention forward of 20 models, dense, lengths log-uniform and as served", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
           ("the same, windows among them", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("the same, without windows", "cuDNN", attention_beside("cudnn", turns.DENSE)),
-          ("gradients of attention of 19 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
+          ("gradients of attention of 19 models, dense; slower in long sequences", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
           ("`attention_decode` of single tokens over pages in bf16", "FlashInfer", lambda read: losing_by(decode.over_flashinfer(read))),
           ("products fused with collectives, two to eight H200", "torch's fused ops, without NVLS", teams_beside("fused")),
