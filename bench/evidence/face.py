@@ -8,7 +8,7 @@ from evidence.marks import CHANGED
 from evidence.summary import MANY_ROWS, PARTS, losing_by, of_many_rows, slower_by, team_ratios
 from evidence.table import Reader, markdown, mean, quantile, state
 from evidence.team import best_of_peers, compared
-from evidence.tuner import at, of_models
+from evidence.tuner import at, measured
 
 
 def unmarked(read, told):
@@ -37,13 +37,13 @@ def gradients(read):
 
 
 def of_decode(read):
-    found = decode.over_flashinfer(read)
+    found = decode.over_flashinfer(read, "bf16")
     return as_fast(found) if found else ""
 
 
 def of_decode_alone(read):
     """Where no run has FlashInfer's times."""
-    found = [] if decode.over_flashinfer(read) else decode.shares_of_read(read)
+    found = [] if decode.over_flashinfer(read, "bf16") else decode.shares_of_read(read)
     return as_fast(found) if found else ""
 
 
@@ -68,8 +68,8 @@ def teams_beside(peer):
 FACE = [("{} matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
         ("attention forward of 20 models, {} dense problems, lengths log-uniform and as served", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward(turns.DENSE)),
         ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", forward(turns.PACKED)),
-        ("gradients of attention of 19 models, {} dense problems; for a 20th the tune lacked memory", "the faster of FlashAttention-4 and cuDNN at each", gradients),
-        ("`attention_decode` of single tokens over pages in bf16, lengths equal, {} problems", "FlashInfer", of_decode),
+        ("gradients of attention of 20 models, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
+        ("`attention_decode` of single tokens over pages in bf16, lengths equal, {} problems", "FlashInfer, on another H100", of_decode),
         ("`attention_decode` over caches of 64 MB and more, {} problems", "a plain read of the cache", of_decode_alone),
         ("collectives, and products fused with them, {} problems on two to eight H200", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_teams)]
 
@@ -97,9 +97,9 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
           ("attention forward of 20 models, dense, lengths log-uniform and as served", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
           ("the same, windows among them", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("the same, without windows", "cuDNN", attention_beside("cudnn", turns.DENSE)),
-          ("gradients of attention of 19 models, dense; slower in long sequences", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
+          ("gradients of attention of 20 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
-          ("`attention_decode` of single tokens over pages in bf16", "FlashInfer", lambda read: losing_by(decode.over_flashinfer(read))),
+          ("`attention_decode` of single tokens over pages in bf16", "FlashInfer, on another H100", lambda read: losing_by(decode.over_flashinfer(read, "bf16"))),
           ("products fused with collectives, two to eight H200", "torch's fused ops, without NVLS", teams_beside("fused")),
           ("collectives and products, two to eight H200", "NCCL without NVLS, with cuBLAS", teams_beside("nccl"))]
 
@@ -126,7 +126,7 @@ def hot(read):
 
 def llama(contender):
     """Seconds of a contender for the batches of a Llama, from its first one on."""
-    return lambda read: read.figure(lambda r: f"{torch_ops.ended(r)[contender]['seconds']:.1f} s")
+    return lambda read: read.figure(lambda r: f"{row['seconds']:.1f} s" if (row := torch_ops.ended(r).get(contender)) else "")
 
 
 LLAMA = {"llama": llama("Kiln, prewarmed"), "llama_records": llama("Kiln, records"), "llama_nothing": llama("Kiln, nothing"), "llama_eager": llama("eager"),
@@ -134,7 +134,7 @@ LLAMA = {"llama": llama("Kiln, prewarmed"), "llama_records": llama("Kiln, record
 
 
 def tune_seconds(r):
-    return [row["ready_ms"] / 1000 for row in of_models(r) if row["tunes"]]
+    return [row["ready_ms"] / 1000 for name in ("log", "served") for row in r(f"{turns.FOLDER}/products_models_{name}.json") if row.get("tunes")]
 
 
 def tune_median(read):

@@ -8,7 +8,7 @@ from evidence.decode import over_flashinfer, shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.table import markdown, mean, quantile, words
 from evidence.team import best_of_peers, compared
-from evidence.tuner import STANDS_IN, TYPES, at, measured, of_models, regrets, sizes
+from evidence.tuner import DEVICES, TYPES, at, folder, measured, regrets, sizes
 
 MANY_ROWS = 64  # up to here a product is bound by reading its weights
 
@@ -38,13 +38,14 @@ def listed(read, heads, lines):
 
 
 def products():
-    """Random pairs of a product and a length, of each type."""
-    for dtype in TYPES:
-        def told(read, dtype=dtype):
-            rows = measured(read, dtype)
-            worst = rows and min(rows, key=lambda row: row["best_over_kiln"])
-            return as_fast([row["best_over_kiln"] for row in rows], f" at {at(worst)}") if rows else ""
-        yield f"`gemm` at random lengths of models' products, {dtype}", "H100", "cuBLASLt's best algorithm at that length", told
+    """Random pairs of a product and a length, of each device and type."""
+    for device in DEVICES:
+        for dtype in TYPES:
+            def told(read, device=device, dtype=dtype):
+                rows = measured(read, device, dtype)
+                worst = rows and min(rows, key=lambda row: row["best_over_kiln"])
+                return as_fast([row["best_over_kiln"] for row in rows], f" at {at(worst)}") if rows else ""
+            yield f"`gemm` at random lengths of models' products, {dtype}", device, "cuBLASLt's best algorithm at that length", told
 
 
 def attention():
@@ -96,42 +97,38 @@ def results(read):
     return listed(read, ["what", "on", "beside", "Kiln is", "at its worst", "problems"], [*products(), *in_turns(), *attention(), *memory_bound(), *on_two_gpus()])
 
 
-def cores(read):
-    """The cores of the machines of what was read."""
-    machines = [run.machine for _, run in runs_of(read.used)]
+def cores(read, device):
+    """The cores of the machines on which a device's pairs were measured."""
+    machines = [run.machine for _, run in runs_of([name for name in read.used if name.startswith(f"{folder(device)}/pairs_")])]
     return " and ".join(sorted({word for machine in machines for word in re.findall(r"\d+ cores", machine)}))
 
 
-def by_type():
-    """A title of `gemm` and its rows, of each type."""
-    yield "of 20 models, bf16", of_models
-    for dtype in TYPES:
-        yield dtype, lambda read, dtype=dtype: measured(read, dtype)
-
-
 def tunes():
-    for title, rows in by_type():
-        def told(read, rows=rows):
-            seconds = [row["ready_ms"] / 1000 for row in rows(read) if row["tunes"]]
-            return f"{quantile(seconds, 0.5):.1f} s, median, {cores(read)} | {max(seconds):.1f} s" if seconds else ""
-        yield f"a tune of one bucket of `gemm`, {title}", "H100", told
+    for device in DEVICES:
+        for dtype in TYPES:
+            def told(read, device=device, dtype=dtype):
+                seconds = [row["ready_ms"] / 1000 for row in measured(read, device, dtype) if row["tunes"]]
+                return f"{quantile(seconds, 0.5):.1f} s, median, {cores(read, device)} | {max(seconds):.1f} s" if seconds else ""
+            yield f"a tune of one bucket of `gemm`, {dtype}", device, told
 
 
 def losses_inside():
     """What a bucket's record loses to configs tuned for the length, and what a stand-in loses to the tuned config."""
-    def record(read):
-        rows = list(regrets(read))
-        if not rows:
-            return ""
-        op, row = max(rows, key=lambda each: each[1]["worst"])
-        medians = [each["median"] for _, each in rows]
-        return f"{min(medians):.1%} to {max(medians):.1%}, medians of {len(rows)} ops | {row['worst']:.0%}, `{op}`"
-    yield "time lost by a record, to a config tuned for the length alone", "H100", record
-    for title, rows in by_type():
-        def stand_in(read, rows=rows):
-            slower = [row["stand_in_over_kiln"] - 1 for row in rows(read) if row.get("stand_in_origin") in STANDS_IN]
-            return f"{quantile(slower, 0.5):.1%}, median of {len(slower)} | {max(slower):.0%}" if slower else ""
-        yield f"time lost by a stand-in without a record, to the tuned config, `gemm`, {title}", "H100", stand_in
+    for device in DEVICES:
+        def told(read, device=device):
+            rows = [(row, op) for of_device, op, row in regrets(read) if of_device == device]
+            if not rows:
+                return ""
+            row, op = max(rows, key=lambda each: each[0]["worst"])
+            medians = [each["median"] for each, _ in rows]
+            return f"{min(medians):.1%} to {max(medians):.1%}, medians of {len(rows)} ops | {row['worst']:.0%}, `{op}`"
+        yield "time lost by a record, to a config tuned for the length alone", device, told
+    for device in DEVICES:
+        for dtype in TYPES:
+            def stand_in(read, device=device, dtype=dtype):
+                slower = [row["stand_in_over_kiln"] - 1 for row in measured(read, device, dtype) if row.get("stand_in_origin") in ("nearest", "model", "default")]
+                return f"{quantile(slower, 0.5):.1%}, median of {len(slower)} | {max(slower):.0%}" if slower else ""
+            yield f"time lost by a stand-in without a record, to the tuned config, `gemm` {dtype}", device, stand_in
 
 
 def hot_launches():
@@ -203,11 +200,12 @@ def losing_by(found):
 
 
 def losing():
-    for dtype in TYPES:
-        def own(read, dtype=dtype):
-            found = [row["best_over_own"] for row in of_many_rows(measured(read, dtype)) if "best_over_own" in row]
-            return slower_by(found) if found else ""
-        yield f"`gemm` above {MANY_ROWS} rows by Kiln's own kernels, {dtype}", "H100", "cuBLASLt's best algorithm", own
+    for device in DEVICES:
+        for dtype in TYPES:
+            def own(read, device=device, dtype=dtype):
+                found = [row["best_over_own"] for row in of_many_rows(measured(read, device, dtype)) if "best_over_own" in row]
+                return slower_by(found) if found else ""
+            yield f"`gemm` above {MANY_ROWS} rows by Kiln's own kernels, {dtype}", device, "cuBLASLt's best algorithm", own
     yield f"`gemm` of 20 models above {MANY_ROWS} rows by Kiln's own kernels, bf16", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(
         [row["best_over_own"] for row in of_many_rows(turns.compared(read))])
     yield "products of a training step, by the records that ship", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(

@@ -1,5 +1,5 @@
 """What two GPUs of one host offer a team of ranks, and ops of a team beside NCCL and torch."""
-from evidence.table import markdown, mean, number, us, words
+from evidence.table import markdown, number, us, words
 
 STORED = "team-h200/team_probe.json"
 BLOCKS = (1, 2, 4, 8, 16, 32, 132)

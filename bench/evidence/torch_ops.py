@@ -1,13 +1,15 @@
 """Kiln's ops in PyTorch on a GPU: what passed, the host's cost of a call, and a model from its first batch on. The logs are those of
 python/torch/tests/gpu.py and bench/python/show."""
 import collections
+import re
 
 from evidence.claim import listed
-from evidence.table import markdown
+from evidence.table import markdown, number
 
 CHECKS = "torch-h100/checks.jsonl"
 RANKS = "torch-h200/ranks.jsonl"
-LLAMA, TRAINED = "python/llama.jsonl", "python/llama_train.jsonl"
+LLAMA, TRAINED = ("python/llama.jsonl",), ("python/llama_train.jsonl", "python/llama_eager.jsonl")  # eager ran on the same machine
+STEPS, TRAINED_STEPS = "python/llama_steps.txt", "python/llama_train_steps.txt"
 ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES = 1, 10, 100, 1000
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
@@ -35,8 +37,8 @@ def torch_host(read):
     return markdown(["route", "us a call, median of the rounds", "least"], [[row["route"], row["us"], row["least_us"]] for row in read(ROUTES)])
 
 
-CALLS = {"": "a call", ", torch.compile": "a compiled call", ", forward for a backward": "a forward that keeps what a backward needs", ", forward and backward": "both passes",
-         ", torch.compile, forward and backward": "both passes compiled"}
+CALLS = {"": "a call", ", torch.compile": "a compiled call", ", forward for a backward": "a forward that keeps what a backward needs",
+         ", forward and backward": "both eager passes", ", torch.compile, forward and backward": "both compiled passes"}
 
 
 def host_winners(read):
@@ -61,8 +63,31 @@ def torch_length(read):
 
 
 def ended(read):
-    """The last row of each contender without gradients."""
-    return {row["contender"]: row for row in read(LLAMA)}
+    """The last row of each contender without gradients, where it ran all batches."""
+    return {row["contender"]: row for name in LLAMA for row in read(name) if row["batches"] == row.get("of_batches")}
+
+
+def times_after(read):
+    """Seconds after some of the batches, by contender, without gradients."""
+    after = {}
+    for row in (row for name in LLAMA for row in read(name)):
+        after.setdefault(row["contender"], {})[row["batches"]] = row["seconds"]
+    return after
+
+
+def eager_leads(contenders):
+    """Until which of the marked batches eager torch is first, beside each of the contenders."""
+    def told(read):
+        after = times_after(read)
+        leads = [max([count for count, seconds in after["eager"].items() if seconds < after[each].get(count, float("inf"))], default=0) for each in contenders]
+        return listed(dict.fromkeys(f"{count:,}" for count in leads))
+    return lambda read: read.figure(told)
+
+
+def prewarm_took(steps):
+    """Seconds of `kiln prewarm` in a log of bench/python/show."""
+    return lambda read: read.figure(lambda r: next((f"{found[1]} s" for line in r.text(steps).splitlines()
+                                                    if (found := re.match(r"(\d+) s, status 0: kiln prewarm", line) or re.match(r"t_prewarm status 0 (\d+) s", line))), ""))
 
 
 def torch_ranks(read):
@@ -75,18 +100,21 @@ def torch_ranks(read):
     return markdown(["two ranks by torchrun", "passed", "failed"], body)
 
 
-def llama_rows(read, name):
-    """Seconds from the first batch's beginning on, in the order of the last batch's; "-" past the time limit of a contender."""
+def llama_rows(read, names, train=False):
+    """Seconds from the first batch's beginning on; "-" past the time limit of a contender. Contenders that were ended early ran other batches than the rest,
+    so the second half of each one's batches is given by the token."""
     body, runs = [], {}
-    for row in read(name):
+    for row in (row for name in names for row in read(name) if row["train"] == train):
         runs.setdefault(row["contender"], []).append(row)
     for contender, rows in sorted(runs.items(), key=lambda run: run[1][-1]["seconds"] / run[1][-1]["batches"]):
-        after = {row["batches"]: row["seconds"] for row in rows}
-        end = rows[-1]
-        body.append([contender, *(after.get(count, "-") for count in BATCHES), f"{end['batches']:,}", end.get("second_half_ms") or "-"])
-    return markdown(["contender", *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run", "ms a batch, second half of them"], body)
+        after, end = {row["batches"]: row["seconds"] for row in rows}, rows[-1]
+        ran = f"{end['batches']:,}" + ("" if end["batches"] == end["of_batches"] else f", then its limit of {end['limit_s']:.0f} s")
+        second = (end["batches"] - end["batches"] // 2) * end["second_half_ms"] * 1000 / end["second_half_tokens"] if end.get("second_half_tokens") else None
+        body.append([contender, *(after.get(count, "-") for count in BATCHES), ran, number(second)])
+    return markdown(["contender", *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run", "us a token, second half of them"], body)
 
 
-TABLES = {"torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED), "torch_ranks": torch_ranks,
+TABLES = {"torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
-FIGURES = {"host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
+FIGURES = {"llama_prewarm": prewarm_took(STEPS), "llama_train_prewarm": prewarm_took(TRAINED_STEPS),
+           "eager_leads": eager_leads(["Kiln, prewarmed"]), "eager_leads_cold": eager_leads(["Kiln, records", "Kiln, nothing"]), "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}

@@ -1,40 +1,28 @@
-"""The tuner's tables: random pairs of a product and a length in f16 and e4m3 beside cuBLASLt, what a tune costs, regret, and stand-ins. turns.py has products in bf16."""
-from evidence.table import Reader, markdown, mean, number, quantile, words
+"""The tuner's tables: random pairs of a product and a length beside other libraries, what a tune costs, regret, and stand-ins."""
+from evidence.table import markdown, mean, number, quantile, words
 
-FOLDER = "tuner-h100"
-TYPES = ("f16", "e4m3")
+TYPES = ("bf16", "f16", "e4m3")
+DEVICES = ("H200", "H100")
 ROWS = {"1 to 64": (1, 64), "65 to 1024": (65, 1024), "1025 and more": (1025, 1 << 30)}
 LONG_NS = 300e3
-STANDS_IN = ("nearest", "model", "default")  # origins of what serves without a record
 MODELS = [f"peers-h100/products_models_{lengths}.json" for lengths in ("log", "served")]
 
 
-def measured(read, dtype):
+def folder(device):
+    return f"tuner-{device.lower()}"
+
+
+def measured(read, device, dtype):
     """The rows of every draw: pairs_TYPE.json, pairs_TYPE_seed24.json."""
-    return [row for name in read.matching(f"{FOLDER}/pairs_{dtype}*.json") for row in read(name) if "error" not in row]
+    return [row for name in read.matching(f"{folder(device)}/pairs_{dtype}*.json") for row in read(name) if "error" not in row]
 
 
-def of_models(read):
-    """The rows of products of twenty models, in bf16."""
-    return [row for name in MODELS for row in read(name) if "error" not in row]
-
-
-def runs(read):
-    """What was measured of each type: a title, the type and the rows."""
-    for dtype in TYPES:
-        if rows := measured(read, dtype):
-            yield f"H100, {dtype}", dtype, rows
-
-
-def of_all_types(read, of=of_models):
-    """A title and rows, of each type."""
-    yield "H100, bf16, products of twenty models", of(read)
-    yield from ((title, rows) for title, _, rows in runs(read))
-
-
-def models_with_stand_ins(read):
-    """Nothing where that run asked for none: then no caption names it."""
-    return of_models(read) if any("stand_in_origin" in row for row in of_models(Reader())) else []
+def runs(read, devices=DEVICES):
+    """What was measured of each device and type: a title, the device, the type and the rows."""
+    for device in devices:
+        for dtype in TYPES:
+            if rows := measured(read, device, dtype):
+                yield f"{device}, {dtype}", device, dtype, rows
 
 
 def sizes(row):
@@ -45,18 +33,18 @@ def at(row):
     return " x ".join(map(str, sizes(row)))
 
 
-def asked(read, dtype):
-    return sum(line.startswith("gemm") for name in read.matching(f"{FOLDER}/pairs_{dtype}*.txt") for line in read.text(name).splitlines())
+def asked(read, device, dtype):
+    return sum(line.startswith("gemm") for name in read.matching(f"{folder(device)}/pairs_{dtype}*.txt") for line in read.text(name).splitlines())
 
 
 def pairs(read):
     body = []
-    for title, dtype, rows in runs(read):
+    for title, device, dtype, rows in runs(read):
         for what, field in (("with the library", "best_over_kiln"), ("own kernels alone", "best_over_own")):
             some = [row for row in rows if field in row]
             ratios = [row[field] for row in some]
             worst = min(some, key=lambda row: row[field])
-            body.append([f"{title}, {what}", f"{len(some)} of {asked(read, dtype)}", number(mean(ratios), ".3f"), f"{quantile(ratios, 0.05):.3f}",
+            body.append([f"{title}, {what}", f"{len(some)} of {asked(read, device, dtype)}", number(mean(ratios), ".3f"), f"{quantile(ratios, 0.05):.3f}",
                          f"{worst[field]:.3f} at {at(worst)}", sum(ratio < 0.97 for ratio in ratios), sum(ratio < 0.92 for ratio in ratios),
                          sum(ratio >= 1 for ratio in ratios)])
     return markdown(["cuBLASLt's best for that length / Kiln", "pairs, of those drawn", "geometric mean", "5th percentile", "worst", "under 0.97",
@@ -65,7 +53,7 @@ def pairs(read):
 
 def pairs_by_rows(read):
     body = []
-    for title, _, rows in runs(read):
+    for title, _, _, rows in runs(read):
         groups = [[row["best_over_kiln"] for row in rows if low <= sizes(row)[0] <= high] for low, high in ROWS.values()]
         long, short = [[row["best_over_kiln"] < 0.97 for row in rows if (row["kiln_ns"] >= LONG_NS) == which] for which in (True, False)]
         body.append([title, *(f"{number(mean(group), '.3f')} ({len(group)})" for group in groups), *(f"{sum(each)} of {len(each)}" for each in (short, long))])
@@ -74,7 +62,8 @@ def pairs_by_rows(read):
 
 def tunes(read):
     body = []
-    for title, rows in of_all_types(read):
+    models = [row for name in MODELS for row in read(name) if "error" not in row]
+    for title, rows in [("H100, bf16, products of twenty models", models), *((title, rows) for title, _, _, rows in runs(read))]:
         tuned = [row for row in rows if row["tunes"]]
         seconds = [row["ready_ms"] / 1000 for row in tuned]
         longest = max(tuned, key=lambda row: row["ready_ms"])
@@ -84,24 +73,26 @@ def tunes(read):
 
 
 def regrets(read):
-    """Op and summary of every `kiln bench regret` that said one."""
-    for name in read.matching(f"{FOLDER}/regret_*.json"):
-        for row in read(name):
-            if row.get("event") == "summary" and row.get("from") is None:
-                yield name.split("regret_")[1].removesuffix(".json"), row
+    """Device, op and summary of every `kiln bench regret` that said one."""
+    for device in DEVICES:
+        for name in read.matching(f"{folder(device)}/regret_*.json"):
+            for row in read(name):
+                if row.get("event") == "summary" and row.get("from") is None:
+                    yield device, name.split("regret_")[1].removesuffix(".json"), row
 
 
 def regret(read):
-    exits = {row["command"].split(" regret ")[1].split()[0]: row["exit"] for row in read(f"{FOLDER}/steps.jsonl") if row["step"] == "regret"}  # of the last run
-    body = [[f"H100, {op}{' (ended early)' if exits.get(op) else ''}", row["lengths"], f"{row['median']:.1%}", f"{row['p95']:.1%}", f"{row['worst']:.1%}",
-             row["worst_length"]] for op, row in regrets(read)]
+    exits = {(device, row["command"].split(" regret ")[1].split()[0]): row["exit"] for device in DEVICES for row in read(f"{folder(device)}/steps.jsonl")
+             if row["step"] == "regret"}  # of the last run
+    body = [[f"{device}, {op}{' (ended early)' if exits.get((device, op)) else ''}", row["lengths"], f"{row['median']:.1%}", f"{row['p95']:.1%}", f"{row['worst']:.1%}",
+             row["worst_length"]] for device, op, row in regrets(read)]
     return markdown(["bf16", "lengths", "median (aim 0.5 %)", "95th percentile (aim 3 %)", "worst (aim 5 %)", "at rows"], body)
 
 
 def untuned(read):
     body = []
-    for title, rows in of_all_types(read, models_with_stand_ins):
-        some = [row for row in rows if row.get("stand_in_origin") in STANDS_IN]
+    for title, _, _, rows in runs(read):
+        some = [row for row in rows if row.get("stand_in_origin") in ("nearest", "model", "default")]
         if not some:
             continue
         slower = [row["stand_in_over_kiln"] - 1 for row in some]
