@@ -83,7 +83,7 @@ class Tables(unittest.TestCase):
         graphs = [{"rows": 1, "us": 50, "padded_us": 60, "exact_us": 20, "equal": True}, {"rows": 8192, "us": 70, "padded_us": 60, "exact_us": 80, "equal": True}]
         files = {"host": [{"route": route, "us": us} for route, us in routes.items()], "length_graph": graphs}
         read = lambda path: files.get(pathlib.PurePath(path).stem, [])
-        self.assertEqual(torch_ops.host_winners(read), "`kiln.torch` takes less time for a call. Torch takes less time for both eager passes.")
+        self.assertEqual(torch_ops.host_winners(read), "`kiln.torch` takes less time for a call. Torch takes less time for both passes in eager mode.")
         self.assertEqual(torch_ops.length_winners(read), "Kiln's graph takes less time than torch's of all rows at 1 of 2 lengths. It takes less than a graph of the length itself at 8,192 rows alone.")
 
     def test_decode_stands_beside_flashinfer_or_where_that_was_not_there_beside_a_plain_read(self):

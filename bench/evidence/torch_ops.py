@@ -38,7 +38,7 @@ def torch_host(read):
 
 
 CALLS = {"": "a call", ", torch.compile": "a compiled call", ", forward for a backward": "a forward that keeps what a backward needs",
-         ", forward and backward": "both eager passes", ", torch.compile, forward and backward": "both compiled passes"}
+         ", forward and backward": "both passes in eager mode", ", torch.compile, forward and backward": "both passes compiled"}
 
 
 def host_winners(read):
