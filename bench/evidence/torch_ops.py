@@ -37,7 +37,7 @@ def torch_host(read):
     return markdown(["route", "us a call, median of the rounds", "least"], [[row["route"], row["us"], row["least_us"]] for row in read(ROUTES)])
 
 
-CALLS = {"": "a call", ", torch.compile": "a compiled call", ", forward for a backward": "a forward that keeps what a backward needs",
+CALLS = {"": "a call", ", torch.compile": "a compiled call", ", forward for a backward": "a forward before a backward",
          ", forward and backward": "both passes in eager mode", ", torch.compile, forward and backward": "both passes compiled"}
 
 
