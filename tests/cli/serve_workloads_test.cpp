@@ -118,8 +118,9 @@ TEST_CASE("the documented coverage of models is that of the records that ship") 
     CHECK_MESSAGE(document.find(row) != std::string::npos, row);
   }
   const kiln::testing::Command folder;
-  for (const auto& [model, name] : {std::pair{"llama3_8b", "Llama 3 8B"}, std::pair{"llama3_70b", "Llama 3 70B"},
-                                    std::pair{"qwen3_8b", "Qwen 3 8B"}, std::pair{"qwen3_32b", "Qwen 3 32B"}}) {
+  for (const auto& each : {std::pair{"llama3_8b", "Llama 3 8B"}, std::pair{"llama3_70b", "Llama 3 70B"},
+                           std::pair{"qwen3_8b", "Qwen 3 8B"}, std::pair{"qwen3_32b", "Qwen 3 32B"}}) {
+    const char *const model = each.first, *const name = each.second;  // clang 14 captures no structured binding
     const auto cells = [&](bool gradients) {
       const std::string text = torch_workload(config_of(model), {.gradients = gradients});
       return cells_of(h100, h200, folder.path(fmt::format("{}_{}.toml", model, gradients), text));
