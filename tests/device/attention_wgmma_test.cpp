@@ -76,6 +76,64 @@ TEST_CASE("blocks of attention_wgmma_pair bring keys and values to each other, a
             {.lengths = {{70, 90}}}) < close);
 }
 
+TEST_CASE("heads of one key head share a tile of attention_wgmma") {
+  constexpr Tile two = {.pingpong = true, .holds_queries = true, .late = true, .lazy = 2, .section = 2, .heads = 2},
+                 four = {.n = 80, .late = true, .drawn = true, .lazy = 2, .section = 8, .heads = 4, .trims = true},
+                 eight = {.m = 192,
+                          .n = 80,
+                          .stages = 3,
+                          .pingpong = true,
+                          .late = true,
+                          .drawn = true,
+                          .lazy = 2,
+                          .section = 8,
+                          .heads = 8,
+                          .trims = true},
+                 alone = {.m = 64, .section = 8, .heads = 8};
+  using Windowed = AttentionForm<Layout::dense, Mask::window, 64>;
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CAPTURE(seed);
+    for (const auto& [queries, keys] : {std::pair{1, 1}, {23, 70}, {49, 50}, {40, 25}}) {
+      CAPTURE(queries);
+      for (const int left : {0, 9, 500}) {
+        CAPTURE(left);
+        const AttentionProblem problem = {
+            .lengths = {{queries, keys}, {queries, keys}}, .heads = 16, .key_heads = 2, .left = left};
+        CHECK(wgmma_error<Windowed, eight>(problem, seed, 3) < close);
+      }
+    }
+    const AttentionProblem grouped = {.lengths = {{70, 90}}, .heads = 8, .key_heads = 2, .left = 20, .right = 3};
+    CHECK(wgmma_error<Windowed, two>(grouped, seed) < close);
+    CHECK(wgmma_error<Windowed, four>(grouped, seed) < close);
+  }
+  using Causal = AttentionForm<Layout::dense, Mask::causal, 72, 72, SoftCap::none, Sinks::head>;
+  CHECK(wgmma_error<Causal, four>({.lengths = {{37, 20}}, .heads = 8, .key_heads = 2, .from_end = false}) < close);
+  CHECK(wgmma_error<Causal, alone>({.lengths = {{17, 40}}, .heads = 8, .key_heads = 1}) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::none, Sinks::head>, eight>(
+            {.lengths = {{30, 33}, {0, 7}, {1, 1}, {20, 0}, {26, 90}}, .heads = 8, .left = 15}, 1, 3) < close);
+}
+
+TEST_CASE("warpgroups of attention_wgmma without queries let the others have their turns") {
+  constexpr Tile turns = {.m = 192, .n = 80, .stages = 3, .pingpong = true, .late = true, .lazy = 2, .trims = true},
+                 one_stage = {.n = 64, .stages = 1, .drawn = true, .trims = true},
+                 held = {.pingpong = true, .holds_queries = true, .late = true, .lazy = 2, .trims = true},
+                 pair = {.n = 64, .pingpong = true, .pair = true, .lazy = 2, .trims = true};
+  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+    CAPTURE(seed);
+    for (const auto& [queries, keys] : {std::pair{1, 300}, {65, 64}, {193, 130}, {260, 161}, {192, 0}}) {
+      CAPTURE(queries);
+      const AttentionProblem problem = {.lengths = {{queries, keys}, {queries, keys}}, .heads = 2, .key_heads = 2};
+      CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 64>, turns>(problem, seed) < close);
+      CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 64>, held>(problem, seed) < close);
+      CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 64>, one_stage>(problem, seed) < close);
+    }
+    CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::causal, 64>, turns>(
+              {.lengths = {{135, 140}, {0, 7}, {1, 1}, {20, 0}, {64, 64}}, .heads = 2}, seed, 3) < close);
+    CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 128>, pair>(
+              {.lengths = {{140, 130}, {140, 130}}, .heads = 2, .key_heads = 2}, seed, 4) < close);
+  }
+}
+
 TEST_CASE("attention_wgmma takes head dimensions that differ, and of 32 times an odd number") {
   const AttentionProblem problem = {.lengths = {{70, 90}}, .scale = 0.2f};
   CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 96>>(problem) < close);

@@ -40,6 +40,7 @@ TEST_CASE("attention, small: attention_forward is right") {
       {"pairs", {}, "128", "300"},  // of blocks; the last tile of queries has no neighbour
       {"odd", {{"mask", "causal"}}, "72"},
       {"packed", {{"mask", "causal"}, {"layout", "packed"}}},
+      {"window", {{"mask", "window"}}},  // both heads in a tile
       {"alibi", {{"alibi", "head"}}},
       {"bias", {{"bias", "tensor"}}},
       {"dropout", {{"dropout", "philox"}, {"mask", "causal"}}},

@@ -19,33 +19,35 @@ struct Results {
   HeadRows<T> out;
   LogSums lse;
 
-  /// The thread's rows of a tile, from `row` of the sequence on, times `value_scale`.
+  /// The thread's rows of a tile, of `head` and from `row` of the sequence on, times `value_scale`.
   template <typename Tiles, int count>
-  __device__ __forceinline__ void store(const Work& work, int row, const float (&sums)[count], const SoftmaxRows& rows,
-                                        float rate, float value_scale, const float* sink) const {
+  __device__ __forceinline__ void store(const Work& work, int head, int row, const float (&sums)[count],
+                                        const SoftmaxRows& rows, float rate, float value_scale,
+                                        const float* sink) const {
     constexpr Sinks sinks = Tiles::Form::sinks;
+    constexpr int apart = OwnRows<Tiles>::apart;
     T* const to =
-        out.at + work.of.plane * out.batch_stride + work.of.first_query * out.row_stride + work.head * out.head_stride;
+        out.at + work.of.plane * out.batch_stride + work.of.first_query * out.row_stride + head * out.head_stride;
     const auto store_lse = [&](int query, bool exists, float value) {
       if (lse.at != nullptr && exists && threadIdx.x % 4 == 0)
-        lse.at[work.of.plane * lse.batch_stride + work.head * lse.head_stride + work.of.first_query + query] = value;
+        lse.at[work.of.plane * lse.batch_stride + head * lse.head_stride + work.of.first_query + query] = value;
     };
     if constexpr (Tiles::stores_rows) {
-      const float of_sink = sinks == Sinks::head ? sink[work.head] : 0.0f;
-      const bool exists[2] = {row < work.of.queries, row + 8 < work.of.queries};
+      const float of_sink = sinks == Sinks::head ? sink[head] : 0.0f;
+      const bool exists[2] = {row < work.of.queries, row + apart < work.of.queries};
       const RowEnd ends[2] = {rows.finish<sinks, Tiles::raised>(0, rate, of_sink),
                               rows.finish<sinks, Tiles::raised>(1, rate, of_sink)};
-      store_rows<T>({to + row * out.row_stride, to + (row + 8) * out.row_stride}, sums,
+      store_rows<T>({to + row * out.row_stride, to + (row + apart) * out.row_stride}, sums,
                     {ends[0].factor * value_scale, ends[1].factor * value_scale}, exists);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) store_lse(row + 8 * half, exists[half], ends[half].lse);
+      for (int half = 0; half < 2; ++half) store_lse(row + apart * half, exists[half], ends[half].lse);
       return;
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = row + 8 * half;
+      const int query = row + apart * half;
       const bool exists = query < work.of.queries;
-      const RowEnd end = rows.finish<sinks, Tiles::raised>(half, rate, sinks == Sinks::head ? sink[work.head] : 0.0f);
+      const RowEnd end = rows.finish<sinks, Tiles::raised>(half, rate, sinks == Sinks::head ? sink[head] : 0.0f);
       if constexpr (Tiles::transposes) {
         store_row_by_fours<T>(to + query * out.row_stride, sums, half, end.factor * value_scale, exists);
       } else {
@@ -72,7 +74,6 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
                                                 int drawn, Scales... scales) {
   using Form = typename Tiles::Form;
   const int heads = sizes.heads, key_heads = sizes.key_heads;
-  constexpr int tile_m = Tiles::tile_m, tile_n = Tiles::tile_n;
   using Layout = SharedLayout<Tiles>;
   char* const memory = dynamic_shared();
   const Layout shared{shared_address(memory)};
@@ -133,13 +134,13 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
       rows.set_scores(to_scores);
     }
     const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);
-    const int last = min(work.row + tile_m, work.of.queries) - 1;
-    rows.attend(work, visible, inputs, key_blocks(visible, work.row, last, tile_n),
+    const int last = min(work.row + Tiles::queries, work.of.queries) - 1;
+    rows.attend(work, visible, inputs, key_blocks(visible, work.row, last, Tiles::tile_n),
                 [&](const float(&sums)[Form::value_dim / 2], const SoftmaxRows& softmax) {
-                  const int row = work.row + consumer * warpgroup_rows +
-                                  static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +
-                                  static_cast<int>(threadIdx.x) % 32 / 4;
-                  results.template store<Tiles>(work, row, sums, softmax, to_scores.rate, value_scale, terms.sinks);
+                  using Own = OwnRows<Tiles>;
+                  const int row = Own::query(work.row + consumer * Own::of_warpgroup);
+                  results.template store<Tiles>(work, Own::head(work.head), row, sums, softmax, to_scores.rate,
+                                                value_scale, terms.sinks);
                 });
   }
   if constexpr (Tiles::blocks > 1) meet_cluster();  // others may still fill and empty places of this block
@@ -148,24 +149,24 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
 }  // namespace kiln::attention
 
 /// grid: blocks that run at once; block and dynamic shared memory as attention_forward/wgmma.toml says. The maps show
-/// q, k and v as [planes, tokens, heads, columns]. A box has one plane, tile_m or tile_n tokens, one head and
-/// SwizzledTile's columns. `section`: heads whose keys and values L2 holds. `counters`: two words, zero before and after, if `drawn`. `scales`: those of q's,
+/// q, k and v as [planes, tokens, heads, columns]. A box has one plane, tile_m / heads_of_tile or tile_n tokens,
+/// heads_of_tile heads of q or one of k or v, and SwizzledTile's columns. `section`: heads whose keys and values L2 holds. `counters`: two words, zero before and after, if `drawn`. `scales`: those of q's,
 /// k's and v's heads, if these are of 8 bits.
 template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, int lazy,
-          bool promoted = false, bool holds_queries = false, bool late = false, typename Out = typename Form::T,
-          typename... Scales>
-__global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy,
-                                                               promoted, holds_queries, late>::threads,
-                                  1)
-    attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
-                    const __grid_constant__ kiln::tensor_map v_map, kiln::attention::HeadRows<Out> out,
-                    kiln::attention::LogSums lse, const int* query_offsets, const int* key_offsets,
-                    unsigned long long* query_report, unsigned long long* key_report, int longest, unsigned* counters,
-                    int batch, int queries, int keys, int heads, int key_heads,
-                    const __grid_constant__ kiln::attention::ForwardTerms<typename Form::T> terms, int section,
-                    int drawn, Scales... scales) {
+          bool promoted = false, bool holds_queries = false, bool late = false, int heads_of_tile = 1,
+          bool trims = false, typename Out = typename Form::T, typename... Scales>
+__global__ void __launch_bounds__(
+    kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted, holds_queries, late,
+                                 1, heads_of_tile, trims>::threads,
+    1) attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
+                       const __grid_constant__ kiln::tensor_map v_map, kiln::attention::HeadRows<Out> out,
+                       kiln::attention::LogSums lse, const int* query_offsets, const int* key_offsets,
+                       unsigned long long* query_report, unsigned long long* key_report, int longest,
+                       unsigned* counters, int batch, int queries, int keys, int heads, int key_heads,
+                       const __grid_constant__ kiln::attention::ForwardTerms<typename Form::T> terms, int section,
+                       int drawn, Scales... scales) {
   using Tiles = kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted,
-                                             holds_queries, late>;
+                                             holds_queries, late, 1, heads_of_tile, trims>;
   kiln::attention::attention_block<Tiles>({&q_map, &k_map, &v_map}, out, lse, query_offsets, key_offsets, query_report,
                                           key_report, longest, counters, {batch, queries, keys, heads, key_heads},
                                           in_registers(terms), section, drawn, scales...);

@@ -74,12 +74,14 @@ __device__ __forceinline__ void copy_all(const SharedLayout<Tiles>& shared, Work
                                          const Sequences& sequences, const Window& window, int heads, int heads_of_key,
                                          TileNumbers numbers, int section) {
   using Form = typename Tiles::Form;
-  TileSearch<Form::layout, Tiles::tile_m, Side::queries, Tiles::blocks> search(sequences, heads, section);
+  TileSearch<Form::layout, Tiles::queries, Side::queries, Tiles::blocks> search(sequences, heads / Tiles::heads,
+                                                                                section / Tiles::heads);
   TileCopies<Tiles> copies(shared, maps);
   RingPosition<SharedLayout<Tiles>::works> at;
   const bool elected = elect_one();
   for (;; at.advance(), numbers.advance()) {
-    const Work work = search.find(numbers.index);
+    Work work = search.find(numbers.index);
+    if constexpr (Tiles::heads > 1) work.head *= Tiles::heads;
     const Place place = shared.works_at(at.slot);
     if (elected) {
       mbarrier_wait(place.empty, at.parity ^ 1);
@@ -88,7 +90,7 @@ __device__ __forceinline__ void copy_all(const SharedLayout<Tiles>& shared, Work
     }
     if (work.exists == 0) break;
     const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);
-    const int last = min(work.row + Tiles::tile_m, work.of.queries) - 1;
+    const int last = min(work.row + Tiles::queries, work.of.queries) - 1;
     if (elected) copies.copy(work, key_blocks(visible, work.row, last, Tiles::tile_n), work.head / heads_of_key);
     __syncwarp();
   }

@@ -54,7 +54,23 @@ struct ValueSums<columns_, true> {
   __device__ __forceinline__ void scale(bool, const float (&factor)[2]) { due[0] = factor[0], due[1] = factor[1]; }
 };
 
-/// What the warpgroup holds of its 64 queries while it goes through the keys.
+/// Which of a tile's rows a thread has: two queries, `apart` from each other, of one head.
+template <typename Tiles>
+struct OwnRows {
+  static constexpr int apart = 8 / Tiles::heads, of_warpgroup = warpgroup_rows / Tiles::heads;  // queries
+
+  /// The first of the two. `first`: the warpgroup's first query.
+  static __device__ __forceinline__ int query(int first) {
+    return first + static_cast<int>(threadIdx.x) % warpgroup / 32 * (16 / Tiles::heads) +
+           static_cast<int>(threadIdx.x) % 32 / 4 / Tiles::heads;
+  }
+  /// `first`: the tile's first head.
+  static __device__ __forceinline__ int head(int first) {
+    return first + static_cast<int>(threadIdx.x) % 32 / 4 % Tiles::heads;
+  }
+};
+
+/// What the warpgroup holds of its 64 rows while it goes through the keys.
 template <typename Tiles>
 class WarpgroupRows {
  public:
@@ -73,16 +89,22 @@ class WarpgroupRows {
   template <typename Store>
   __device__ __forceinline__ void attend(const Work& work, const Visible& visible, const ScoreInputs<T>& inputs,
                                          const KeyBlocks& blocks, Store store) {
-    const int first_row = work.row + consumer_ * warpgroup_rows;
-    const int row =
-        first_row + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
-    const RowLimits limits(visible, row);
-    const RowTerms<Form> terms(inputs, to_scores_, visible, work.of, work.head, row);
+    using Own = OwnRows<Tiles>;
+    const int first_row = work.row + consumer_ * Own::of_warpgroup;
+    if constexpr (Tiles::trims) {
+      if (first_row >= work.of.queries) {
+        pass_by(blocks.end - blocks.begin);
+        return;
+      }
+    }
+    const int row = Own::query(first_row);
+    const RowLimits limits(visible, row, Own::apart);
+    const RowTerms<Form> terms(inputs, to_scores_, visible, work.of, Own::head(work.head), row);
     Sums sums;
     SoftmaxRows rows;
     if (blocks.end > blocks.begin) {
       // All rows see all keys of the blocks between.
-      const int whole_begin = ceil_div(visible.begin(first_row + warpgroup_rows - 1), Tiles::tile_n);
+      const int whole_begin = ceil_div(visible.begin(first_row + Own::of_warpgroup - 1), Tiles::tile_n);
       const int whole_end = max(visible.end(first_row), 0) / Tiles::tile_n;
       mbarrier_wait(shared_.query().full, query_at_.parity);
       query_at_.advance();
@@ -202,6 +224,32 @@ class WarpgroupRows {
       if (block == blocks.end - 1) clear_values_past(work.of.keys - block * Tiles::tile_n);
       start_values(sums, weights);
       end_values(sums, weights);
+    }
+  }
+
+  /// Takes part in a tile of so many blocks of keys, of which it has no queries: in what other warps and turns wait for.
+  /// Lanes meet before their warp releases a place: it may be filled again, and lanes that come later would wait for that.
+  __device__ __forceinline__ void pass_by(int blocks) {
+    if (blocks <= 0) return;
+    mbarrier_wait(shared_.query().full, query_at_.parity);
+    __syncwarp();
+    query_at_.advance();
+    release(shared_.query());
+#pragma unroll 1
+    for (int i = 0; i < blocks; ++i) {
+      if (i > 0) {
+        Turns<Tiles>::take(consumer_);
+        Turns<Tiles>::pass(consumer_);
+      }
+      const Place keys = shared_.keys(keys_at_.slot), values = shared_.values(values_at_.slot);
+      mbarrier_wait(keys.full, keys_at_.parity);
+      __syncwarp();
+      release_shared(keys);
+      keys_at_.advance();
+      mbarrier_wait(values.full, values_at_.parity);
+      __syncwarp();
+      release_shared(values);
+      values_at_.advance();
     }
   }
 

@@ -11,7 +11,8 @@ namespace kiln::attention {
 
 /// tile_m queries, 64 for each of the warpgroups that multiply, by tile_n keys.
 template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_, int lazy_,
-          bool promoted_ = false, bool holds_queries_ = false, bool late_ = false, int blocks_ = 1>
+          bool promoted_ = false, bool holds_queries_ = false, bool late_ = false, int blocks_ = 1, int heads_ = 1,
+          bool trims_ = false>
 struct WgmmaTiling {
   using Form = Form_;
   using T = typename Form::T;
@@ -36,6 +37,13 @@ struct WgmmaTiling {
   /// Blocks of a cluster, which take neighbouring tiles of one key head. Each brings a part of its keys and values to
   /// all of them.
   static constexpr int blocks = blocks_;
+  /// Heads of one key head in a tile: row i is query i / heads of head i % heads. Fewer queries see fewer keys together.
+  static constexpr int heads = heads_, queries = tile_m / heads;
+  static_assert(heads == 1 || (8 % heads == 0 && blocks == 1 && sizeof(T) == 2 && !Form::has_terms &&
+                               Form::dropout == Dropout::none));
+  /// A warpgroup without queries, in the last tile of a sequence, multiplies nothing.
+  static constexpr bool trims = trims_;
+  static_assert(!trims || sizeof(T) == 2);
   /// wgmma takes 8-bit operands along k alone: three warps beside the one that copies transpose values.
   static constexpr bool transposes = sizeof(T) == 1;
   static constexpr int transposing_warps = transposes ? 3 : 0;

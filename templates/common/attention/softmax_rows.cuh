@@ -45,13 +45,13 @@ struct Scores {
   }
 };
 
-/// What a thread's two rows see of a sequence's keys.
+/// What a thread's two rows see of a sequence's keys: those of query `row`, and of the one `apart` from it.
 struct RowLimits {
   int begin[2], end[2];
 
   template <Mask mask>
-  __device__ __forceinline__ RowLimits(const Visible<mask>& visible, int row)
-      : begin{visible.begin(row), visible.begin(row + 8)}, end{visible.end(row), visible.end(row + 8)} {}
+  __device__ __forceinline__ RowLimits(const Visible<mask>& visible, int row, int apart = 8)
+      : begin{visible.begin(row), visible.begin(row + apart)}, end{visible.end(row), visible.end(row + apart)} {}
 
   /// -inf, or `instead`, for what a row does not see of the keys from `first` on.
   template <Mask mask, int count>
