@@ -23,9 +23,10 @@ struct CompareResult {
   double largest_error;
   std::uint64_t mismatches;
   std::uint64_t unwritten;
+  std::uint64_t counted;
   std::uint64_t first_mismatch;
 };
-static_assert(sizeof(CompareResult) == 48);
+static_assert(sizeof(CompareResult) == 56);
 constexpr std::size_t squares_kernel = 0, outputs_kernel = 1, mark_kernel = 2;  // of compare_kernels()
 
 void synchronize(CUstream stream) {
@@ -128,7 +129,7 @@ struct VerificationCase::State {
   Check verdict(std::size_t index, const CompareResult& compared, std::int64_t count, CUstream stream) {
     const VerificationTensors::Tensor& state = tensors.tensors[index];
     const auto written = static_cast<double>(static_cast<std::uint64_t>(count) - compared.unwritten);
-    const double rms = std::sqrt(compared.wanted_squares / std::max(written, 1.0));
+    const double rms = std::sqrt(compared.wanted_squares / std::max(static_cast<double>(compared.counted), 1.0));
     Check check;
     if (compared.unwritten > 0 && (written == 0 || !is_sampled())) {
       check.reason =

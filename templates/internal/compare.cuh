@@ -13,7 +13,7 @@
 //
 // s is the shape, outermost first (1 where a dimension is missing), t the strides in elements, the same for both
 // tensors. Blocks of a multiple of 32 threads, up to 1024, any grid in x: threads stride over the elements. The host
-// sets `result` to zeros, but first_mismatch to all ones, before the first kernel. Six fields of 8 bytes, 48 in all.
+// sets `result` to zeros, but first_mismatch to all ones, before the first kernel. Seven fields of 8 bytes, 56 in all.
 #pragma once
 
 #include "common/reduce.cuh"
@@ -22,11 +22,12 @@
 namespace kiln {
 
 struct compare_result {
-  double wanted_squares;              // sum of wanted^2; rms(wanted) = sqrt(wanted_squares / written elements)
+  double wanted_squares;              // sum of wanted^2; rms(wanted) = sqrt(wanted_squares / counted)
   double error_squares;               // sum of (got - wanted)^2
   double largest_error;               // largest |got - wanted|; infinite where one of the two only is NaN or infinite
   unsigned long long mismatches;      // elements with no |got - wanted| <= relative * |wanted| + absolute * rms(wanted)
   unsigned long long unwritten;       // elements that the reference left
+  unsigned long long counted;         // those that are finite and not 0: where rows see nothing, exact zeros say nothing of the others' errors
   unsigned long long first_mismatch;  // the lowest of them, counted in row-major order
 };
 
@@ -93,16 +94,18 @@ __global__ __launch_bounds__(1024) void compare_squares(const R* wanted, long lo
                                                         long long s3, long long t0, long long t1, long long t2,
                                                         long long t3, compare_result* result) {
   double squares = 0;
-  unsigned long long unwritten = 0;
+  unsigned long long unwritten = 0, counted = 0;
   detail::strided{s0, s1, s2, s3, t0, t1, t2, t3}.for_each([&](long long, long long offset) {
     const double value = to_double(wanted[offset]);
-    if (detail::is_finite(value)) squares += value * value;
+    if (detail::is_finite(value) && value != 0) squares += value * value, ++counted;
     if (detail::mark<R>::is(wanted[offset])) ++unwritten;
   });
   squares = warp_reduce(squares, add{});
   unwritten = warp_reduce(unwritten, add{});
+  counted = warp_reduce(counted, add{});
   if (threadIdx.x % 32 != 0) return;
   atomicAdd(&result->wanted_squares, squares);
+  atomicAdd(&result->counted, counted);
   if (unwritten != 0) atomicAdd(&result->unwritten, unwritten);
 }
 
@@ -112,8 +115,8 @@ __global__ __launch_bounds__(1024) void compare_outputs(const T* got, const R* w
                                                         long long t2, long long t3, double relative, double absolute,
                                                         int sampled, compare_result* result) {
   const detail::strided shape{s0, s1, s2, s3, t0, t1, t2, t3};
-  const double written = static_cast<double>(shape.count() - static_cast<long long>(result->unwritten));
-  const double floor = absolute * sqrt(result->wanted_squares / (written > 0 ? written : 1.0));
+  const double counted = static_cast<double>(result->counted);
+  const double floor = absolute * sqrt(result->wanted_squares / (counted > 0 ? counted : 1.0));
   double squares = 0;
   double largest = 0;
   unsigned long long mismatches = 0;

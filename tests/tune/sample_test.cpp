@@ -1,5 +1,6 @@
 // References that compute a sample, on the fake driver: the op segment_sum of tests/ops, whose reference computes each third group.
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "tune/op_fixture.hpp"
@@ -62,6 +63,17 @@ TEST_CASE("a tolerance goes by the elements that the reference wrote") {
   VerificationCase all = fixture.case_of(fixture.problem("all")), some = fixture.case_of(fixture.problem("third_row"));
   CHECK(fixture.verify_with(some, 3, 1e3F).worst_error ==
         doctest::Approx(fixture.verify_with(all, 3, 1e3F).worst_error).epsilon(0.3));
+}
+
+TEST_CASE("a tolerance goes by the elements that are not 0") {
+  SampledSums fixture;
+  fixture.op.tolerance.at(manifest::DType::f32).front() = {0.0, 0.1, {}};
+  Placement placement;
+  VerificationCase equal = fixture.case_of(fixture.problem("all"), placement);
+  placement.prepare_case = 2;  // three of seven groups have the rows of all
+  VerificationCase empty = fixture.case_of(fixture.problem("all"), placement);
+  const double of_equal = fixture.verify_with(equal, 3, 1e3F).worst_error;
+  CHECK(fixture.verify_with(empty, 3, 1e3F).worst_error == doctest::Approx(of_equal * std::sqrt(3.0 / 7)).epsilon(0.2));
 }
 
 TEST_CASE("a reference that leaves elements is wrong where nothing is said of a sample, and so is an empty sample") {

@@ -19,6 +19,7 @@ struct Result {
   double largest_error;
   unsigned long long mismatches;
   unsigned long long unwritten;
+  unsigned long long counted;
   unsigned long long first_mismatch;
 };
 
@@ -95,7 +96,10 @@ Traffic compare_squares(const Invocation& call) {
     const R* wanted = call.required<R>(0, tensor.extent());
     tensor.for_each([&](std::int64_t, std::int64_t offset) {
       const double value = to_double(wanted[offset]);
-      if (std::isfinite(value)) result->wanted_squares += value * value;
+      if (std::isfinite(value) && value != 0) {
+        result->wanted_squares += value * value;
+        ++result->counted;
+      }
       if (is_marked(wanted[offset])) ++result->unwritten;
     });
     return Traffic{static_cast<double>(tensor.count()) * sizeof(R), 0, 1};
@@ -108,8 +112,7 @@ Traffic compare_outputs(const Invocation& call) {
   const auto absolute = call.value<double>(11);
   const bool sampled = call.value<int>(12) != 0;
   auto* result = call.required<Result>(13, 1);
-  const auto written = static_cast<double>(tensor.count()) - static_cast<double>(result->unwritten);
-  const double floor = absolute * std::sqrt(result->wanted_squares / std::max(written, 1.0));
+  const double floor = absolute * std::sqrt(result->wanted_squares / std::max(static_cast<double>(result->counted), 1.0));
   return with_element(call.type_argument(0), [&]<typename T>(T) {
     return with_element(call.type_argument(1), [&]<typename R>(R) {
       const T* got = call.required<T>(0, tensor.extent());
