@@ -19,7 +19,9 @@ def as_fast(found, of_worst=""):
 
 
 def slower_by(found, of_worst=""):
-    """The cells 'Kiln is slower at', 'its mean time' and 'at worst' of such ratios."""
+    """The cells 'Kiln is slower at', 'its mean time' and 'at worst' of such ratios; nothing where Kiln is slower at none."""
+    if not any(ratio < 1 for ratio in found):
+        return ""
     more = 1 / mean(found) - 1
     middle = "equal" if f"{abs(more):.0%}" == "0%" else f"{abs(more):.0%} {'longer' if more >= 0 else 'shorter'}"
     return f"{sum(ratio < 1 for ratio in found)} of {len(found)} | {middle} | {1 / min(found) - 1:.0%} longer{of_worst}"
@@ -187,16 +189,11 @@ def team(read, runs, peer):
     """By ranks of each run, or by one run's name. Nothing where Kiln loses at none."""
     of_runs = {"": runs} if isinstance(runs, str) else runs
     found = [(ratio, f"`{problem}`{ranks and f' of {ranks}'}") for ranks, run in of_runs.items() for ratio, problem in team_ratios(read, run, peer)]
-    return slower_by([ratio for ratio, _ in found], f", at {min(found)[1]}") if any(ratio < 1 for ratio, _ in found) else ""
+    return slower_by([ratio for ratio, _ in found], f", at {min(found)[1]}" if found else "")
 
 
 def of_heads(read, dim):
     return slower_by(ratios_of(read, "attention_models", "flash4", lambda row: words(row["asked"])["head_dim"] == str(dim)))
-
-
-def losing_by(found):
-    """Nothing where Kiln loses at none."""
-    return slower_by(found) if any(ratio < 1 for ratio in found) else ""
 
 
 def losing():
@@ -204,7 +201,7 @@ def losing():
         for dtype in TYPES:
             def own(read, device=device, dtype=dtype):
                 found = [row["best_over_own"] for row in of_many_rows(measured(read, device, dtype)) if "best_over_own" in row]
-                return slower_by(found) if found else ""
+                return slower_by(found)
             yield f"`gemm` above {MANY_ROWS} rows by Kiln's own kernels, {dtype}", device, "cuBLASLt's best algorithm", own
     yield f"`gemm` of 20 models above {MANY_ROWS} rows by Kiln's own kernels, bf16", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(
         [row["best_over_own"] for row in of_many_rows(turns.compared(read))])
@@ -212,10 +209,10 @@ def losing():
         [row["best_over_kiln"] for row in read("training-h100/training.json") if "best_over_kiln" in row])
     for lists, title, peers in ((turns.DENSE, "attention forward of 20 models", turns.OF_FORWARD), (turns.BACKWARD, "gradients of attention of models", turns.OF_BACKWARD)):
         for peer in peers:
-            yield title, "H100", turns.ATTENTION[peer], lambda read, lists=lists, peer=peer: losing_by(turns.ratios_of(read, lists, peer))
-    yield "attention forward, heads of 40 to 224 that do not fill their tiles", "H100", "FlashAttention-3", lambda read: losing_by(ratios_of(read, "attention_heads_forward", "flash3"))
+            yield title, "H100", turns.ATTENTION[peer], lambda read, lists=lists, peer=peer: slower_by(turns.ratios_of(read, lists, peer))
+    yield "attention forward, heads of 40 to 224 that do not fill their tiles", "H100", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))
     for dtype in ("bf16", "e4m3"):
-        yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: losing_by(over_flashinfer(read, dtype))
+        yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: slower_by(over_flashinfer(read, dtype))
     for dim in (64, 128):
         yield f"gradients of attention, models' heads of {dim}", "H100", "FlashAttention-4", lambda read, dim=dim: of_heads(read, dim)
     yield "products fused with collectives", "two H200", "torch's fused ops, without NVLS", lambda read: team(read, "team", "fused")
@@ -223,7 +220,7 @@ def losing():
     yield "collectives and products", "four H200", "torch with NCCL, without NVLS", lambda read: team(read, "team4", "nccl")
     yield "products fused with collectives", "eight H200", "torch's fused ops, without NVLS", lambda read: team(read, "team8", "fused")
     yield "collectives and products", "eight H200", "torch with NCCL, without NVLS", lambda read: team(read, "team8", "nccl")
-    yield "sums of few bytes, alone and with a norm", "four H200", "the faster of NCCL and torch's two all-reduces at each, without NVLS", lambda read: losing_by(
+    yield "sums of few bytes, alone and with a norm", "four H200", "the faster of NCCL and torch's two all-reduces at each, without NVLS", lambda read: slower_by(
         [best_of_peers(peers) / row["ns"] for row, peers in compared(read, "team4_few") if peers])
 
 

@@ -94,7 +94,7 @@ def family(read):
 
 
 LOG, SERVED = ("attention_turns_log",), ("attention_turns_served",)
-PACKED, BACKWARD = ("attention_turns_packed", "attention_turns_packed_2"), ("attention_turns_backward", "attention_turns_backward_2", "attention_turns_backward_3")
+PACKED, BACKWARD = ("attention_turns_packed", "attention_turns_packed_2", "attention_turns_packed_3"), ("attention_turns_backward", "attention_turns_backward_2", "attention_turns_backward_3")
 DENSE = (*LOG, *SERVED)
 OF_FORWARD, OF_BACKWARD = ("flash3", "flash4", "cudnn"), ("flash4", "cudnn")
 TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),
