@@ -126,7 +126,7 @@ struct Runtime {
 /// without bounds.
 std::string bound_text(const Runtime& value);
 
-/// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.
+/// |got - wanted| <= relative * |wanted| + absolute * rms, for each element of an output: templates/README.md.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;

@@ -17,7 +17,7 @@ namespace kiln::tune {
 struct Check {
   bool right = false;
   std::string reason;      // of a wrong result: the output, how many elements differ, the first of them
-  double worst_error = 0;  // largest |got - wanted| over rms(wanted), over all outputs
+  double worst_error = 0;  // largest |got - wanted| over rms(wanted) of what is not 0, over all outputs
 };
 
 /// Deviations from the manifest's default placement of tensors and run-time values.

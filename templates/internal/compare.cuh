@@ -22,13 +22,13 @@
 namespace kiln {
 
 struct compare_result {
-  double wanted_squares;              // sum of wanted^2; rms(wanted) = sqrt(wanted_squares / counted)
-  double error_squares;               // sum of (got - wanted)^2
-  double largest_error;               // largest |got - wanted|; infinite where one of the two only is NaN or infinite
-  unsigned long long mismatches;      // elements with no |got - wanted| <= relative * |wanted| + absolute * rms(wanted)
-  unsigned long long unwritten;       // elements that the reference left
-  unsigned long long counted;         // those that are finite and not 0: where rows see nothing, exact zeros say nothing of the others' errors
-  unsigned long long first_mismatch;  // the lowest of them, counted in row-major order
+  double wanted_squares;          // sum of wanted^2
+  double error_squares;           // sum of (got - wanted)^2
+  double largest_error;           // largest |got - wanted|; infinite where one of the two only is NaN or infinite
+  unsigned long long mismatches;  // elements with no |got - wanted| <= relative * |wanted| + absolute * rms
+  unsigned long long unwritten;   // elements that the reference left
+  unsigned long long counted;     // elements that are finite and not 0; their rms judges them, that of all judges zeros
+  unsigned long long first_mismatch;  // the lowest mismatch, counted in row-major order
 };
 
 namespace detail {
@@ -115,8 +115,11 @@ __global__ __launch_bounds__(1024) void compare_outputs(const T* got, const R* w
                                                         long long t2, long long t3, double relative, double absolute,
                                                         int sampled, compare_result* result) {
   const detail::strided shape{s0, s1, s2, s3, t0, t1, t2, t3};
-  const double counted = static_cast<double>(result->counted);
-  const double floor = absolute * sqrt(result->wanted_squares / (counted > 0 ? counted : 1.0));
+  const auto floor_of = [&](long long elements) {
+    return absolute * sqrt(result->wanted_squares / static_cast<double>(elements > 0 ? elements : 1));
+  };
+  const double floor = floor_of(static_cast<long long>(result->counted));
+  const double floor_at_zero = floor_of(shape.count() - static_cast<long long>(result->unwritten));
   double squares = 0;
   double largest = 0;
   unsigned long long mismatches = 0;
@@ -128,7 +131,8 @@ __global__ __launch_bounds__(1024) void compare_outputs(const T* got, const R* w
     const double error = is_left ? static_cast<double>(infinity()) : detail::error_of(to_double(got[offset]), want);
     squares += error * error;
     largest = error > largest ? error : largest;
-    if (error == 0 || (detail::is_finite(want) && error <= relative * fabs(want) + floor)) return;
+    if (error == 0 || (detail::is_finite(want) && error <= relative * fabs(want) + (want == 0 ? floor_at_zero : floor)))
+      return;
     ++mismatches;
     first = min(first, static_cast<unsigned long long>(index));
   });

@@ -18,6 +18,7 @@ struct Small {
   const char* dim = "64";
   const char* queries = "150";
   std::vector<std::pair<const char*, std::int64_t>> values = {};  // of run-time values
+  const char* heads = "2";                                        // of one key head
 };
 
 /// Three tiles of queries at most, and keys past a tile. Packed: two sequences, or one and a half.
@@ -26,7 +27,7 @@ void check_small(const char* name, const Small& small) {
   std::mt19937 generator(127);
   const manifest::Op& op = fixture.op(name);
   std::vector<manifest::Setting> all = {{"batch", "2"},          {"queries", small.queries}, {"keys", "200"},
-                                        {"heads", "2"},          {"key_heads", "1"},         {"head_dim", small.dim},
+                                        {"heads", small.heads},  {"key_heads", "1"},         {"head_dim", small.dim},
                                         {"value_dim", small.dim}};
   all.insert(all.end(), small.choices.begin(), small.choices.end());
   check_all(fixture, op, manifest::make_problem(op, all), placed(op, small.values), generator);
@@ -41,6 +42,7 @@ TEST_CASE("attention, small: attention_forward is right") {
       {"odd", {{"mask", "causal"}}, "72"},
       {"packed", {{"mask", "causal"}, {"layout", "packed"}}},
       {"window", {{"mask", "window"}}},  // both heads in a tile
+      {"eight", {{"mask", "causal"}, {"layout", "packed"}, {"sinks", "head"}}, "64", "150", {{"from_end", 0}}, "8"},
       {"alibi", {{"alibi", "head"}}},
       {"bias", {{"bias", "tensor"}}},
       {"dropout", {{"dropout", "philox"}, {"mask", "causal"}}},

@@ -74,6 +74,11 @@ TEST_CASE("a tolerance goes by the elements that are not 0") {
   VerificationCase empty = fixture.case_of(fixture.problem("all"), placement);
   const double of_equal = fixture.verify_with(equal, 3, 1e3F).worst_error;
   CHECK(fixture.verify_with(empty, 3, 1e3F).worst_error == doctest::Approx(of_equal * std::sqrt(3.0 / 7)).epsilon(0.2));
+
+  // An element that is 0 is judged by all: group 3 has no row.
+  const double rms_of_all = 1e3 / of_equal;
+  CHECK(fixture.verify_with(empty, 3, static_cast<float>(0.05 * rms_of_all)).right);
+  CHECK_FALSE(fixture.verify_with(empty, 3, static_cast<float>(0.14 * rms_of_all)).right);
 }
 
 TEST_CASE("a reference that leaves elements is wrong where nothing is said of a sample, and so is an empty sample") {

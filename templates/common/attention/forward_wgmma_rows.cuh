@@ -1,4 +1,4 @@
-// A warpgroup of attention_wgmma that multiplies: 64 queries by the blocks of keys that the tile sees, the last block first.
+// A warpgroup of attention_wgmma that multiplies: 64 rows by the blocks of keys that the tile sees, the last block first.
 #pragma once
 
 #include "common/attention/byte_values.cuh"

@@ -9,7 +9,7 @@
 
 namespace kiln::attention {
 
-/// tile_m queries, 64 for each of the warpgroups that multiply, by tile_n keys.
+/// tile_m rows, 64 for each of the warpgroups that multiply, by tile_n keys. A row is a query of a head.
 template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_, int lazy_,
           bool promoted_ = false, bool holds_queries_ = false, bool late_ = false, int blocks_ = 1, int heads_ = 1,
           bool trims_ = false>

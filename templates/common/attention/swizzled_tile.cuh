@@ -35,7 +35,7 @@ __device__ __forceinline__ void tma_load_4d_multicast(unsigned to, const tensor_
       : "memory");
 }
 
-/// `rows` tokens of one head, as TMA lays them down, in boxes. A box has 64 columns of 16 bits under the 128-byte
+/// `rows` tokens of one head, or tokens of several heads, as TMA lays them down, in boxes. A box has 64 columns of 16 bits under the 128-byte
 /// swizzle, 32 under the 64-byte one, 16 under the 32-byte one. A box of 8 bits has twice as many columns. Boxes lie
 /// one after another. Past `dim` the last one has zeros.
 template <int dim, int rows, int box_columns_ = box_columns_of<padded_columns<dim>>, int element_bytes = 2>

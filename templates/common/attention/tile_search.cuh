@@ -6,7 +6,7 @@
 
 namespace kiln::attention {
 
-/// What a block does next: the queries (or keys) of a sequence from `row` on, of one head. As two words of 16 bytes.
+/// What a block does next: the queries (or keys) of a sequence from `row` on, of one head, or of as many as a tile has from `head` on. As two words of 16 bytes.
 struct alignas(16) Work {
   Sequence of;
   int head, row;

@@ -112,7 +112,11 @@ Traffic compare_outputs(const Invocation& call) {
   const auto absolute = call.value<double>(11);
   const bool sampled = call.value<int>(12) != 0;
   auto* result = call.required<Result>(13, 1);
-  const double floor = absolute * std::sqrt(result->wanted_squares / std::max(static_cast<double>(result->counted), 1.0));
+  const auto floor_of = [&](double elements) {
+    return absolute * std::sqrt(result->wanted_squares / std::max(elements, 1.0));
+  };
+  const double floor = floor_of(static_cast<double>(result->counted));
+  const double floor_at_zero = floor_of(static_cast<double>(tensor.count()) - static_cast<double>(result->unwritten));
   return with_element(call.type_argument(0), [&]<typename T>(T) {
     return with_element(call.type_argument(1), [&]<typename R>(R) {
       const T* got = call.required<T>(0, tensor.extent());
@@ -124,7 +128,9 @@ Traffic compare_outputs(const Invocation& call) {
         const double error = is_left ? std::numeric_limits<double>::infinity() : error_of(to_double(got[offset]), want);
         result->error_squares += error * error;
         result->largest_error = std::max(result->largest_error, error);
-        if (error == 0 || (std::isfinite(want) && error <= relative * std::fabs(want) + floor)) return;
+        if (error == 0 ||
+            (std::isfinite(want) && error <= relative * std::fabs(want) + (want == 0 ? floor_at_zero : floor)))
+          return;
         ++result->mismatches;
         result->first_mismatch = std::min(result->first_mismatch, static_cast<unsigned long long>(index));
       });
