@@ -20,7 +20,7 @@ def as_fast(found, of_worst=""):
 
 def slower_by(found, of_worst=""):
     """The cells 'Kiln is slower at', 'its mean time' and 'at worst' of such ratios; nothing where Kiln is slower at none."""
-    if not any(ratio < 1 for ratio in found):
+    if min(found) >= 1:
         return ""
     more = 1 / mean(found) - 1
     middle = "equal" if f"{abs(more):.0%}" == "0%" else f"{abs(more):.0%} {'longer' if more >= 0 else 'shorter'}"
@@ -189,7 +189,7 @@ def team(read, runs, peer):
     """By ranks of each run, or by one run's name. Nothing where Kiln loses at none."""
     of_runs = {"": runs} if isinstance(runs, str) else runs
     found = [(ratio, f"`{problem}`{ranks and f' of {ranks}'}") for ranks, run in of_runs.items() for ratio, problem in team_ratios(read, run, peer)]
-    return slower_by([ratio for ratio, _ in found], f", at {min(found)[1]}" if found else "")
+    return slower_by([ratio for ratio, _ in found], f", at {min(found)[1]}") if found else ""
 
 
 def of_heads(read, dim):
@@ -201,7 +201,7 @@ def losing():
         for dtype in TYPES:
             def own(read, device=device, dtype=dtype):
                 found = [row["best_over_own"] for row in of_many_rows(measured(read, device, dtype)) if "best_over_own" in row]
-                return slower_by(found)
+                return slower_by(found) if found else ""
             yield f"`gemm` above {MANY_ROWS} rows by Kiln's own kernels, {dtype}", device, "cuBLASLt's best algorithm", own
     yield f"`gemm` of 20 models above {MANY_ROWS} rows by Kiln's own kernels, bf16", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(
         [row["best_over_own"] for row in of_many_rows(turns.compared(read))])
@@ -212,7 +212,7 @@ def losing():
             yield title, "H100", turns.ATTENTION[peer], lambda read, lists=lists, peer=peer: slower_by(turns.ratios_of(read, lists, peer))
     yield "attention forward, heads of 40 to 224 that do not fill their tiles", "H100", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))
     for dtype in ("bf16", "e4m3"):
-        yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: slower_by(over_flashinfer(read, dtype))
+        yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: slower_by(found) if (found := over_flashinfer(read, dtype)) else ""
     for dim in (64, 128):
         yield f"gradients of attention, models' heads of {dim}", "H100", "FlashAttention-4", lambda read, dim=dim: of_heads(read, dim)
     yield "products fused with collectives", "two H200", "torch's fused ops, without NVLS", lambda read: team(read, "team", "fused")

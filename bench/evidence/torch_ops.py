@@ -117,4 +117,4 @@ def llama_rows(read, names, train=False):
 TABLES = {"torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
 FIGURES = {"llama_prewarm": prewarm_took(STEPS), "llama_train_prewarm": prewarm_took(TRAINED_STEPS),
-           "eager_leads": eager_leads(["Kiln, prewarmed"]), "eager_leads_cold": eager_leads(["Kiln, records", "Kiln, nothing"]), "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
+           "eager_leads": eager_leads(["Kiln, prewarmed"]), "eager_leads_records": eager_leads(["Kiln, records"]), "eager_leads_nothing": eager_leads(["Kiln, nothing"]), "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
