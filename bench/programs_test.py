@@ -184,9 +184,9 @@ class Code(Trees):
         self.assertIn("there is no op 'gemm'", answer["error"])
 
     def test_ops_of_folders_are_found(self):
-        answer, = ask([{"op": "gelu", "problem": "rows=16 cols=4096 dtype=bf16", "implementation": "strips", "config": "threads=256"}],
-                      "--templates", ROOT / "bench/blocks/ops")
-        self.assertEqual(answer["names"], ["gelu<kiln::bf16, Direction::forward, 256>"])
+        answer, = ask([{"op": "segment_sum", "problem": "rows=16 groups=4 cols=64 checked=all", "implementation": "blocks", "config": "threads=128 pdl=0"}],
+                      "--templates", ROOT / "tests/ops")
+        self.assertEqual(answer["names"], ["segment_sum<128>"])
 
     def code(self, **changed):
         answer, = ask([ROW], "--tree", self.tree("changed", **changed), "--code")
