@@ -1,7 +1,6 @@
-// From the start of a process to its first correct result, and what a thousand plans cost to make ready.
+// From the start of a process to its first correct result.
 //
 //   bench_cold_start [--runs N] [--large FILE.kiln]      N (30) fresh processes a way, the ways in turns
-//   bench_cold_start --plans N                           N buckets from one file, in a fresh process a way
 //
 // Each child says when it reached its stages, counted from just before the parent asked for it. What a way costs beyond a context is its
 // result against that of the way that only makes a context, fills the same tensors and copies one back. --large: a further base, such
@@ -23,12 +22,12 @@
 
 #include "cold/by_hand.hpp"
 #include "cold/child.hpp"
-#include "cold/plans.hpp"
-#include "cold/prepare.hpp"
+#include "cold/norm_case.hpp"
 #include "cold/stages.hpp"
 #include "jit/specialisation.hpp"
-#include "kiln/error.hpp"
+#include "kiln/kiln.hpp"
 #include "row.hpp"
+#include "store/transfer.hpp"
 
 extern char** environ;
 
@@ -109,6 +108,18 @@ double percentile(std::vector<double> values, double of) {
   return values[std::min(values.size() - 1, static_cast<std::size_t>(of * static_cast<double>(values.size())))];
 }
 
+/// Tunes the one bucket that the children launch and exports it, sealed, as `folder`/shipped.kiln.
+void make_shipped(const fs::path& folder) {
+  kiln::Options options;
+  options.overlay = folder / "tuned.kiln";
+  options.search.trials = 4;
+  const kiln::Engine engine(options);
+  const kiln::Op op = engine.op("rms_norm");
+  op.plan(op.problem({{"rows", norm_rows}, {"cols", norm_cols}, {"dtype", "bf16"}}));
+  const auto tuned = kiln::store::File::open(*options.overlay, kiln::store::Access::read_only);
+  kiln::store::export_file(*tuned, folder / "shipped.kiln", {}, true);
+}
+
 void start_once(Way& way, const Folder& folder, const std::string& large, bool counted) {
   std::vector<std::string> arguments = {"--child", std::to_string(static_cast<int>(way.work))};
   const auto add = [&](const char* option, const fs::path& value) {
@@ -178,31 +189,10 @@ void measure_starts(int runs, const std::string& large) {
   for (const Way& way : ways) print(way, context_ms);
 }
 
-void measure_plans(std::size_t count) {
-  const Folder folder;
-  const fs::path file = folder.path / "plans.kiln";
-  const std::size_t modules = make_plans(file, count);
-  for (const char* driver : {"LAZY", "EAGER"})
-    for (const char* loading : {"lazy", "eager"}) {
-      setenv("CUDA_MODULE_LOADING", driver, 1);
-      const auto numbers =
-          spawn({"--child-plans", std::to_string(count), "--base", file.string(), "--loading", loading}, false);
-      fmt::print(
-          "{},\"plans\":{},\"specialisations\":{},\"file_bytes\":{},\"loading\":\"{}\",\"CUDA_MODULE_LOADING\":\"{}\"",
-          bench::compiled_row("plans"), count, modules, fs::file_size(file), loading, driver);
-      if (!numbers) fmt::print(",\"failed\":\"see standard error\"");
-      if (numbers)
-        for (const auto& [name, number] : *numbers)
-          fmt::print(",\"{}{}\":{:.0f}", name, name.ends_with("bytes") || name == "compiles" ? "" : "_ns", number);
-      fmt::print("}}\n");
-      std::fflush(stdout);
-    }
-}
-
 int run(int argc, char** argv) {
-  std::string mode = "starts", large, loading = "lazy";
+  std::string large;
+  bool is_child = false;
   ColdStart start;
-  std::size_t plans = 0;
   int runs = 30;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
@@ -210,8 +200,6 @@ int run(int argc, char** argv) {
       runs = std::stoi(value);
     else if (name == "--large")
       large = fs::absolute(value);
-    else if (name == "--loading")
-      loading = value;
     else if (name == "--base")
       start.bases.emplace_back(value);
     else if (name == "--overlay")
@@ -220,18 +208,16 @@ int run(int argc, char** argv) {
       start.cubin = value;
     else if (name == "--began")
       start.began_ns = std::stoll(value);
-    else if (name == "--child" || name == "--child-plans" || name == "--plans")
-      mode = name;
+    else if (name == "--child")
+      is_child = true;
     else
       throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("'{}' is no option", name));
     if (name == "--child") start.work = static_cast<Work>(std::stoi(value));
-    if (name.ends_with("plans")) plans = std::stoul(value);
   }
-  if (mode == "--child") run_cold_start(start);
-  if (mode == "--child-plans")
-    run_plans(start.bases.at(0), plans, loading == "eager" ? kiln::Loading::eager : kiln::Loading::lazy);
-  if (mode == "--plans") measure_plans(plans);
-  if (mode == "starts") measure_starts(runs, large);
+  if (is_child)
+    run_cold_start(start);
+  else
+    measure_starts(runs, large);
   return 0;
 }
 

@@ -43,8 +43,8 @@ class Run(Folder):
         super().setUp()
         self.write("bin/nvidia-smi", GPUS)
         self.program("src/cli/kiln", 'if [ "$1" = --version ]; then echo "kiln 0.1.0, build 00000ff-dirty"; fi')
-        self.program("bench/bench_compile_rate")
-        self.program("bench/bench_background")
+        self.program("bench/bench_cold_start")
+        self.program("bench/bench_first_batches")
 
     def program(self, name, body='echo "{}"'):
         self.write(f"build/{name}", f"#!/bin/sh\n{body}\n")
@@ -66,17 +66,17 @@ class Run(Folder):
         self.assertIn("--world 4 ", (self.root / "out/team_drawn.json").read_text())
 
     def test_all_steps_pass(self):
-        ran = self.run_steps("compiles", "background")
+        ran = self.run_steps("cold", "first_batches")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
-        self.assertEqual([json.loads(line)["step"] for line in ran.stdout.splitlines()], ["compiles", "background"])
+        self.assertEqual([json.loads(line)["step"] for line in ran.stdout.splitlines()], ["cold", "first_batches"])
 
     def test_a_failed_step_is_named_after_the_others_have_run(self):
-        self.program("bench/bench_compile_rate", "echo no compiler >&2; exit 3")
-        ran = self.run_steps("compiles", "background")
+        self.program("bench/bench_cold_start", "echo no compiler >&2; exit 3")
+        ran = self.run_steps("cold", "first_batches")
         self.assertEqual(ran.returncode, 1)
-        self.assertRegex(ran.stderr, "^failed: compiles;")
+        self.assertRegex(ran.stderr, "^failed: cold;")
         self.assertEqual([stamp["exit"] for stamp in self.stamps()], [3, 0])
-        self.assertIn("background", ran.stdout)
+        self.assertIn("first_batches", ran.stdout)
 
     def test_a_step_fails_with_any_command_of_it(self):
         self.write("bin/python3", "#!/bin/sh\nexit 0\n")
@@ -84,32 +84,32 @@ class Run(Folder):
         self.assertRegex(self.run_steps("hit").stderr, "^failed: hit;")
 
     def test_a_command_that_took_too_long_has_failed(self):
-        self.program("bench/bench_compile_rate", "sleep 5")
-        self.assertEqual(self.run_steps("compiles", KILN_BENCH_LIMIT="0.1").returncode, 1)
+        self.program("bench/bench_cold_start", "sleep 5")
+        self.assertEqual(self.run_steps("cold", KILN_BENCH_LIMIT="0.1").returncode, 1)
         self.assertEqual(self.stamps()[0]["exit"], 124)
 
     def test_an_unknown_step_has_failed(self):
-        self.assertIn("failed: compile;", self.run_steps("compile").stderr)
+        self.assertIn("failed: colds;", self.run_steps("colds").stderr)
 
     def test_findings_among_records_are_no_failure(self):
         self.program("src/cli/kiln", 'if [ "$1" = --version ]; then echo "kiln 0.1.0, build 00000ff"; else exit 1; fi')
         self.assertEqual(self.run_steps("records").returncode, 0)
 
     def test_a_stamp_says_build_seed_clock_and_power(self):
-        self.run_steps("compiles")
+        self.run_steps("cold")
         stamp = self.stamps()[0]
         self.assertEqual((stamp["build"], stamp["seed"], stamp["machine"]), ("00000ff-dirty", 255, "NVIDIA H100, 580.1"))
         self.assertEqual(stamp["gpus"], [{"sm_mhz": 1980, "most_mhz": 1980, "watts": 120.5, "watts_allowed": 700},
                                          {"sm_mhz": 1755, "most_mhz": 1980, "watts": None, "watts_allowed": 700}])
 
     def test_a_seed_that_is_asked_for_is_taken(self):
-        self.run_steps("compiles", KILN_BENCH_SEED="7")
+        self.run_steps("cold", KILN_BENCH_SEED="7")
         self.assertEqual(self.stamps()[0]["seed"], 7)
 
     def test_peers_are_told_the_build(self):
         self.write("bin/python3", '#!/bin/sh\necho "$KILN_BENCH_BUILD"\n')
-        self.run_steps("cold_peers")
-        self.assertEqual((self.root / "out/cold_start_peers.json").read_text(), "00000ff-dirty\n")
+        self.run_steps("products_peers")
+        self.assertEqual((self.root / "out/products_peers.json").read_text(), "00000ff-dirty\n")
 
 
 class Build(Folder):
