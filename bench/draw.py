@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draws pairs of a model's product and a length, for bench_gemm and bench_tuning.
+"""Draws pairs of a model's product and a length, for bench_gemm.
 
-    bench/draw.py COUNT [--seed S] [--most M] [--buckets | --per-bucket N] <bench/problems/gemm.txt
+    bench/draw.py COUNT [--seed S] [--most M] [--per-bucket N] <bench/problems/gemm.txt
     bench/draw.py COUNT --models log|served [--seed S] [--team RANKS [--collectives]]
 
 Reads problems "gemm m=M n=N k=K # name" and writes COUNT distinct ones: n, k and name of a line drawn at random, and an m whose
-logarithm is drawn evenly from 1 to M (16384). --buckets: no two of one n, k and power-of-two bucket of m.
---per-bucket: N lengths in each bucket so drawn, the others drawn as evenly inside the bucket; a bucket of fewer lengths gives all that it has.
+logarithm is drawn evenly from 1 to M (16384).
+--per-bucket: N lengths in each power-of-two bucket so drawn, the others drawn as evenly inside it; a bucket of fewer lengths gives all that it has.
 --models: products of the models of bench/problems/models.toml instead, at lengths by that distribution (bench/models.py). --team: ops of a
 team, whose ranks share each product. --collectives: what they send between products instead.
 """
@@ -40,7 +40,6 @@ def main():
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--most", type=int, default=16384)
-    parser.add_argument("--buckets", action="store_true")
     parser.add_argument("--per-bucket", type=int, default=0)
     parser.add_argument("--models", choices=models.DISTRIBUTIONS)
     parser.add_argument("--team", type=int, default=0, metavar="RANKS")
@@ -54,14 +53,13 @@ def main():
     found = (re.match(r"gemm\s+m=\d+\s+n=(\d+)\s+k=(\d+)\s*#\s*(.*)", line) for line in sys.stdin)
     shapes = sorted({match.groups() for match in found if match})
     draw = random.Random(asked.seed)
-    buckets = asked.buckets or asked.per_bucket > 0
     seen = set()
     written = 0
     while written < asked.count:
         n, k, name = draw.choice(shapes)
         m = round(asked.most ** draw.random())
         upper = 1 << (m - 1).bit_length()
-        key = (n, k, upper if buckets else m)
+        key = (n, k, upper if asked.per_bucket else m)
         if key in seen:
             continue
         seen.add(key)

@@ -2,7 +2,7 @@
 //
 //   bench_replay [--templates FOLDER]... FILE...
 //
-// FILE holds what `--samples` of kiln tune, bench_tuning and bench_gemm wrote, a tune a line. One JSON object a tune: `outcome` is "same", "other"
+// FILE holds what `--samples` of kiln tune and bench_gemm wrote, a tune a line. One JSON object a tune: `outcome` is "same", "other"
 // (`now`: what is chosen now) or "not measured" (`why`: what the search asks for that the recorded one did not). Exit 1 unless all are the same.
 #include <fmt/format.h>
 
