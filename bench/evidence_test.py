@@ -3,7 +3,6 @@
 import importlib.machinery
 import importlib.util
 import json
-import lzma
 import pathlib
 import subprocess
 import tempfile
@@ -171,7 +170,7 @@ class Evidence(unittest.TestCase):
             asked.append((options[:1], tree))
             return [{field: (side | {"compiler": CODE_OF["compiler"], "code": code[tree is None]})[field] for field in fields} for _ in programs]
         def write():
-            with mock.patch.multiple(script, RESULTS=claim.RESULTS, ask=ask, tree_at=lambda commit, _folder: commit, replays=lambda _build: []), \
+            with mock.patch.multiple(script, RESULTS=claim.RESULTS, ask=ask, tree_at=lambda commit, _folder: commit), \
                     mock.patch("sys.argv", ["present", "build", "--write"]), mock.patch("builtins.print"):
                 script.main()
         code = {True: "c1", False: "c1"}
@@ -281,25 +280,6 @@ class Evidence(unittest.TestCase):
         self.assertEqual(self.mark(), "")
         count("hit-instructions/callgrind_hit.json", 412, 400)
         self.assertIn("† the count of instructions of 1 of 1 rows has changed since.", self.caption())
-
-    def test_a_changed_search_that_chooses_the_same_from_recorded_samples_marks_nothing(self):
-        self.write("bench/results/hits/tune_samples.jsonl", "{}\n")
-        self.change_run(kind="choice", files=["hits.json", "tune_samples.jsonl"], code={"the search": "0"})
-        self.assertIn("† the search has changed since.", self.caption())
-        replayed = lambda same: self.write("bench/results/replays.jsonl", json.dumps({"claim": "hits", "file": "tune_samples.jsonl", "tunes": 7, "same": same}) + "\n")
-        replayed(7)
-        self.assertEqual(self.mark(), "")
-        replayed(6)
-        self.assertEqual(self.mark(), "†")
-
-    def test_samples_that_xz_packed_are_repeated_as_they_were(self):
-        samples = self.root / "bench/results/hits/tune_samples.jsonl.xz"
-        samples.write_bytes(lzma.compress(b'{"tune": 1}\n{"tune": 2}\n'))
-        self.change_run(kind="choice", files=["hits.json", samples.name])
-        self.write("build/bench/bench_replay", "#!/bin/sh\nsed 's/.*/{\"outcome\": \"same\"}/' \"$1\"\n")
-        (self.root / "build/bench/bench_replay").chmod(0o755)
-        with mock.patch.object(script, "RESULTS", claim.RESULTS):
-            self.assertEqual(list(script.replays(self.root / "build")), [{"claim": "hits", "file": samples.name, "tunes": 2, "same": 2}])
 
     # Canaries.
 

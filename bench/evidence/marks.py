@@ -24,7 +24,6 @@ LAUNCHES = {("rms_norm", "block_row"): "plain (rms_norm)", ("gemm", "stream"): "
 HOLDS = 0.9  # of a canary's rows
 DRAWN = 0.1  # of a file's problems, at least: fewer say nothing of it
 EQUAL = "equal.toml"
-SAMPLES = ("samples.jsonl", "samples.jsonl.xz")  # how the names of files end that hold what tunes were answered
 
 
 @dataclasses.dataclass
@@ -68,17 +67,9 @@ class State:
         if run.kind == "host" and counts_of(f"{folder}/instructions.json"):  # these decide, launch by launch
             found = [change for change in found if not change.what.startswith("src/")]
         found += [Change(NEWER, f"{name} ({version or 'version not written down'})") for name, version in run.peers.items() if self.lock.get(name) != version or not version]
-        if self.chooses_the_same(folder, run):
-            found = [change for change in found if change.what != "the search"]
         for change in found:
             change.lifted = self.confirmed(folder, run, change)
         return found
-
-    def chooses_the_same(self, folder, run):
-        """Whether the present search chooses from the run's samples what it chose then, in each tune (bench/present)."""
-        recorded = [name for name in run.files if name.endswith(SAMPLES)]
-        same = {row["file"] for row in lines("replays.jsonl") if row["claim"] == folder and row["tunes"] and row["same"] == row["tunes"]}
-        return bool(recorded) and set(recorded) <= same
 
     def confirmed(self, folder, run, change):
         """The canary that held for this run's files and since which what `change` names is as now."""
