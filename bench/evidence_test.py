@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from evidence import checks, claim, digests, marks, programs, table
+from evidence import checks, claim, digests, marks, programs
 
 LOADER = importlib.machinery.SourceFileLoader("present", str(pathlib.Path(__file__).with_name("present")))
 script = importlib.util.module_from_spec(importlib.util.spec_from_loader("present", LOADER))

@@ -8,7 +8,7 @@ from evidence.marks import CHANGED
 from evidence.summary import MANY_ROWS, PARTS, of_many_rows, slower_by, team_ratios
 from evidence.table import Reader, markdown, mean, quantile, state
 from evidence.team import best_of_peers, compared
-from evidence.tuner import at, measured
+from evidence.tuner import at
 
 
 def unmarked(read, told):
