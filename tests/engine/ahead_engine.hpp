@@ -32,7 +32,8 @@ class Told {
       return std::ranges::any_of(held_, [&](const auto& each) { return event.text.find(each) != event.text.npos; });
     };
     if (is_ahead && is_held()) ++held;
-    if (is_ahead) freed_.wait_for(lock, patience, [&] { return !is_held(); });
+    if (is_ahead)
+      CHECK_MESSAGE(freed_.wait_for(lock, patience, [&] { return !is_held(); }), "it was not freed in time");
     (is_ahead ? ahead : waited_for).emplace_back(event.text.substr(0, event.text.find(" was")));
   }
   void hold(std::set<std::string> labels = {""}) { held_ = std::move(labels); }

@@ -323,13 +323,13 @@ TEST_CASE("an engine may end at any time while a bucket's configs come to serve"
 TEST_CASE("a plan and a prepared bucket wait for their own machine code, also where a stand-in serves" *
           doctest::skip(no_plans())) {
   Told told;
-  told.hold();
+  told.hold({"threads=256 vector=1"});  // not the config of 16 rows, which is the default too, so it is compiled ahead
   ScaleEngine engine(ahead_options(MissPolicy::nearest, told));
   put_records(engine);
   engine.launch(sized(64, 128));
   CHECK(make_ready(engine.op, sized(16, 128), engine.machine.stream)->config == "threads=64 vector=1");
   CHECK(engine.launch(sized(256, 128)) == Origin::nearest);
-  told.free();
+  told.free("threads=256 vector=1");
   const PlanState* own = make_ready(engine.op, sized(256, 128), engine.machine.stream);
   CHECK(own->config == "threads=256 vector=1");
   CHECK(engine.launch(sized(256, 128)) == Origin::overlay);
