@@ -41,6 +41,7 @@ FAULTS = {
     103: "a machine that dies inside an operation on a shared folder", 104: "a shared folder with calls that fail and names that come late",
     105: "launches while a shared folder stops", 106: "hostile values in a shared store",
     107: "a candidate of a team that hangs or faults", 108: "two copies of Kiln in one process",
+    109: "exits while an engine tunes",
     74: "an overlay locked at its opening",
     82: "a file overwritten in place while it is opened",
     83: "an index that lacks rows", 84: "an overlay with a spoilt page", 85: "revocations of any name and form, or unreadable",

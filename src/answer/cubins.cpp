@@ -59,7 +59,7 @@ std::string Cubins::compiler_for(const jit::Specialisation& specialisation) {
 }
 
 const std::string& Cubins::own_compiler() {
-  static const std::string none;
+  static const auto& none = *new std::string;
   if (!pool_.may_compile() || cuda::Nvrtc::find() == nullptr)
     return none;  // for now: what could not be opened may be later
   std::call_once(once_, [this] { compiler_ = jit::compiler_identity(); });

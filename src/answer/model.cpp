@@ -153,7 +153,7 @@ std::int64_t resident_blocks(const manifest::DeviceFacts& device, std::int64_t t
 
 BlockWork work_of(const manifest::Op& op, const manifest::Pass& pass, bool first, const manifest::DeviceFacts& device,
                   Evaluation& value) {
-  static const manifest::PassModel nothing_said;
+  static const auto& nothing_said = *new manifest::PassModel;
   const manifest::PassModel& model = pass.model ? *pass.model : nothing_said;
   const double op_bytes = first ? static_cast<double>(value(op.cost_bytes)) : 0;
   BlockWork work;

@@ -35,7 +35,7 @@ class FreedByThreads {
   pthread_key_t key_{};
   bool is_made_;
 };
-const FreedByThreads blocks;
+const FreedByThreads blocks;  // NOLINT(clang-diagnostic-exit-time-destructors): before the library is unloaded
 
 constexpr std::array status_names = {
     "ok",          "bad_input", "bad_manifest",   "bad_expression", "no_driver",     "no_device",  "no_nvrtc",

@@ -16,7 +16,7 @@ Lines::Lines(const manifest::Op& op) {
 }
 
 const TomlValue& Lines::file(const std::string& name) const {
-  static const TomlValue none;
+  static const auto& none = *new TomlValue;
   const auto found = files_.find(name);
   return found == files_.end() ? none : found->second;
 }

@@ -288,8 +288,8 @@ ModelConfig read_wan(const ConfigReader& config, const std::string& type) {
 
 /// What the configurations of Gemma 3 leave out (transformers, Gemma3TextConfig).
 const json& gemma3_defaults() {
-  static const json defaults{
-      {"vocab_size", 262208}, {"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}};
+  static const auto& defaults =
+      *new json{{"vocab_size", 262208}, {"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}};
   return defaults;
 }
 

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 3> fatal_advisories = {"C7508", "C7517", 
 // --no-cache: NVRTC 13 keeps a cache of its own in the home folder. No digest checks that cache, and it hides compile
 // times. --no-source-include: a header in the working directory must not replace one that the op declares.
 // Neither option reaches the machine code. compile_program() drops both where an older NVRTC does not know them.
-const std::vector<std::string> isolating_options = {"--no-cache", "--no-source-include"};
+constexpr std::array<const char*, 2> isolating_options = {"--no-cache", "--no-source-include"};
 
 void require(nvrtcResult result, const char* what, const Specialisation& specialisation) {
   if (result == NVRTC_SUCCESS) return;

@@ -46,7 +46,7 @@ struct Holder {
 
 unsigned take_thread_number() noexcept {
   if (cuda::is_forked()) return shared_thread_number;
-  thread_local const Holder holder;
+  thread_local const Holder holder;  // NOLINT(clang-diagnostic-exit-time-destructors): gives the number back
   thread_number = static_cast<std::uint8_t>(holder.number);
   return holder.number;
 }

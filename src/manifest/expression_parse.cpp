@@ -304,12 +304,12 @@ class Parser {
 }  // namespace
 
 const std::vector<std::string>& function_names() {
-  static const std::vector<std::string> names = [] {
+  static const auto& names = *new std::vector<std::string>([] {
     std::vector<std::string> result;
     for (const Function& each : functions) result.emplace_back(each.name);
     result.emplace_back("sizeof");
     return result;
-  }();
+  }());
   return names;
 }
 

@@ -218,12 +218,12 @@ std::span<const Op> Catalogue::all() const {
 }
 
 std::span<const SourceFile> common_headers() {
-  static const std::vector<SourceFile> headers = common_files(".cuh");
+  static const auto& headers = *new std::vector<SourceFile>(common_files(".cuh"));
   return headers;
 }
 
 std::span<const SourceFile> common_parts() {
-  static const std::vector<SourceFile> parts = common_files(part_suffix);
+  static const auto& parts = *new std::vector<SourceFile>(common_files(part_suffix));
   return parts;
 }
 

@@ -18,7 +18,7 @@ constexpr std::string_view toml_suffix = ".toml";
 constexpr std::string_view source_suffix = ".cuh";
 
 const TomlValue& section_or_empty(const TomlValue& document, std::string_view key) {
-  static const TomlValue empty;
+  static const auto& empty = *new TomlValue;
   const TomlValue* section = document.find(key);
   return section == nullptr ? empty : *section;
 }

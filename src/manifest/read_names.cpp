@@ -13,7 +13,8 @@ namespace {
 constexpr std::size_t max_words = 64;  // a selection; a problem holds the index in a byte
 
 const std::vector<std::string>& dtype_names() {
-  static const std::vector<std::string> names = {"bf16", "f16", "f32", "f64", "e4m3", "e5m2", "i8", "u8", "i32", "i64"};
+  static const auto& names =
+      *new std::vector<std::string>{"bf16", "f16", "f32", "f64", "e4m3", "e5m2", "i8", "u8", "i32", "i64"};
   return names;
 }
 

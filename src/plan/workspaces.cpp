@@ -190,7 +190,7 @@ class Workspaces::Owner {
       }
     };
     if (is_told_of) return;
-    thread_local Streams streams;
+    thread_local Streams streams;  // NOLINT(clang-diagnostic-exit-time-destructors): a thread's, and says so
     std::erase_if(streams.all, [&](const auto& each) { return each.first.expired() || each.second == stream; });
     streams.all.emplace_back(owner, stream);
   }

@@ -14,7 +14,7 @@ struct CubinSql {
 };
 
 const CubinSql& cubin_sql() {
-  static const CubinSql texts = [] {
+  static const auto& texts = *new CubinSql([] {
     Columns columns;
     const PackedCubin empty;
     each_cubin_field(empty, columns);
@@ -24,7 +24,7 @@ const CubinSql& cubin_sql() {
         fmt::format("SELECT id, key, digest, {}NULL FROM cubin ORDER BY id", columns.names),
         fmt::format("INSERT INTO cubin ({}key, digest) VALUES ({}?, ?) ON CONFLICT (key) DO NOTHING RETURNING id",
                     columns.names, columns.marks)};
-  }();
+  }());
   return texts;
 }
 

@@ -13,7 +13,7 @@ struct RecordSql {
 };
 
 const RecordSql& record_sql() {
-  static const RecordSql texts = [] {
+  static const auto& texts = *new RecordSql([] {
     const Record empty_record;
     const Choice empty_choice;
     const TriedCandidate empty_candidate;
@@ -35,7 +35,7 @@ const RecordSql& record_sql() {
                      select_candidate + " ORDER BY position", select_candidate + " AND position = ?",
                      fmt::format("INSERT INTO candidate (record, position, {}digest) VALUES (?, ?, {}?)",
                                  candidate.names, candidate.marks)};
-  }();
+  }());
   return texts;
 }
 

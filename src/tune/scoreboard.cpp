@@ -34,7 +34,7 @@ const Cost& Scoreboard::cost(Point point) const {
 }
 
 const std::vector<double>& Scoreboard::samples(Point point) const {
-  static const std::vector<double> none;
+  static const auto& none = *new std::vector<double>;
   const Row& row = rows_[point.candidate];
   return row.cells.empty() ? none : row.cells[point.size].samples;
 }

@@ -14,7 +14,8 @@
 namespace fake_cuda {
 
 Machine& Machine::get() {
-  static Machine machine;
+  // Never destroyed: an engine's thread may call the driver while the process exits.
+  static auto& machine = *new Machine;
   return machine;
 }
 
