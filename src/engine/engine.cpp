@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "answer/explain.hpp"
 #include "cuda/nvrtc_api.hpp"
@@ -14,6 +17,9 @@
 #include "engine/shared_answers.hpp"
 #include "engine/state.hpp"
 #include "engine/team/agree.hpp"
+#include "manifest/environment.hpp"
+#include "manifest/keep_loaded.hpp"
+#include "manifest/no_signals.hpp"
 #include "manifest/text.hpp"
 #include "manifest/workload_text.hpp"
 #include "process/child.hpp"
@@ -195,6 +201,15 @@ EngineState::~EngineState() {
   }
 }
 
+void call_elsewhere(std::function<void()> work) noexcept {
+  try {
+    const manifest::NoSignals no_signals;
+    manifest::keep_library_loaded();
+    std::thread(std::move(work)).detach();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): what it would destroy stays
+  }
+}
+
 void destroy(EngineState* engine) {
   if (engine->background && engine->background->is_this_thread())
     engine->background->delete_at_end(*engine);
@@ -202,6 +217,8 @@ void destroy(EngineState* engine) {
     engine->shared->client().call_at_end([engine] { delete engine; });
   else if (engine->ahead && engine->ahead->is_this_thread())
     engine->ahead->delete_at_end(*engine);
+  else if (jit::CompilePool::is_compiling())
+    call_elsewhere([engine] { delete engine; });
   else
     delete engine;
 }

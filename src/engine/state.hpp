@@ -83,12 +83,19 @@ struct EngineState final : plan::Owner {
 /// The engine of an op's state.
 inline EngineState& engine_of(const plan::OpState& op) { return static_cast<EngineState&>(op.owner); }
 
-/// Deletes the state. A callback on the thread that tunes in the background may drop the last Engine, Op or Plan. That
-/// thread cannot join itself, so it deletes the state when its tune has ended.
+/// Calls `work` on a thread of its own. Where the system refuses one, never.
+void call_elsewhere(std::function<void()> work) noexcept;
+
+/// Deletes the state. A callback may drop the last Engine, Op or Plan on a thread of the engine, which cannot join
+/// itself. The thread that tunes in the background deletes the state when its tune has ended; where the callback is
+/// that of a compile, another thread does.
 void destroy(EngineState* engine);
 template <class Owned>
 void destroy(Owned* owned) {
-  delete owned;
+  if (jit::CompilePool::is_compiling())
+    call_elsewhere([owned] { delete owned; });
+  else
+    delete owned;
 }
 
 /// std::make_shared, whose object is never destroyed in a forked child (cuda::is_forked). There its threads cannot be

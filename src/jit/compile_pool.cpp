@@ -81,6 +81,8 @@ class Known {
   std::list<manifest::Digest> under_way_, ended_;  // in `ended_` the one that was asked for last is at the end
 };
 
+constinit thread_local bool compiles = false;
+
 /// What is kept of a compile beside its texts: the entry, the future's state and the blocks that hold them.
 constexpr std::int64_t entry_bytes = 512;
 
@@ -257,8 +259,14 @@ struct CompilePool::State {
     return of.compile(task.key, task.specialisation);
   }
 
-  /// Counts before the future is ready, so that a caller that waited for every future reads the full count.
   void run(Task& task) {
+    compiles = true;
+    run_task(task);
+    compiles = false;
+  }
+
+  /// Counts before the future is ready, so that a caller that waited for every future reads the full count.
+  void run_task(Task& task) {
     const auto begun = std::chrono::steady_clock::now();
     const auto count = [&](const char* failure) {
       if (on_end)
@@ -350,6 +358,8 @@ std::size_t CompilePool::at_once() const noexcept { return state_->most; }
 std::size_t CompilePool::spare_at_once() const noexcept { return state_->most_spare; }
 
 bool CompilePool::may_compile() const noexcept { return state_->may_compile; }
+
+bool CompilePool::is_compiling() noexcept { return compiles; }
 
 std::int64_t CompilePool::compiled() const noexcept {
   const std::lock_guard lock(state_->mutex);

@@ -70,6 +70,9 @@ class CompilePool {
   [[nodiscard]] bool may_compile() const noexcept;             // whatever NVRTC there is
   [[nodiscard]] std::int64_t compiled() const noexcept;        // compiles that ended, failed ones included
   [[nodiscard]] std::int64_t compiled_spare() const noexcept;  // those of Urgency::spare among them
+  /// Whether the calling thread compiles for a pool, as within CompileSettings::on_end. It must not destroy that pool,
+  /// which would wait for it.
+  [[nodiscard]] static bool is_compiling() noexcept;
 
  private:
   struct State;

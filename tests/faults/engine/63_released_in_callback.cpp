@@ -1,4 +1,5 @@
-// A callback of a tune in the background lets go of the last Engine, Op or Plan. It returns, and the engine ends after its tune.
+// A callback on a thread of the engine lets go of the last Engine, Op or Plan. It returns, and the engine ends after it: after
+// its tune, or beside the thread that compiled.
 #include <future>
 #include <thread>
 
@@ -7,14 +8,30 @@
 using namespace kiln;
 using namespace kiln::faults;
 
+namespace {
+
+Options tuning_in_background(Options chosen) {
+  chosen.on_miss = MissPolicy::background;
+  chosen.background_share = 1;
+  chosen.worker = KILN_WORKER_PROGRAM;
+  return chosen;
+}
+
+void check_all_is_given_back(std::int64_t handles, std::int64_t memory, std::int64_t contexts) {
+  for (int tries = 0; tries < 3000 && query("contexts") + query("handles") > contexts + handles; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(query("handles") == handles);
+  CHECK(query("memory") == memory);
+  CHECK(query("contexts") == contexts);
+}
+
+}  // namespace
+
 TEST_CASE("fault 63: an engine that is released in a callback of its own background thread ends, and leaves nothing") {
   const Machine machine;
   const Scene scene;
   const std::int64_t handles = query("handles"), memory = query("memory"), contexts = query("contexts");
-  Options options = scene.options(scene.overlay());
-  options.on_miss = MissPolicy::background;
-  options.background_share = 1;
-  options.worker = KILN_WORKER_PROGRAM;
+  Options options = tuning_in_background(scene.options(scene.overlay()));
   std::optional<Engine> engine;
   std::promise<void> ready;
   std::promise<void> released;
@@ -29,9 +46,36 @@ TEST_CASE("fault 63: an engine that is released in a callback of its own backgro
   ScaleCall(*engine, 32, 128).launch(machine.stream());
   ready.set_value();
   REQUIRE(released.get_future().wait_for(std::chrono::seconds(30)) == std::future_status::ready);
-  for (int tries = 0; tries < 3000 && query("contexts") + query("handles") > contexts + handles; ++tries)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CHECK(query("handles") == handles);
-  CHECK(query("memory") == memory);
+  check_all_is_given_back(handles, memory, contexts);
   tally(63, 1, "engines let go in a callback");
+}
+
+// As with a callback that holds a std::weak_ptr to the engine's owner, while another thread drops the last std::shared_ptr.
+TEST_CASE("fault 63: an engine that is released in the log of a compile ends, and leaves nothing") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const CopiedOp op(folder);
+  const std::int64_t handles = query("handles"), memory = query("memory"), contexts = query("contexts");
+  Options options = tuning_in_background(op.options(folder / "overlay.kiln"));
+  auto owner = std::make_shared<std::optional<Engine>>();
+  std::atomic<bool> is_launched = false;
+  std::promise<void> entered, released;
+  std::promise<void> dropped;
+  options.on_log = [&, weak = std::weak_ptr(owner)](const LogEvent& event) {
+    if (event.kind != LogEvent::Kind::compile || !is_launched.exchange(false)) return;
+    auto held = weak.lock();
+    entered.set_value();
+    dropped.get_future().wait();
+    held.reset();
+    released.set_value();
+  };
+  owner->emplace(options);
+  ScaleCall(**owner, 32, 128).launch(machine.stream());
+  is_launched = true;
+  REQUIRE(entered.get_future().wait_for(patience) == std::future_status::ready);
+  owner.reset();
+  dropped.set_value();
+  REQUIRE(released.get_future().wait_for(patience) == std::future_status::ready);
+  check_all_is_given_back(handles, memory, contexts);
+  tally(63, 1, "engines let go in the log of a compile");
 }
