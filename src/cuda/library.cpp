@@ -90,7 +90,10 @@ void* Library::address(const char* symbol) const { return dlsym(handle_, symbol)
 
 std::string Library::path() const {
   const link_map* map = map_of(handle_);
-  return map != nullptr && map->l_name != nullptr ? map->l_name : "";
+  const std::string name = map != nullptr && map->l_name != nullptr ? map->l_name : "";
+  std::error_code removed;  // the current directory
+  const auto full = name.empty() ? std::filesystem::path() : std::filesystem::absolute(name, removed);
+  return removed ? name : full.string();
 }
 
 std::string Library::build_id() const {

@@ -62,7 +62,22 @@ manifest::TeamLink link_of(const Options& options) {
   return options.team == nullptr ? manifest::TeamLink::none : team::state_of(*options.team).member->link();
 }
 
-/// The options with durations that clocks can add. Throws Error(bad_input) for an option out of its range.
+/// Takes a path from the current directory, which the program may change before the engine uses the path.
+void make_full(std::filesystem::path& path) {
+  if (path.empty() || path.is_absolute()) return;
+  std::error_code removed;  // the current directory: the use of the path says that it names nothing
+  if (auto full = std::filesystem::absolute(path, removed); !removed) path = std::move(full);
+}
+
+void make_paths_full(Options& options) {
+  const std::filesystem::path named = manifest::environment("KILN_WORKER");
+  if (options.worker.empty() && named.is_relative() && named != "none") options.worker = named;
+  make_full(options.worker);
+  if (options.nvrtc.has_parent_path()) make_full(options.nvrtc);  // a bare name is the loader's to find
+}
+
+/// The options with full paths, and with durations that clocks can add. Throws Error(bad_input) for an option out of
+/// its range.
 Options checked(Options options) {
   const auto refuse = [](std::string_view name, auto found, std::string_view expected) {
     throw Error(ErrorKind::bad_input, fmt::format("Options::{} is {}, expected {}", name, found, expected));
@@ -93,6 +108,7 @@ Options checked(Options options) {
                     options.device, options.team->name(), options.team->device()));
   for (auto* limit : {&options.compile_limit, &options.candidate_limit, &options.search.time_limit})
     *limit = bounded(*limit);
+  make_paths_full(options);
   return options;
 }
 
