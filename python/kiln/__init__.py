@@ -106,6 +106,15 @@ def _path(what: str, path: Path) -> str:
         raise Error(f"{what} is a {type(path).__name__}, expected a path: a str or an os.PathLike") from None
 
 
+def _named(what: str, path: Path) -> str:
+    """The path, from the working directory of this moment: the program may change that before Kiln's first use."""
+    given = _path(what, path)
+    try:
+        return _os.path.join(_os.getcwd(), given) if given and not _os.path.isabs(given) else given
+    except OSError:
+        raise Error(f"{what} is '{given}', in a working directory that was removed; name its full path") from None
+
+
 def op(name: str, *, folder: Path | None = None) -> Op:
     """The op of this name, such as "rms_norm"; `folder` holds the user's own ops, each in a folder of its name.
 
@@ -115,11 +124,7 @@ def op(name: str, *, folder: Path | None = None) -> Op:
         raise Error(f"an op's name is a {type(name).__name__}, expected a str")
     if folder is None:
         return Op(_whole("an op's name", name), "")
-    given = _path("the folder of ops", folder)
-    try:
-        return Op(_whole("an op's name", name), _os.path.abspath(given))
-    except OSError:
-        raise Error(f"the folder of ops is '{given}', in a working directory that was removed; name its full path") from None
+    return Op(_whole("an op's name", name), _os.path.normpath(_named("the folder of ops", folder or ".")))
 
 
 class Coverage:
@@ -431,6 +436,7 @@ def configure(
     histogram: bool | None = None,
 ) -> None:
     """Sets how Kiln works in this process; before its first use, and an Error after it. A second call replaces all of the first.
+    Relative paths are taken from the working directory of this call.
 
     bases: tuned files, asked in order after the overlay and before those of installed packages (entry points of the group "kiln.bases").
     overlay: the file that Kiln writes; "" keeps it in memory; left out, $KILN_CACHE, else the user's cache folder.
@@ -449,14 +455,16 @@ def configure(
     if search_seconds is not None and not 0 <= _seconds("search_seconds", search_seconds) < 1e9:
         raise Error(f"search_seconds is {search_seconds}, expected seconds, 0 or more")
     settings = _kiln.Settings()
-    settings.bases = [_path("a base", each) for each in bases]
-    settings.trusted_keys = [_path("a folder of trusted keys", each) for each in trusted_keys]
-    settings.overlay = None if overlay is None else _path("overlay", overlay)
-    settings.worker = None if worker is None else _path("worker", worker)
+    settings.bases = [_named("a base", each) for each in bases]
+    settings.trusted_keys = [_named("a folder of trusted keys", each) for each in trusted_keys]
+    settings.overlay = None if overlay is None else _named("overlay", overlay)
+    settings.worker = None if worker is None else _named("worker", worker)
     settings.on_miss = _one_of("on_miss", on_miss, _ON_MISS)
     settings.nvrtc = None if nvrtc is None else _path("nvrtc", nvrtc)
+    if settings.nvrtc and "/" in settings.nvrtc:  # a bare name is the loader's to find
+        settings.nvrtc = _named("nvrtc", settings.nvrtc)
     settings.remote = None if remote is None else _whole("remote", remote)
-    settings.signing_key = None if signing_key is None else _path("signing_key", signing_key)
+    settings.signing_key = None if signing_key is None else _named("signing_key", signing_key)
     settings.compile = _one_of("compile", compile, _COMPILE)
     settings.trust = _one_of("trust", trust, _TRUST)
     settings.isolation = _one_of("isolation", isolation, _ISOLATION)

@@ -401,3 +401,11 @@ def test_a_relative_folder_needs_a_working_directory(run_program, tmp_path):
         print(error)
     """)
     assert said == "the folder of ops is 'ops', in a working directory that was removed; name its full path\n"
+
+
+def test_relative_paths_are_of_the_directory_in_which_they_were_given(run_program, tmp_path):
+    (tmp_path / "to").mkdir()
+    begin = f"os.chdir({str(tmp_path)!r})\n" + SETUP.replace('overlay=""', 'overlay="overlay.kiln", histogram=True, bases=["base.kiln"]')
+    said = run_program(begin.replace("make_current()", "os.chdir('to')\nmake_current()") + "for _ in range(64): norm(**given)\nprint(os.getcwd(), kiln.warnings())\n")
+    assert f"{tmp_path / 'to'} " in said and f"'{tmp_path / 'base.kiln'}'" in said, said
+    assert (tmp_path / "overlay.kiln").exists() and not list((tmp_path / "to").iterdir())
