@@ -174,7 +174,9 @@ void Connection::Finalize::operator()(sqlite3_stmt* statement) const noexcept {
 
 Connection Connection::open(const std::string& path, OpenMode mode) {
   const ForkGuard no_fork;
-  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+  // Private: the program may have this SQLite share its caches (sqlite3_enable_shared_cache). Their locks on tables are
+  // those of no other process, and nothing waits for them.
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_PRIVATECACHE;
   switch (mode) {
     case OpenMode::read_only: flags |= SQLITE_OPEN_READONLY; break;
     case OpenMode::read_write: flags |= SQLITE_OPEN_READWRITE; break;
