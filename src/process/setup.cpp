@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -43,6 +44,13 @@ void close_inherited_descriptors() noexcept {
     if (descriptor >= static_cast<int>(first) && descriptor != dirfd(listed)) close(descriptor);
   }
   closedir(listed);
+}
+
+void leave_unnamed_directory() noexcept {
+  constexpr std::size_t nvrtc_takes = 2000;  // bytes, in NVRTC 13.0, which uses them also where getcwd(3) refuses
+  std::array<char, nvrtc_takes> path{};
+  if (getcwd(path.data(), path.size()) != nullptr) return;
+  [[maybe_unused]] const int left = chdir("/");
 }
 
 std::int64_t private_bytes() noexcept {

@@ -14,6 +14,10 @@ void hold_standard_descriptors() noexcept;
 /// whose end of a pipe would keep a reader waiting.
 void close_inherited_descriptors() noexcept;
 
+/// Makes the root the current directory where that was removed or has a very long path: NVRTC reads past its buffer
+/// there.
+void leave_unnamed_directory() noexcept;
+
 /// The exit status of a worker that ended itself at its memory limit.
 constexpr int memory_limit_status = 86;
 

@@ -15,6 +15,7 @@
 int kiln_worker_main() noexcept try {
   kiln::process::hold_standard_descriptors();  // the parent's standard error is inherited, and may be closed
   kiln::process::close_inherited_descriptors();
+  kiln::process::leave_unnamed_directory();
   std::signal(SIGPIPE, SIG_IGN);  // the driver or a compiler may print there when nobody reads it
   if (isatty(STDIN_FILENO) != 0) {
     std::fputs("kiln-worker is run by kiln itself, to compile and to tune.\n", stderr);

@@ -1,6 +1,8 @@
 // A program names files by relative paths, and changes its directory while an engine serves. The paths stay those of the
 // directory in which the engine was made.
 #include "faults/engine/scene.hpp"
+#include "faults/engine/workers.hpp"
+#include "process/child.hpp"
 
 using namespace kiln;
 using namespace kiln::faults;
@@ -67,4 +69,17 @@ TEST_CASE("fault 110: a tune after a change of directory runs in the worker that
     check_serves_elsewhere(each, true);
   }
   tally(110, 4, "engines with relative paths, before a change of directory");
+}
+
+// As after a deployment that removes the release before it. NVRTC 13.0 reads past a buffer in such a directory.
+TEST_CASE("fault 110: a worker that begins in a directory that was removed leaves it") {
+  const OwnWorker worker;
+  const TemporaryFolder folder;
+  const ChangedDirectory directory(folder / "from", folder / "to");
+  fs::remove(folder / "from");
+  const process::Child child(worker.path);
+  const std::vector<pid_t> running = processes_of(worker.path);
+  REQUIRE(running.size() == 1);
+  CHECK(fs::read_symlink("/proc/" + std::to_string(running.front()) + "/cwd") == "/");
+  tally(110, 1, "workers in a removed directory");
 }
