@@ -22,7 +22,7 @@ std::vector<Problem> problems_of(const kiln_problem* problems, std::size_t count
 }
 
 void give(const Coverage& found, kiln_coverage* coverage, char** json) {
-  char* const text = json == nullptr ? nullptr : text_of(to_json(found).dump());
+  char* const text = json == nullptr ? nullptr : text_of(line_of(to_json(found)));
   if (json != nullptr) *json = text;
   if (coverage == nullptr) return;
   coverage->total = found.total;
@@ -142,7 +142,7 @@ kiln_status kiln_engine_explain(kiln_engine* engine, kiln_op* op, const kiln_pro
     given(explanation, "explanation");
     const kiln::Explanation found =
         given(engine, "engine").engine.explain(given(op, "op").op, read(sized(problem, "kiln_problem")));
-    *explanation = text_of(as_text != 0 ? text_of(found) : to_json(found).dump());
+    *explanation = text_of(as_text != 0 ? text_of(found) : line_of(to_json(found)));
   });
 }
 

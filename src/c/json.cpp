@@ -18,6 +18,8 @@ std::string_view to_string(TunedBucket::Outcome outcome) {
 
 }  // namespace
 
+std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 Json to_json(const Explanation& explanation) {
   Json json{{"problem", explanation.problem},
             {"bucket", explanation.bucket},

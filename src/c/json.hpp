@@ -14,6 +14,8 @@ Json to_json(const Explanation& explanation);
 Json to_json(const Coverage& coverage);
 Json to_json(const TuneReport& report);
 Json to_json(const Deployment& deployment);
+/// In UTF-8: a byte of a path that is none becomes U+FFFD.
+std::string line_of(const Json& json);
 /// For people: a line for each of the explanation's members that says something.
 std::string text_of(const Explanation& explanation);
 

@@ -58,7 +58,7 @@ kiln_status kiln_tuner_tune(kiln_tuner* tuner, int32_t retune, char** report) {
     kiln::TuneChoice choice;
     choice.retune = static_cast<kiln::Retune>(retune);
     const kiln::TuneReport found = given(tuner, "tuner").tuner.tune(demands_of(*tuner), choice);
-    if (report != nullptr) *report = text_of(to_json(found).dump());
+    if (report != nullptr) *report = text_of(line_of(to_json(found)));
   });
 }
 
@@ -67,7 +67,7 @@ kiln_status kiln_tuner_compile(kiln_tuner* tuner, char** report) {
     Json json = Json::array();
     for (const kiln::Deployment& each : given(tuner, "tuner").tuner.compile(demands_of(*tuner)))
       json.push_back(to_json(each));
-    if (report != nullptr) *report = text_of(json.dump());
+    if (report != nullptr) *report = text_of(line_of(json));
   });
 }
 
@@ -76,6 +76,6 @@ kiln_status kiln_tuner_deploy(kiln_tuner* tuner, const char* path, int32_t repla
     kiln::TuneChoice choice;
     choice.replace = replace != 0;
     const kiln::Deployment found = given(tuner, "tuner").tuner.deploy(demands_of(*tuner), &given(path, "path"), choice);
-    if (report != nullptr) *report = text_of(to_json(found).dump());
+    if (report != nullptr) *report = text_of(line_of(to_json(found)));
   });
 }

@@ -332,6 +332,30 @@ TEST_CASE("an engine prepares, covers, explains and lists from C" * doctest::ski
   CHECK(ended == 1);
 }
 
+TEST_CASE("reports to C are JSON where a file's path is no UTF-8" * doctest::skip(no_machine())) {
+  const fake_cuda_tests::Fixture fake;
+  const std::string ops = ops_of_tests();
+  const char* const path = ops.c_str();
+  const char* const base = "/nowhere/caf\xe9.kiln";
+  kiln_options options = options_for(&path);
+  options.on_miss = KILN_ON_MISS_NEAREST;
+  options.bases = &base;
+  options.base_count = 1;
+  kiln_engine* engine = nullptr;
+  kiln_op* scale = nullptr;
+  REQUIRE(kiln_engine_create(&options, &engine) == KILN_OK);
+  REQUIRE(kiln_engine_op(engine, "scale", &scale) == KILN_OK);
+  kiln_problem problem = KILN_PROBLEM_INIT;
+  const kiln_setting settings[] = {KILN_SIZE("rows", 3), KILN_SIZE("cols", 64), KILN_WORD("dtype", "f32")};
+  REQUIRE(kiln_op_problem(scale, settings, 3, &problem) == KILN_OK);
+  char* json = nullptr;
+  const kiln_status status = kiln_engine_explain(engine, scale, &problem, 0, &json);
+  CHECK_MESSAGE(status == KILN_OK, kiln_last_error());
+  if (status == KILN_OK) CHECK(Json::parse(taken(json))["layers"][1]["layer"] == "base /nowhere/caf\ufffd.kiln");
+  kiln_op_destroy(scale);
+  kiln_engine_destroy(engine);
+}
+
 TEST_CASE("a team of one is made from C, and an engine takes it" * doctest::skip(no_machine())) {
   fake_cuda_tests::Fixture fake;
   char* name = nullptr;
