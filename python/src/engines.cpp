@@ -308,7 +308,7 @@ void tell() {
       line = std::move(in.lines.front());
       in.lines.pop_front();
     }
-    hooks().log(line.first, line.second);
+    hooks().log(line.first, readable(line.second));
   }
 }
 

@@ -27,8 +27,14 @@ Hooks& hooks() noexcept {
   return *kept;
 }
 
+nb::str readable(std::string_view text) {
+  PyObject* const made = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (made == nullptr) throw nb::python_error();
+  return nb::steal<nb::str>(made);
+}
+
 void fail(std::string_view kind, std::string_view sentence) {
-  const nb::object error = hooks().error(nb::str(sentence.data(), sentence.size()), nb::str(kind.data(), kind.size()));
+  const nb::object error = hooks().error(readable(sentence), nb::str(kind.data(), kind.size()));
   PyErr_SetObject(hooks().error.ptr(), error.ptr());
   throw nb::python_error();
 }
@@ -40,9 +46,9 @@ void check(kiln_status status) {
 }
 
 std::string taken(char* text) {
-  std::string copy(text == nullptr ? "" : text);
+  const std::string copy(text == nullptr ? "" : text);
   kiln_free_text(text);
-  return copy;
+  return text_of(readable(copy));
 }
 
 std::string text_of(nb::handle object) {

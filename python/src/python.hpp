@@ -21,13 +21,16 @@ struct Hooks {
 };
 Hooks& hooks() noexcept;
 
+/// A text of Kiln's, in which the path of a file need not be UTF-8: other bytes become U+FFFD.
+nb::str readable(std::string_view text);
+
 /// Throws kiln.Error.
 [[noreturn]] void fail(std::string_view kind, std::string_view sentence);
 [[noreturn]] void bad_input(std::string_view sentence);
 /// Throws kiln.Error for the calling thread's last failure, unless the status is KILN_OK.
 void check(kiln_status status);
 
-/// The text, which is then free; empty for null.
+/// The text, readable(), which is then free; empty for null.
 std::string taken(char* text);
 /// UTF-8 of a str.
 std::string text_of(nb::handle object);

@@ -409,3 +409,12 @@ def test_relative_paths_are_of_the_directory_in_which_they_were_given(run_progra
     said = run_program(begin.replace("make_current()", "os.chdir('to')\nmake_current()") + "for _ in range(64): norm(**given)\nprint(os.getcwd(), kiln.warnings())\n")
     assert f"{tmp_path / 'to'} " in said and f"'{tmp_path / 'base.kiln'}'" in said, said
     assert (tmp_path / "overlay.kiln").exists() and not list((tmp_path / "to").iterdir())
+
+
+def test_texts_that_name_a_file_by_no_utf_8_are_readable(run_program, tmp_path):
+    odd = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(odd)
+    os.chmod(odd, 0o777)  # so that a warning names it
+    program = SETUP.replace('overlay="", ', "") + "norm(**given)\nprint(given['y'].values[0] > 0.9, 'caf\ufffd' in kiln.warnings()[0], 'caf\ufffd' in kiln.explain(norm, rows=3, cols=64))\n"
+    said = run_program(program, KILN_CACHE=os.fsdecode(odd + b"/overlay.kiln"))
+    assert "True True True\n" in said, said
