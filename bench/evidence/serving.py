@@ -34,7 +34,8 @@ def first_batches(read):
 
 def cache_file(read):
     rows = {row["what"]: row for row in read("cache-file/cache_file.jsonl")}
-    times = lambda what: f"{rows[what]['median_us']:.0f} us, 95th percentile {rows[what]['p95_us']:.0f} us"
+    shown = lambda us: f"{us / 1e6:.2f} s" if us >= 1e5 else f"{us:.0f} us"
+    times = lambda what: f"{shown(rows[what]['median_us'])}, 95th percentile {shown(rows[what]['p95_us'])}"
     merge = lambda what: f"{rows[what]['seconds']:.1f} s, {rows[what]['peak_mib']} MiB at the peak"
     kilobytes = lambda what: f"{rows[what]['bytes'] / 1000:.2f} kB"
     return markdown(["a file of 100,000 records", "Kiln, every byte verified", "peer, nothing verified"], [

@@ -130,7 +130,7 @@ def losses_inside():
             def stand_in(read, device=device, dtype=dtype):
                 slower = [row["stand_in_over_kiln"] - 1 for row in measured(read, device, dtype) if row.get("stand_in_origin") in ("nearest", "model", "default")]
                 return f"{quantile(slower, 0.5):.1%}, median of {len(slower)} | {max(slower):.0%}" if slower else ""
-            yield f"time lost by a stand-in without a record, to the tuned config, `gemm` {dtype}", device, stand_in
+            yield f"time lost by a fallback, to the tuned config, `gemm` {dtype}", device, stand_in
 
 
 def hot_launches():

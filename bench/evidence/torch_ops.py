@@ -1,6 +1,7 @@
 """Kiln's ops in PyTorch on a GPU: what passed, the host's cost of a call, and a model from its first batch on. The logs are those of
 python/torch/tests/gpu.py and bench/python/show."""
 import collections
+import itertools
 import re
 
 from evidence.claim import listed
@@ -75,12 +76,12 @@ def times_after(read):
     return after
 
 
-def eager_leads(contenders):
-    """Until which of the marked batches eager torch is first, beside each of the contenders."""
+def eager_leads(contender):
+    """At which marks, of numbers of batches, eager torch is ahead of the contender."""
     def told(read):
         after = times_after(read)
-        leads = [max([count for count, seconds in after["eager"].items() if seconds < after[each].get(count, float("inf"))], default=0) for each in contenders]
-        return listed(dict.fromkeys(f"{count:,}" for count in leads))
+        runs = [list(run) for leads, run in itertools.groupby(sorted(after["eager"]), lambda count: after["eager"][count] < after[contender].get(count, float("inf"))) if leads]
+        return listed(f"{run[0]:,} to {run[-1]:,}" if len(run) > 1 else f"{run[0]:,}" for run in runs) or "none"
     return lambda read: read.figure(told)
 
 
@@ -117,4 +118,4 @@ def llama_rows(read, names, train=False):
 TABLES = {"torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
 FIGURES = {"llama_prewarm": prewarm_took(STEPS), "llama_train_prewarm": prewarm_took(TRAINED_STEPS),
-           "eager_leads": eager_leads(["Kiln, prewarmed"]), "eager_leads_records": eager_leads(["Kiln, records"]), "eager_leads_nothing": eager_leads(["Kiln, nothing"]), "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
+           "eager_leads": eager_leads("Kiln, prewarmed"), "eager_leads_records": eager_leads("Kiln, records"), "eager_leads_nothing": eager_leads("Kiln, nothing"), "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}

@@ -64,7 +64,7 @@ Slowdown of_model(const manifest::Bucket& bucket, std::span<const KnownRecord> k
     return {measured->median,
             fmt::format("the median of {} such choices in a benchmark; 95 % took at most {:.2f} times",
                         measured->problems, measured->most)};
-  return {0, "nothing timed such a choice of the model: near records have no candidates"};
+  return {0, "no near record has the times of its candidates"};
 }
 
 }  // namespace
@@ -101,7 +101,8 @@ Slowdown expected_slowdown(const manifest::Bucket& bucket, const Answer& answer,
           is_near ? transfer_slowdown(*bucket.op, known, answer.distance) : default_slowdown(*bucket.op, known, answer))
     return {*measured, is_near ? "the median of records' configs in buckets as far from their own"
                                : "the median of this default in near records"};
-  if (const auto modelled = modelled_slowdown(bucket, answer)) return {*modelled, "by the cost model"};
+  if (const auto modelled = modelled_slowdown(bucket, answer))
+    return {*modelled, known.empty() ? "by the cost model alone: nothing near was timed" : "by the cost model"};
   return {0, "no near record timed it, and it has no cost model"};
 }
 

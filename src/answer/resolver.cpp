@@ -138,10 +138,10 @@ void add_defaults(Resolution& resolution) {
   const manifest::Region whole = manifest::whole_of(*resolution.bucket.op, resolution.bucket.edge);
   const bool is_first = resolution.answers.empty();
   for (manifest::Variant& each : defaults_of(resolution.bucket))
-    resolution.answers.push_back(answer_without_record(
-        Origin::default_, std::move(each), whole,
-        is_first ? "no record is near and there is no better estimate, so the op's first legal default serves"
-                 : "the op's first legal default serves"));
+    resolution.answers.push_back(answer_without_record(Origin::default_, std::move(each), whole,
+                                                       is_first
+                                                           ? "no record is near, so the op's first legal default serves"
+                                                           : "the op's first legal default serves"));
 }
 
 void add_choices(Resolution& resolution, const store::Record& record, Origin origin, Servings servings) {

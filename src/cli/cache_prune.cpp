@@ -27,7 +27,8 @@ void declare(CLI::App& command, CachePruneSettings& settings) {
   command.add_option("file", settings.file, "This file instead of the overlay")->type_name("FILE");
   command.add_option("--unused", words.unused, "Rows that have served no process for this long (90d, 12h)")
       ->type_name("TIME");
-  command.add_flag("--stale", words.stale, "Records and machine code whose kernel sources have changed since");
+  command.add_flag("--stale", words.stale,
+                   "Stale records and machine code: their kernel sources have changed since they were made");
   command.add_option("--op", words.op, "Rows of this op")->type_name("OP");
   add_device_class(command, words.device_class, "Rows for this device class");
   command.add_flag("--other-devices", words.other_devices, "Rows for other devices than --device");

@@ -63,8 +63,9 @@ void declare_globals(CLI::App& app, Globals& globals) {
   app.add_option("--trusted-keys", globals.trusted_keys, "A folder of trusted public keys, NAME.pem; may be repeated")
       ->allow_extra_args(false)
       ->type_name("DIR");
-  app.add_option("--remote", globals.remote,
-                 "A store that machines share: the full path of a folder; else $KILN_REMOTE. \"\": none")
+  app.add_option(
+         "--remote", globals.remote,
+         "A store that machines share: the full path of a folder, or redis://, rediss:// or unix://; else $KILN_REMOTE. \"\": none")
       ->type_name("ADDRESS");
   app.add_option("--templates", globals.templates,
                  "A folder of op folders, which come before the built-in ops; may be repeated")

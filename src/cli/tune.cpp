@@ -40,7 +40,7 @@ void declare(CLI::App& command, TuneSettings& settings) {
   command.add_flag("--force", settings.force, "Tune also buckets that have a record");
   command.add_flag(
       "--stale", settings.stale,
-      "Tune again this device's records whose kernel sources have changed since: all of them, or those of the op or the sizes");
+      "Tune this device's stale records again, because their kernel sources have changed: all, or those of the op or the sizes");
   declare_devices(command, settings.devices);
   declare_ranks(command, settings.ranks);
   declare_search(command, settings.search);

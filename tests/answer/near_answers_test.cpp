@@ -203,7 +203,7 @@ TEST_CASE("where the model has nothing to say, or nothing better, the default st
   Shelf silent(false);
   const Answer unknown = silent.serves(sized(64, 4096));
   CHECK(unknown.origin == Origin::default_);
-  CHECK(unknown.why == "no record is near and there is no better estimate, so the op's first legal default serves");
+  CHECK(unknown.why == "no record is near, so the op's first legal default serves");
   Shelf shelf;
   CHECK(shelf.serves(sized(2, 32)).origin == Origin::default_);  // a row as long as the default's threads
 }
