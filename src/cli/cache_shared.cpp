@@ -6,6 +6,7 @@
 #include "answer/machine_code.hpp"
 #include "answer/serving.hpp"
 #include "cli/cache.hpp"
+#include "cli/installed.hpp"
 #include "cli/output.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
@@ -44,6 +45,7 @@ class Shared {
  public:
   Shared(const Globals& globals, const std::string& signing_key) : ops_(load_ops(globals)) {
     FileOptions options = engine_options(globals);
+    if (!signing_key.empty()) refuse_absent(signing_key);
     if (!signing_key.empty()) options.signing_key = signing_key;
     const std::string address = remote::address_of(options);
     if (address.empty())

@@ -37,9 +37,8 @@ std::string where_else(const std::string& name) {
 
 void refuse_absent(const std::string& name) {
   std::error_code failure;
-  if (fs::exists(name, failure)) return;
-  if (const std::string other = where_else(name); !other.empty())
-    throw Error(ErrorKind::io, fmt::format("the file {} does not exist{}", name, other));
+  if (!fs::exists(name, failure) && !failure)
+    throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist{}", name, where_else(name)));
 }
 
 std::vector<std::string> installed_records() {

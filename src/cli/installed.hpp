@@ -16,7 +16,7 @@ std::string or_installed(const std::string& name, const std::filesystem::path& f
 /// For the message of a bare name that is no file here: "; there is cache/workloads/llm.toml", the file of this name,
 /// or of it with an ending, in a checkout's folders or installed. Else empty.
 std::string where_else(const std::string& name);
-/// Throws Error(io) with where_else() for such a name of which there is another file.
+/// Throws Error(bad_input) with where_else() for a file that does not exist.
 void refuse_absent(const std::string& name);
 
 /// Names of the .kiln files in installed_data(), sorted.

@@ -6,6 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/demand.hpp"
+#include "cli/installed.hpp"
 #include "cli/model_workload.hpp"
 #include "cli/output.hpp"
 #include "cli/output_choice.hpp"
@@ -119,6 +120,7 @@ std::string by_server(const ModelConfig& model, const WorkloadSettings& settings
 }
 
 std::string of_model(const WorkloadSettings& settings, const manifest::Catalogue& ops) {
+  refuse_absent(settings.config);
   const ModelConfig model =
       parse_model_config(manifest::read_text_file(settings.config, most_config_bytes), settings.config);
   const bool is_torch = settings.runner == "torch";

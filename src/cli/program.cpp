@@ -38,7 +38,7 @@ constexpr const char* epilogue = R"(Examples:
 Files are asked in this order: the overlay (yours; --overlay, else $KILN_CACHE, else ~/.cache/kiln/overlay.kiln), then each --base.
 An install has records (h100.kiln, h200.kiln) and workloads (such as llama3_8b.toml): their bare names are enough.
 
-Exit status: 0 good, 1 something is wrong or missing (a wrong result, a bucket without a record), 2 bad input,
+Exit status: 0 success, 1 something is wrong or missing (a wrong result, a bucket without a record), 2 bad input,
 3 this machine lacks a driver, a device, memory or NVRTC, 4 a file was refused, cannot be read or written, or
 the overlay cannot keep results, 5 a compile or the driver failed, 130 interrupted, 141 the reader of the output
 closed it (| head).)";

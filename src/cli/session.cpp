@@ -41,9 +41,12 @@ void find_paths(Globals& globals) {
   }
   for (const std::string& folder : globals.trusted_keys)
     if (!fs::is_directory(folder))
-      throw Error(
-          ErrorKind::bad_input,
-          fmt::format("--trusted-keys {} is not a folder; give the folder that holds the NAME.pem files", folder));
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("--trusted-keys {} is not a folder; give the folder with the NAME.pem files", folder));
+  for (const std::string& folder : globals.templates)
+    if (!fs::is_directory(folder))
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("--templates {} is not a folder; give the folder with the folders of ops", folder));
 }
 
 Options engine_options(const Globals& globals) {

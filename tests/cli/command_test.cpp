@@ -14,7 +14,7 @@ TEST_CASE("help and version go to the standard output and succeed") {
   CHECK(version.find(", build ") != std::string::npos);
   const Ran help = command.run("--help");
   CHECK(help.status == 0);
-  CHECK(help.output.find("Exit status: 0 good") != std::string::npos);
+  CHECK(help.output.find("Exit status: 0 success") != std::string::npos);
   CHECK(command.run("tune --help").output.find("Examples:") != std::string::npos);
 }
 
@@ -280,7 +280,7 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
   check_refused(command.run("cache import " + command.path("bad.jsonl", "{}\n")), 2, "bad.jsonl:1");
   check_refused(command.run("cache ls --base " + command.path("bad.jsonl")), 4, "bad.jsonl:1");
   check_refused(command.run("cache ls --trusted-keys " + command.path("none")), 2,
-                "/none is not a folder; give the folder that holds the NAME.pem files");
+                "/none is not a folder; give the folder with the NAME.pem files");
   check_refused(command.run("-q report -o " + command.path("x.html") + " --base " + command.path("bad.kiln", "text")),
                 4, "it is not a .kiln file");
   check_refused(command.run("cache export --text -o " + command.path("there.jsonl", "precious")), 2,
@@ -288,7 +288,18 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
   check_refused(
       command.run("prewarm " + command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\n") + " --arch sm_90a"), 2,
       "w.toml:1: op 'rms_norm': axis 'rows' is missing");
-  check_refused(command.run("replay --dry-run " + command.path("none.trace")), 4, "none.trace cannot be read");
+}
+
+TEST_CASE("a file or folder that is named and does not exist is bad input for each command") {
+  const Command command;
+  const std::string none = command.path("none");
+  for (const std::string& line :
+       {"coverage " + none, "replay --dry-run " + none, "prewarm " + none + " --arch sm_90a",
+        "workload --config " + none, "cache verify " + none, "cache sign " + none + " --key " + none,
+        "cache sign " + command.path("some.kiln", "any") + " --key " + none,
+        "cache merge " + none + " -o " + none + "2", "cache import " + none, "ops --templates " + none,
+        "explain rms_norm rows=2 cols=256 --device-class H100 --base " + none})
+    check_refused(command.run(line), 2, none);
 }
 
 TEST_CASE("a command that shows records refuses an overlay that does not exist; beside a base it is noted") {
