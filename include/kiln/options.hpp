@@ -237,7 +237,8 @@ struct Options : FileOptions, LaunchOptions, CompileOptions, TuneOptions {
   /// on each (see docs/teams.md). If one rank has Isolation::worker, a tune without workers throws on all ranks.
   std::shared_ptr<Team> team;
   /// Called for each LogEvent, on the thread on which it happens, by several threads at once. What it throws is
-  /// dropped. It must not call the engine. Nothing: Engine::warnings() keeps the warnings, as it does with a callback.
+  /// dropped. It must not call the engine. It may release the engine, which then ends on another thread, at some time
+  /// after that. Nothing: Engine::warnings() keeps the warnings, as it does with a callback.
   std::function<void(const LogEvent&)> on_log;
 };
 

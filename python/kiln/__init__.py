@@ -107,12 +107,19 @@ def _path(what: str, path: Path) -> str:
 
 
 def _named(what: str, path: Path) -> str:
-    """The path, from the working directory of this moment: the program may change that before Kiln's first use."""
+    """The path, from the working directory of this moment: the program may change that before Kiln's first use. As it
+    is given where that directory's name is no UTF-8."""
     given = _path(what, path)
+    if not given or _os.path.isabs(given):
+        return given
     try:
-        return _os.path.join(_os.getcwd(), given) if given and not _os.path.isabs(given) else given
+        full = _os.path.join(_os.getcwd(), given)
+        full.encode()
     except OSError:
         raise Error(f"{what} is '{given}', in a working directory that was removed; name its full path") from None
+    except UnicodeEncodeError:
+        return given
+    return full
 
 
 def op(name: str, *, folder: Path | None = None) -> Op:
@@ -124,7 +131,7 @@ def op(name: str, *, folder: Path | None = None) -> Op:
         raise Error(f"an op's name is a {type(name).__name__}, expected a str")
     if folder is None:
         return Op(_whole("an op's name", name), "")
-    return Op(_whole("an op's name", name), _os.path.normpath(_named("the folder of ops", folder or ".")))
+    return Op(_whole("an op's name", name), _os.path.normpath(_named("the folder of ops", "." if folder in ("", b"") else folder)))
 
 
 class Coverage:

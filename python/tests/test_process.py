@@ -411,6 +411,15 @@ def test_relative_paths_are_of_the_directory_in_which_they_were_given(run_progra
     assert (tmp_path / "overlay.kiln").exists() and not list((tmp_path / "to").iterdir())
 
 
+def test_relative_paths_serve_in_a_directory_with_a_name_that_is_no_utf_8(run_program, tmp_path):
+    odd = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(odd)
+    program = f"os.chdir({odd!r})\n" + SETUP.replace('overlay=""', 'overlay="overlay.kiln", histogram=True')
+    said = run_program(program + "for _ in range(64): norm(**given)\nprint(given['y'].values[0] > 0.9)\n")
+    assert "True\n" in said, said
+    assert os.path.exists(odd + b"/overlay.kiln")
+
+
 def test_texts_that_name_a_file_by_no_utf_8_are_readable(run_program, tmp_path):
     odd = os.fsencode(tmp_path) + b"/caf\xe9"
     os.mkdir(odd)

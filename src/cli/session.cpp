@@ -44,7 +44,7 @@ void find_paths(Globals& globals) {
       throw Error(ErrorKind::bad_input,
                   fmt::format("--trusted-keys {} is not a folder; give the folder with the NAME.pem files", folder));
   for (const std::string& folder : globals.templates)
-    if (!fs::is_directory(folder))
+    if (std::error_code unread; !fs::is_directory(folder, unread))
       throw Error(ErrorKind::bad_input,
                   fmt::format("--templates {} is not a folder; give the folder with the folders of ops", folder));
 }

@@ -30,8 +30,8 @@ struct Globals {
 
 /// The same options without notes: for what is told in another way.
 Globals silenced(Globals globals);
-/// Replaces bare names of bases by those of installed files (or_installed). Throws Error(bad_input) for a base or a
-/// folder of trusted keys that does not exist.
+/// Replaces bare names of bases by those of installed files (or_installed). Throws Error(bad_input) for a base, or a
+/// folder of trusted keys or ops, that does not exist.
 void find_paths(Globals& globals);
 Options engine_options(const Globals& globals);
 /// Notes each refused op but `asked`, which find_op refuses.

@@ -12,6 +12,7 @@
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
 #include "manifest/limits.hpp"
+#include "manifest/shortage.hpp"
 #include "manifest/text_file.hpp"
 
 namespace kiln::cli {
@@ -49,7 +50,8 @@ std::vector<TraceEntry> read_trace(const std::string& name, const manifest::Cata
   refuse_absent(path);
   manifest::check_regular_file(path);
   std::ifstream file(path);
-  if (!file) throw Error(ErrorKind::io, fmt::format("the trace {} cannot be read; is the path right?", path));
+  if (!file)
+    throw Error(ErrorKind::io, fmt::format("the trace {} cannot be read: {}", path, manifest::refusal_text(errno)));
   return parse_trace(file, path, ops);
 }
 

@@ -93,7 +93,7 @@ std::string Library::path() const {
   const std::string name = map != nullptr && map->l_name != nullptr ? map->l_name : "";
   std::error_code removed;  // the current directory
   const auto full = name.empty() ? std::filesystem::path() : std::filesystem::absolute(name, removed);
-  return removed ? name : full.string();
+  return removed || !std::filesystem::exists(full, removed) ? name : full.string();
 }
 
 std::string Library::build_id() const {

@@ -73,6 +73,7 @@ void make_paths_full(Options& options) {
   const std::filesystem::path named = manifest::environment("KILN_WORKER");
   if (options.worker.empty() && named.is_relative() && named != "none") options.worker = named;
   make_full(options.worker);
+  make_full(options.search.samples);
   if (options.nvrtc.has_parent_path()) make_full(options.nvrtc);  // a bare name is the loader's to find
 }
 

@@ -260,9 +260,9 @@ struct CompilePool::State {
   }
 
   void run(Task& task) {
-    compiles = true;
+    const bool before = std::exchange(compiles, true);  // a callback may have another pool compile on this thread
     run_task(task);
-    compiles = false;
+    compiles = before;
   }
 
   /// Counts before the future is ready, so that a caller that waited for every future reads the full count.

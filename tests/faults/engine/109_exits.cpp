@@ -10,7 +10,7 @@ using namespace kiln::faults;
 
 namespace {
 
-constexpr std::array delays_ms = {0, 2, 10, 40, 150, 600};  // until the process exits: in a compile, a tune or a commit
+constexpr std::array delays_ms = {0, 2, 10, 40, 150, 600};  // until the process exits, most of them within the tune
 
 Options tuning_in_background(const Scene& scene) {
   Options chosen = scene.options(scene.overlay());

@@ -61,6 +61,9 @@ TEST_CASE("fault 63: an engine that is released in the log of a compile ends, an
   std::atomic<bool> is_launched = false;
   std::promise<void> entered, released;
   std::promise<void> dropped;
+  options.compile_ahead = 0;
+  std::promise<void> launched;  // the tune, and so its first compile, waits for it
+  options.on_tune = [may_go = launched.get_future().share()](const TuneEvent&) { may_go.wait(); };
   options.on_log = [&, weak = std::weak_ptr(owner)](const LogEvent& event) {
     if (event.kind != LogEvent::Kind::compile || !is_launched.exchange(false)) return;
     auto held = weak.lock();
@@ -72,6 +75,7 @@ TEST_CASE("fault 63: an engine that is released in the log of a compile ends, an
   owner->emplace(options);
   ScaleCall(**owner, 32, 128).launch(machine.stream());
   is_launched = true;
+  launched.set_value();
   REQUIRE(entered.get_future().wait_for(patience) == std::future_status::ready);
   owner.reset();
   dropped.set_value();
