@@ -107,8 +107,7 @@ def _path(what: str, path: Path) -> str:
 
 
 def _named(what: str, path: Path) -> str:
-    """The path, from the working directory of this moment: the program may change that before Kiln's first use. As it
-    is given where that directory's name is no UTF-8."""
+    """The path from the working directory of this moment, which the program may change; as given where that directory is no UTF-8."""
     given = _path(what, path)
     if not given or _os.path.isabs(given):
         return given
