@@ -296,7 +296,7 @@ KILN_API kiln_status kiln_options_init(kiln_options* options, size_t size);
 // Makes an engine for one device; null options are the defaults. Retains the device's primary context. The engine is
 // the caller's, until kiln_engine_destroy(). Blocks: it opens files.
 KILN_API kiln_status kiln_engine_create(const kiln_options* options, kiln_engine** engine);
-// Null is nothing. The engine's resources end with its last handle. Blocks until a background tune stops; not in a callback.
+// Null is nothing. The engine's resources end with its last handle. Blocks until a background tune stops, except in a callback.
 KILN_API void kiln_engine_destroy(kiln_engine* engine);
 
 // Names of ops, one a line, for the caller to free. Blocks: it reads manifests.

@@ -48,7 +48,8 @@ class Library {
   }
   /// Throws Error(source.kind): "NVRTC at PATH " and `what`.
   [[noreturn]] void refuse(const LibrarySource& source, const std::string& what) const;
-  [[nodiscard]] std::string path() const;  // as loaded; in full, since others open it from other directories
+  [[nodiscard]] std::string path()
+      const;  // as loaded; in full if that is a file, since others open it from other directories
   /// Returns the ELF build id as hexadecimal digits, or "size-N", N the file's bytes, for a library that has none.
   [[nodiscard]] std::string build_id() const;
 

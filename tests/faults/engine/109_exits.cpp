@@ -12,14 +12,6 @@ namespace {
 
 constexpr std::array delays_ms = {0, 2, 10, 40, 150, 600};  // until the process exits, most of them within the tune
 
-Options tuning_in_background(const Scene& scene) {
-  Options chosen = scene.options(scene.overlay());
-  chosen.on_miss = MissPolicy::background;
-  chosen.background_share = 1;
-  chosen.worker = KILN_WORKER_PROGRAM;
-  return chosen;
-}
-
 [[noreturn]] void exit_in_a_while() {
   std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(std::getenv("FAULTS_EXIT_MS"))));
   std::exit(0);
@@ -37,7 +29,7 @@ void exit_at_each(const std::string& name) {
 TEST_CASE("child 109: exits with a static engine that tunes" * doctest::skip()) {
   static const auto& machine = *new Machine;
   static const Scene scene;
-  static const Engine engine(tuning_in_background(scene));
+  static const Engine engine(with_worker(scene.options(scene.overlay()), MissPolicy::background));
   ScaleCall(engine, 32, 128).launch(machine.stream());
   exit_in_a_while();
 }
@@ -45,7 +37,7 @@ TEST_CASE("child 109: exits with a static engine that tunes" * doctest::skip()) 
 TEST_CASE("child 109: exits with an engine that tunes and is never destroyed" * doctest::skip()) {
   static const auto& machine = *new Machine;
   static const Scene scene;
-  static const auto& engine = *new Engine(tuning_in_background(scene));
+  static const auto& engine = *new Engine(with_worker(scene.options(scene.overlay()), MissPolicy::background));
   ScaleCall(engine, 32, 128).launch(machine.stream());
   exit_in_a_while();
 }
@@ -56,7 +48,7 @@ TEST_CASE("child 109: exits while an engine that its callback released destroys 
   static auto& engine = *new std::optional<Engine>;
   static auto& ready = *new std::promise<void>;
   static auto& released = *new std::promise<void>;
-  Options chosen = tuning_in_background(scene);
+  Options chosen = with_worker(scene.options(scene.overlay()), MissPolicy::background);
   chosen.on_tune = [may_go = ready.get_future().share()](const TuneEvent&) {
     if (!engine) return;
     may_go.wait();

@@ -10,13 +10,6 @@ using namespace kiln::faults;
 
 namespace {
 
-Options tuning_in_background(Options chosen) {
-  chosen.on_miss = MissPolicy::background;
-  chosen.background_share = 1;
-  chosen.worker = KILN_WORKER_PROGRAM;
-  return chosen;
-}
-
 void check_all_is_given_back(std::int64_t handles, std::int64_t memory, std::int64_t contexts) {
   for (int tries = 0; tries < 3000 && query("contexts") + query("handles") > contexts + handles; ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -31,7 +24,7 @@ TEST_CASE("fault 63: an engine that is released in a callback of its own backgro
   const Machine machine;
   const Scene scene;
   const std::int64_t handles = query("handles"), memory = query("memory"), contexts = query("contexts");
-  Options options = tuning_in_background(scene.options(scene.overlay()));
+  Options options = with_worker(scene.options(scene.overlay()), MissPolicy::background);
   std::optional<Engine> engine;
   std::promise<void> ready;
   std::promise<void> released;
@@ -56,7 +49,7 @@ TEST_CASE("fault 63: an engine that is released in the log of a compile ends, an
   const TemporaryFolder folder;
   const CopiedOp op(folder);
   const std::int64_t handles = query("handles"), memory = query("memory"), contexts = query("contexts");
-  Options options = tuning_in_background(op.options(folder / "overlay.kiln"));
+  Options options = with_worker(op.options(folder / "overlay.kiln"), MissPolicy::background);
   auto owner = std::make_shared<std::optional<Engine>>();
   std::atomic<bool> is_launched = false;
   std::promise<void> entered, released;

@@ -22,13 +22,6 @@ void check_compiled(const std::shared_future<jit::Cubin>& future) {
   CHECK(future.get().image.size() > 0);
 }
 
-Options with_worker(Options options, MissPolicy on_miss = MissPolicy::tune) {
-  options.on_miss = on_miss;
-  options.worker = KILN_WORKER_PROGRAM;
-  options.background_share = 1;
-  return options;
-}
-
 std::int64_t launches_counted(const fs::path& overlay) {
   std::int64_t launches = 0;
   for (const store::HistogramRow& each : store::File::open(overlay, store::Access::read_only)->histogram())

@@ -29,6 +29,14 @@ class Scene {
   CopiedOp op_;
 };
 
+/// These options, with tunes in worker processes; tunes in the background do not pause.
+inline Options with_worker(Options options, MissPolicy on_miss = MissPolicy::tune) {
+  options.on_miss = on_miss;
+  options.worker = KILN_WORKER_PROGRAM;
+  options.background_share = 1;
+  return options;
+}
+
 /// A bucket of the base, one that is tuned, that one again, and a size that the default must serve: right results, nothing thrown.
 inline void check_goes_on(const Engine& engine, Stream stream, std::int64_t rows = 32) {
   CHECK_NOTHROW(ScaleCall(engine, 64, 128).launch(stream));
