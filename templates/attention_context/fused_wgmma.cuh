@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(
       SoftmaxRows ended = softmax;
       const int failed = *static_cast<const volatile int*>(&its->arrivals.failed);
       if (failed > (segments.count() == 1 ? 1 : 0)) ended.sum[0] = ended.sum[1] = __uint_as_float(0x7fffffffu);
-      results.template store<Tiles>(work, work.head, row, sums, ended, to_scores.rate, 1.0f, nullptr);
+      results.template store<Tiles>(work, consumer, work.head, row, sums, ended, to_scores.rate, 1.0f, nullptr);
     });
   }
   named_barrier_arrive(done_barrier, done_threads);

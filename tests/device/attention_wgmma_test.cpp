@@ -105,12 +105,69 @@ TEST_CASE("heads of one key head share a tile of attention_wgmma") {
     const AttentionProblem grouped = {.lengths = {{70, 90}}, .heads = 8, .key_heads = 2, .left = 20, .right = 3};
     CHECK(wgmma_error<Windowed, two>(grouped, seed) < close);
     CHECK(wgmma_error<Windowed, four>(grouped, seed) < close);
+    CHECK(wgmma_error<Windowed, four>({.lengths = {{90, 210}}, .heads = 4, .left = 110, .right = 3}, seed) < close);
   }
   using Causal = AttentionForm<Layout::dense, Mask::causal, 72, 72, SoftCap::none, Sinks::head>;
   CHECK(wgmma_error<Causal, four>({.lengths = {{37, 20}}, .heads = 8, .key_heads = 2, .from_end = false}) < close);
   CHECK(wgmma_error<Causal, alone>({.lengths = {{17, 40}}, .heads = 8, .key_heads = 1}) < close);
   CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::none, Sinks::head>, eight>(
             {.lengths = {{30, 33}, {0, 7}, {1, 1}, {20, 0}, {26, 90}}, .heads = 8, .left = 15}, 1, 3) < close);
+}
+
+TEST_CASE("heads share a tile of attention_wgmma where its rows, or eight of them, are no multiple of theirs") {
+  constexpr Tile
+      three = {.n = 80, .late = true, .drawn = true, .lazy = 1, .section = 6, .heads = 3, .trims = true},
+      five = {.m = 192,
+              .n = 80,
+              .stages = 3,
+              .pingpong = true,
+              .late = true,
+              .drawn = true,
+              .lazy = 2,
+              .section = 5,
+              .heads = 5,
+              .trims = true},
+      six = {.m = 192, .n = 80, .stages = 3, .pingpong = true, .lazy = 2, .section = 6, .heads = 6},
+      seven = {.pingpong = true, .holds_queries = true, .late = true, .lazy = 2, .section = 7, .heads = 7},
+      alone = {.m = 64, .overlap = false, .section = 5, .heads = 5},
+      wide = {.m = 192, .n = 80, .stages = 3, .pingpong = true, .late = true, .lazy = 2, .section = 7, .heads = 7};
+  using Windowed = AttentionForm<Layout::dense, Mask::window, 64>;
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CAPTURE(seed);
+    for (const auto& [queries, keys] : {std::pair{1, 1}, {38, 90}, {39, 40}, {53, 25}}) {
+      CAPTURE(queries);
+      for (const int left : {0, 9, 500}) {
+        CAPTURE(left);
+        CHECK(wgmma_error<Windowed, five>(
+                  {.lengths = {{queries, keys}, {queries, keys}}, .heads = 10, .key_heads = 2, .left = left}, seed, 3) <
+              close);
+      }
+    }
+    const auto grouped = [](int queries, int left, int heads, int key_heads) {
+      return AttentionProblem{
+          .lengths = {{queries, queries + 120}}, .heads = heads, .key_heads = key_heads, .left = left, .right = 3};
+    };
+    for (const auto& [queries, left] : {std::pair{41, 20}, {43, 150}, {90, 110}}) {
+      CAPTURE(queries);
+      CHECK(wgmma_error<Windowed, three>(grouped(queries, left, 6, 2), seed) < close);
+      CHECK(wgmma_error<Windowed, five>(grouped(queries, left, 5, 1), seed) < close);
+      CHECK(wgmma_error<Windowed, six>(grouped(queries, left, 12, 1), seed) < close);
+      CHECK(wgmma_error<Windowed, seven>(grouped(queries, left, 7, 1), seed) < close);
+      CHECK(wgmma_error<Windowed, alone>(grouped(queries, left, 5, 1), seed) < close);
+    }
+  }
+  using Causal = AttentionForm<Layout::dense, Mask::causal, 72, 72, SoftCap::none, Sinks::head>;
+  CHECK(wgmma_error<Causal, three>({.lengths = {{45, 20}}, .heads = 6, .key_heads = 2, .from_end = false}) < close);
+  CHECK(wgmma_error<Causal, six>({.lengths = {{70, 90}}, .heads = 6}) < close);
+  CHECK(wgmma_error<Causal, alone>({.lengths = {{27, 40}}, .heads = 10, .key_heads = 1}) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 128>, wide>({.lengths = {{60, 170}}, .heads = 7}) <
+        close);
+  using Packed = AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::none, Sinks::head>;
+  const std::vector<std::pair<int, int>> lengths = {{40, 43}, {0, 7}, {1, 1}, {20, 0}, {26, 90}};
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CHECK(wgmma_error<Packed, five>({.lengths = lengths, .heads = 5, .left = 15}, seed, 3) < close);
+    CHECK(wgmma_error<Packed, seven>({.lengths = lengths, .heads = 14, .key_heads = 2, .left = 15}, seed, 3) < close);
+  }
 }
 
 TEST_CASE("warpgroups of attention_wgmma without queries let the others have their turns") {

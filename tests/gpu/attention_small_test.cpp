@@ -41,7 +41,9 @@ TEST_CASE("attention, small: attention_forward is right") {
       {"pairs", {}, "128", "300"},  // of blocks; the last tile of queries has no neighbour
       {"odd", {{"mask", "causal"}}, "72"},
       {"packed", {{"mask", "causal"}, {"layout", "packed"}}},
-      {"window", {{"mask", "window"}}},  // both heads in a tile
+      {"window", {{"mask", "window"}}},                       // both heads in a tile
+      {"five", {{"mask", "causal"}}, "128", "150", {}, "5"},  // heads in a tile, which has rows of none
+      {"seven", {{"mask", "causal"}, {"layout", "packed"}, {"sinks", "head"}}, "64", "150", {}, "7"},
       {"eight", {{"mask", "causal"}, {"layout", "packed"}, {"sinks", "head"}}, "64", "150", {{"from_end", 0}}, "8"},
       {"alibi", {{"alibi", "head"}}},
       {"bias", {{"bias", "tensor"}}},

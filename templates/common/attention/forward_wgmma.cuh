@@ -19,41 +19,48 @@ struct Results {
   HeadRows<T> out;
   LogSums lse;
 
-  /// The thread's rows of a tile, of `head` and from `row` of the sequence on, times `value_scale`.
+  /// The thread's rows of a tile, times `value_scale`. The first one is of `head` and is query `row` of the sequence.
   template <typename Tiles, int count>
-  __device__ __forceinline__ void store(const Work& work, int head, int row, const float (&sums)[count],
+  __device__ __forceinline__ void store(const Work& work, int consumer, int head, int row, const float (&sums)[count],
                                         const SoftmaxRows& rows, float rate, float value_scale,
                                         const float* sink) const {
+    using Own = OwnRows<Tiles>;
     constexpr Sinks sinks = Tiles::Form::sinks;
-    constexpr int apart = OwnRows<Tiles>::apart;
+    const int apart = Own::apart(consumer), other = Own::one_head ? head : Own::head(work.head, consumer, 1);
+    // Rows from Tiles::rows on would be queries of the next tile.
+    const int end = Tiles::rows == Tiles::tile_m ? work.of.queries : min(work.of.queries, work.row + Tiles::queries);
     T* const to =
         out.at + work.of.plane * out.batch_stride + work.of.first_query * out.row_stride + head * out.head_stride;
-    const auto store_lse = [&](int query, bool exists, float value) {
+    T* const to_other = Own::one_head ? to : to + (other - head) * out.head_stride;
+    const auto store_lse = [&](int of_head, int query, bool exists, float value) {
       if (lse.at != nullptr && exists && threadIdx.x % 4 == 0)
-        lse.at[work.of.plane * lse.batch_stride + head * lse.head_stride + work.of.first_query + query] = value;
+        lse.at[work.of.plane * lse.batch_stride + of_head * lse.head_stride + work.of.first_query + query] = value;
     };
     if constexpr (Tiles::stores_rows) {
       const float of_sink = sinks == Sinks::head ? sink[head] : 0.0f;
-      const bool exists[2] = {row < work.of.queries, row + apart < work.of.queries};
+      const float of_other = Own::one_head || sinks == Sinks::none ? of_sink : sink[other];
+      const bool exists[2] = {row < end, row + apart < end};
       const RowEnd ends[2] = {rows.finish<sinks, Tiles::raised>(0, rate, of_sink),
-                              rows.finish<sinks, Tiles::raised>(1, rate, of_sink)};
-      store_rows<T>({to + row * out.row_stride, to + (row + apart) * out.row_stride}, sums,
+                              rows.finish<sinks, Tiles::raised>(1, rate, of_other)};
+      store_rows<T>({to + row * out.row_stride, to_other + (row + apart) * out.row_stride}, sums,
                     {ends[0].factor * value_scale, ends[1].factor * value_scale}, exists);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) store_lse(row + apart * half, exists[half], ends[half].lse);
+      for (int half = 0; half < 2; ++half)
+        store_lse(half == 0 ? head : other, row + apart * half, exists[half], ends[half].lse);
       return;
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = row + apart * half;
-      const bool exists = query < work.of.queries;
-      const RowEnd end = rows.finish<sinks, Tiles::raised>(half, rate, sinks == Sinks::head ? sink[head] : 0.0f);
+      const int of_head = half == 0 ? head : other, query = row + apart * half;
+      T* const to_head = half == 0 ? to : to_other;
+      const bool exists = query < end;
+      const RowEnd ends = rows.finish<sinks, Tiles::raised>(half, rate, sinks == Sinks::head ? sink[of_head] : 0.0f);
       if constexpr (Tiles::transposes) {
-        store_row_by_fours<T>(to + query * out.row_stride, sums, half, end.factor * value_scale, exists);
+        store_row_by_fours<T>(to_head + query * out.row_stride, sums, half, ends.factor * value_scale, exists);
       } else {
-        store_row<T>(to + query * out.row_stride, sums, half, end.factor * value_scale, exists);
+        store_row<T>(to_head + query * out.row_stride, sums, half, ends.factor * value_scale, exists);
       }
-      store_lse(query, exists, end.lse);
+      store_lse(of_head, query, exists, ends.lse);
     }
   }
 };
@@ -116,6 +123,9 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
   const ScoreInputs<typename Form::T> inputs = terms.inputs();
   float value_scale = kept_scale<Form>(inputs);
   WarpgroupRows<Tiles> rows(shared, memory, consumer, to_scores);
+  if constexpr (Tiles::rows < Tiles::tile_m) {
+    if (consumer == Tiles::consumers - 1) clear_rows_from<typename Tiles::Query>(Tiles::rows, memory, 1 + consumer);
+  }
   RingPosition<Layout::works> at;
   if (consumer == Tiles::consumers - 1) Turns<Tiles>::pass(consumer);
 #pragma unroll 1
@@ -138,9 +148,9 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
     rows.attend(work, visible, inputs, key_blocks(visible, work.row, last, Tiles::tile_n),
                 [&](const float(&sums)[Form::value_dim / 2], const SoftmaxRows& softmax) {
                   using Own = OwnRows<Tiles>;
-                  const int row = Own::query(work.row + consumer * Own::of_warpgroup);
-                  results.template store<Tiles>(work, Own::head(work.head), row, sums, softmax, to_scores.rate,
-                                                value_scale, terms.sinks);
+                  const int row = Own::query(work.row, consumer, Own::first_query(work.row, consumer));
+                  results.template store<Tiles>(work, consumer, Own::head(work.head, consumer, 0), row, sums, softmax,
+                                                to_scores.rate, value_scale, terms.sinks);
                 });
   }
   if constexpr (Tiles::blocks > 1) meet_cluster();  // others may still fill and empty places of this block

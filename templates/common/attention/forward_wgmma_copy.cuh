@@ -31,7 +31,7 @@ class TileCopies {
 
  private:
   __device__ __forceinline__ void query(const Work& work) {
-    const Place place = begin(shared_.query(), query_at_.parity, Tiles::Query::bytes);
+    const Place place = begin(shared_.query(), query_at_.parity, Tiles::rows * (Tiles::Query::bytes / Tiles::tile_m));
     Tiles::Query::load(place.data, maps_.q, place.full, work.head, work.of.first_query + work.row, work.of.plane);
     query_at_.advance();
   }

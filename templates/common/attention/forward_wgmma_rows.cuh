@@ -54,19 +54,45 @@ struct ValueSums<columns_, true> {
   __device__ __forceinline__ void scale(bool, const float (&factor)[2]) { due[0] = factor[0], due[1] = factor[1]; }
 };
 
-/// Which of a tile's rows a thread has: two queries, `apart` from each other, of one head.
+/// The queries and heads of a thread's two rows of a tile. `row`: the tile's first query. `consumer`: the warpgroup's number.
 template <typename Tiles>
 struct OwnRows {
-  static constexpr int apart = 8 / Tiles::heads, of_warpgroup = warpgroup_rows / Tiles::heads;  // queries
+  static constexpr int heads = Tiles::heads;
+  static constexpr bool one_head = 8 % heads == 0;  // both rows are of it
 
-  /// The first of the two. `first`: the warpgroup's first query.
-  static __device__ __forceinline__ int query(int first) {
-    return first + static_cast<int>(threadIdx.x) % warpgroup / 32 * (16 / Tiles::heads) +
-           static_cast<int>(threadIdx.x) % 32 / 4 / Tiles::heads;
+  /// The first query of the warpgroup's 64 rows.
+  static __device__ __forceinline__ int first_query(int row, int consumer) {
+    if constexpr (one_head) return row + consumer * (warpgroup_rows / heads);
+    return row + consumer * warpgroup_rows / heads;
   }
-  /// `first`: the tile's first head.
-  static __device__ __forceinline__ int head(int first) {
-    return first + static_cast<int>(threadIdx.x) % 32 / 4 % Tiles::heads;
+  /// The last query of these rows. `first`: their first one.
+  static __device__ __forceinline__ int last_query(int row, int consumer, int first) {
+    if constexpr (one_head) return first + warpgroup_rows / heads - 1;
+    return row + min((consumer * warpgroup_rows + warpgroup_rows - 1) / heads, Tiles::queries - 1);
+  }
+  /// The query of the thread's first row. `first`: the warpgroup's first query.
+  static __device__ __forceinline__ int query(int row, int consumer, int first) {
+    if constexpr (one_head)
+      return first + static_cast<int>(threadIdx.x) % warpgroup / 32 * (16 / heads) +
+             static_cast<int>(threadIdx.x) % 32 / 4 / heads;
+    return row + of_tile(consumer) / heads;
+  }
+  /// By how many queries the second row is after the first.
+  static __device__ __forceinline__ int apart(int consumer) {
+    if constexpr (one_head) return 8 / heads;
+    return (of_tile(consumer) + 8) / heads - of_tile(consumer) / heads;
+  }
+  /// The head of the first row (`half` 0) or of the second (1). `first`: the tile's first head.
+  static __device__ __forceinline__ int head(int first, int consumer, int half) {
+    if constexpr (one_head) return first + static_cast<int>(threadIdx.x) % 32 / 4 % heads;
+    return first + (of_tile(consumer) + 8 * half) % heads;
+  }
+
+ private:
+  /// The first row among the tile's.
+  static __device__ __forceinline__ int of_tile(int consumer) {
+    return consumer * warpgroup_rows + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +
+           static_cast<int>(threadIdx.x) % 32 / 4;
   }
 };
 
@@ -90,21 +116,21 @@ class WarpgroupRows {
   __device__ __forceinline__ void attend(const Work& work, const Visible& visible, const ScoreInputs<T>& inputs,
                                          const KeyBlocks& blocks, Store store) {
     using Own = OwnRows<Tiles>;
-    const int first_row = work.row + consumer_ * Own::of_warpgroup;
+    const int first_row = Own::first_query(work.row, consumer_);
     if constexpr (Tiles::trims) {
       if (first_row >= work.of.queries) {
         pass_by(blocks.end - blocks.begin);
         return;
       }
     }
-    const int row = Own::query(first_row);
-    const RowLimits limits(visible, row, Own::apart);
-    const RowTerms<Form> terms(inputs, to_scores_, visible, work.of, Own::head(work.head), row);
+    const int row = Own::query(work.row, consumer_, first_row);
+    const RowLimits limits(visible, row, Own::apart(consumer_));
+    const RowTerms<Form> terms(inputs, to_scores_, visible, work.of, Own::head(work.head, consumer_, 0), row);
     Sums sums;
     SoftmaxRows rows;
     if (blocks.end > blocks.begin) {
       // All rows see all keys of the blocks between.
-      const int whole_begin = ceil_div(visible.begin(first_row + Own::of_warpgroup - 1), Tiles::tile_n);
+      const int whole_begin = ceil_div(visible.begin(Own::last_query(work.row, consumer_, first_row)), Tiles::tile_n);
       const int whole_end = max(visible.end(first_row), 0) / Tiles::tile_n;
       mbarrier_wait(shared_.query().full, query_at_.parity);
       query_at_.advance();

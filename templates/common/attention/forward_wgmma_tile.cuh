@@ -38,9 +38,10 @@ struct WgmmaTiling {
   /// all of them.
   static constexpr int blocks = blocks_;
   /// Heads of one key head in a tile: row i is query i / heads of head i % heads. Fewer queries see fewer keys together.
-  static constexpr int heads = heads_, queries = tile_m / heads;
-  static_assert(heads == 1 || (8 % heads == 0 && blocks == 1 && sizeof(T) == 2 && !Form::has_terms &&
-                               Form::dropout == Dropout::none));
+  /// Where `heads` does not divide tile_m, the last rows are zeros, which no query has.
+  static constexpr int heads = heads_, queries = tile_m / heads, rows = queries * heads;
+  static_assert(heads == 1 ||
+                (heads <= 8 && blocks == 1 && sizeof(T) == 2 && !Form::has_terms && Form::dropout == Dropout::none));
   /// A warpgroup without queries, in the last tile of a sequence, multiplies nothing.
   static constexpr bool trims = trims_;
   static_assert(!trims || sizeof(T) == 2);
