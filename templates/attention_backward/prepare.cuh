@@ -37,6 +37,16 @@ __global__ __launch_bounds__(128) void attention_gradients(kiln::attention::Head
   }
 }
 
+/// grid (heads / 128), block (128): ALiBi's slopes, of both signs, which change a logit by 2 at most over all keys. By
+/// steeper ones most queries would weigh the same few keys. Then dk and dv would lie in a few rows, and what rounding
+/// leaves there would be far above their root mean square.
+__global__ __launch_bounds__(128) void attention_slopes(float* slopes, long long heads, long long keys,
+                                                        unsigned long long seed) {
+  const long long head = blockIdx.x * 128ll + threadIdx.x;
+  if (head < heads)
+    slopes[head] = kiln::attention::drawn_value(seed + 2, head) * fminf(0.1f, 2.0f / static_cast<float>(max(keys, 1ll)));
+}
+
 /// Adds up to 1 / 4 to results, which are about 1 in size. Grid and block are as above. Right results leave a query
 /// that sees one key a gradient of 0. Where all do, no error could be judged by the gradients' size.
 template <typename T>

@@ -94,6 +94,9 @@ TEST_CASE("attention_backward is right with ALiBi's slopes, dense from either di
   const manifest::Op& op = fixture.op("attention_backward");
   const BackwardSizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
   check_all(fixture, op, backward(op, sizes, {{"alibi", "head"}}), {}, generator);
+  check_all(fixture, op,
+            backward(op, {"1", "1025", "2048", "4", "4", "128", "128"}, {{"alibi", "head"}, {"mask", "causal"}}), {},
+            generator);
   check_all(
       fixture, op,
       backward(op, sizes, {{"alibi", "head"}, {"mask", "causal"}, {"soft_cap", "tanh"}, {"deterministic", "yes"}}),
