@@ -68,6 +68,7 @@ def teams_beside(peer):
 FACE = [("{} matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
         ("attention forward of 20 models, {} dense problems, lengths log-uniform and as served", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward(turns.DENSE)),
         ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", forward(turns.PACKED)),
+        ("attention forward of the same models on an H200, {} problems, dense and packed", "the fastest of these at each", forward(turns.FORWARD_H200)),
         ("gradients of attention of 20 models, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
         ("`attention_decode` of single tokens over pages in bf16, lengths equal, {} problems", "FlashInfer, on another H100", of_decode),
         ("`attention_decode` over caches of 64 MB and more, {} problems", "a plain read of the cache", of_decode_alone),
@@ -111,7 +112,7 @@ def losses(read):
 
 def stream(read):
     def told(r):
-        [row] = r("stream-h100/replay.json")
+        [row] = r("stream-h200/replay.json")
         return f"{row['tunes']} tunes and {row['compiles']} compiles"
     return read.figure(told)
 

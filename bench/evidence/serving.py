@@ -4,9 +4,9 @@ from evidence.table import markdown
 
 def stream(read):
     body = []
-    [verified] = read("stream-h100/replay_verified.json")[-1:]
+    [verified] = read("stream-h200/replay_verified.json")[-1:]
     for name, what in {"replay": "one shipped file, policy `error`, NVRTC hidden", "replay_new_process": "the same in a new process"}.items():
-        [row] = read(f"stream-h100/{name}.json")
+        [row] = read(f"stream-h200/{name}.json")
         origin = row["by_origin"]
         fallbacks = sum(origin[each]["launches"] for each in ("nearest", "model", "default") if each in origin)
         body.append([what, f"{row['distinct']:,}", row["buckets"], row["tunes"], row["compiles"], fallbacks, f"{origin['hot']['host_median_ns'] / 1000:.2f}",
@@ -17,7 +17,7 @@ def stream(read):
 
 def cold_start(read):
     body = []
-    for row in read("cold-start-h100/cold_start.json"):
+    for row in read("cold-start-h200/cold_start.json"):
         if "failed" not in row:
             body.append([row["way"], row["runs"], f"{row['result_ms'] - row['until_context_ms']:.2f}", f"{row['result_ms']:.0f}"])
     return markdown(["to the first rms_norm", "processes", "ms from when the context is there (aim 5)", "ms from the process's start"], body)

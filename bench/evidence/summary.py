@@ -65,10 +65,11 @@ def in_turns():
     for lengths, title in (("log", "log-uniform"), ("served", "as served")):
         yield f"`gemm` of 20 models, rows {title}, bf16", "H100", "cuBLASLt's best algorithm at that length", lambda read, lengths=lengths: as_fast(
             [row["best_over_kiln"] for row in turns.compared(read, (lengths,))])
-    for lists, title in ((turns.LOG, "attention forward of 20 models, lengths log-uniform"), (turns.SERVED, "attention forward of 20 models, lengths as served"),
-                         (turns.PACKED, "attention forward of models, packed batches"), (turns.BACKWARD, "gradients of attention of models"),
-                         (("family_turns",), "norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB")):
-        yield title, "H100", "the fastest of its peers at each", lambda read, lists=lists: as_fast(turns.ratios_of(read, lists))
+    for lists, title, device in ((turns.LOG, "attention forward of 20 models, lengths log-uniform", "H100"), (turns.SERVED, "attention forward of 20 models, lengths as served", "H100"),
+                                 (turns.PACKED, "attention forward of models, packed batches", "H100"), (turns.BACKWARD, "gradients of attention of models", "H100"),
+                                 (turns.FORWARD_H200, "attention forward of 20 models, dense and packed", "H200"), (turns.BACKWARD_H200, "gradients of attention of models", "H200"),
+                                 ((f"{turns.FOLDER}/family_turns",), "norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB", "H100")):
+        yield title, device, "the fastest of its peers at each", lambda read, lists=lists: as_fast(turns.ratios_of(read, lists))
 
 
 def memory_bound():
@@ -157,12 +158,12 @@ def first_batches():
 
 def starts():
     def stream(read):
-        [row], [verified] = read("stream-h100/replay.json"), read("stream-h100/replay_verified.json")[-1:]
+        [row], [verified] = read("stream-h200/replay.json"), read("stream-h200/replay_verified.json")[-1:]
         return f"{row['tunes']} tunes, {row['compiles']} compiles, {verified['wrong']} wrong in a pass that NVRTC verified | -"
     yield "one shipped file, 10,000 distinct problems, without NVRTC", "H100", stream
     for way, title in (("Kiln, shipped file, overlay", "without NVRTC"), ("Kiln, shipped file, overlay, NVRTC installed", "NVRTC installed"), ("Kiln through NVRTC, nothing shipped", "nothing shipped")):
         def told(read, way=way):
-            rows = {row["way"]: row["result_ms"] - row["until_context_ms"] for row in read("cold-start-h100/cold_start.json") if "failed" not in row}
+            rows = {row["way"]: row["result_ms"] - row["until_context_ms"] for row in read("cold-start-h200/cold_start.json") if "failed" not in row}
             return f"{rows[way]:.{0 if rows[way] > 100 else 1}f} ms | -"
         yield f"from a context to the first checked result: {title}", "H100", told
 
@@ -207,9 +208,11 @@ def losing():
         [row["best_over_own"] for row in of_many_rows(turns.compared(read))])
     yield "products of a training step, by the records that ship", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(
         [row["best_over_kiln"] for row in read("training-h100/training.json") if "best_over_kiln" in row])
-    for lists, title, peers in ((turns.DENSE, "attention forward of 20 models", turns.OF_FORWARD), (turns.BACKWARD, "gradients of attention of models", turns.OF_BACKWARD)):
+    for lists, title, peers, device in ((turns.DENSE, "attention forward of 20 models", turns.OF_FORWARD, "H100"), (turns.BACKWARD, "gradients of attention of models", turns.OF_BACKWARD, "H100"),
+                                        (turns.FORWARD_H200, "attention forward of 20 models, dense and packed", turns.OF_FORWARD, "H200"),
+                                        (turns.BACKWARD_H200, "gradients of attention of models", turns.OF_BACKWARD, "H200")):
         for peer in peers:
-            yield title, "H100", turns.ATTENTION[peer], lambda read, lists=lists, peer=peer: slower_by(turns.ratios_of(read, lists, peer))
+            yield title, device, turns.ATTENTION[peer], lambda read, lists=lists, peer=peer: slower_by(turns.ratios_of(read, lists, peer))
     yield "attention forward, heads of 40 to 224 that do not fill their tiles", "H100", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))
     for dtype in ("bf16", "e4m3"):
         yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: slower_by(found) if (found := over_flashinfer(read, dtype)) else ""

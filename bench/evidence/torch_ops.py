@@ -7,7 +7,7 @@ import re
 from evidence.claim import listed
 from evidence.table import markdown, number
 
-CHECKS = "torch-h100/checks.jsonl"
+CHECKS = "torch-h200/checks.jsonl"
 RANKS = "torch-h200/ranks.jsonl"
 LLAMA, TRAINED = ("python/llama.jsonl",), ("python/llama_train.jsonl", "python/llama_eager.jsonl")  # eager ran on the same machine
 STEPS, TRAINED_STEPS = "python/llama_steps.txt", "python/llama_train_steps.txt"

@@ -23,7 +23,7 @@ def over_kiln(row, peer=None):
 
 
 def ratios_of(read, lists, peer=None, counts=lambda row: True):
-    rows = [row for name in lists for row in read(f"{FOLDER}/{name}.json") if is_timed(row) and counts(row)]
+    rows = [row for name in lists for row in read(f"{name}.json") if is_timed(row) and counts(row)]
     return [over_kiln(row, peer) for row in rows if peer is None or peer in of_peers(row)]
 
 
@@ -43,7 +43,7 @@ def of_model(row):
 
 def attention(read, lists, peers):
     body, columns = [], {each: [] for each in (*peers, None)}
-    for row in (row for name in lists for row in read(f"{FOLDER}/{name}.json")):
+    for row in (row for name in lists for row in read(f"{name}.json")):
         if "ns" not in row["ways"].get("kiln", {}):
             body.append([*of_model(row), "no answer", *["-"] * (len(peers) + 1)])
             continue
@@ -93,10 +93,28 @@ def family(read):
     return markdown(["op, bf16", "rows x columns", "us", *(f"{title} / Kiln" for title in FAMILY.values()), "the fastest / Kiln"], body)
 
 
-LOG, SERVED = ("attention_turns_log",), ("attention_turns_served",)
-PACKED, BACKWARD = ("attention_turns_packed", "attention_turns_packed_2", "attention_turns_packed_3"), ("attention_turns_backward", "attention_turns_backward_2", "attention_turns_backward_3")
+def lists_of(name, draws=1, folder=FOLDER):
+    """The files of a list of attention, without their ending: each draw's."""
+    return tuple(f"{folder}/attention_turns_{name}" + (f"_{draw}" if draw > 1 else "") for draw in range(1, draws + 1))
+
+
+LOG, SERVED, PACKED, BACKWARD = lists_of("log"), lists_of("served"), lists_of("packed", 3), lists_of("backward", 3)
 DENSE = (*LOG, *SERVED)
+LOG_H200, SERVED_H200, PACKED_H200, BACKWARD_H200 = (lists_of(name, folder="peers-h200") for name in ("log", "served", "packed", "backward"))
+FORWARD_H200 = (*LOG_H200, *SERVED_H200, *PACKED_H200)
 OF_FORWARD, OF_BACKWARD = ("flash3", "flash4", "cudnn"), ("flash4", "cudnn")
+
+
+def of_h200(read):
+    """Lists of attention on an H200, a line each: means of ratios and, in brackets, the least."""
+    body = []
+    for title, lists in (("forward, lengths log-uniform", LOG_H200), ("forward, lengths as served", SERVED_H200), ("forward, packed batches", PACKED_H200), ("gradients, lengths log-uniform", BACKWARD_H200)):
+        rows = [row for name in lists for row in read(f"{name}.json")]
+        found = [[over_kiln(row, peer) for row in rows if is_timed(row) and (peer is None or peer in of_peers(row))] for peer in (*ATTENTION, None)]
+        body.append([title + (f" {row.mark}" if (row := next((each for each in rows if each.mark), None)) else ""), len(rows), *(f"{mean(each):.2f} ({min(each):.2f})" if each else "-" for each in found)])
+    return markdown(["twenty models", "problems", *(f"{title} / Kiln" for title in ATTENTION.values()), "the fastest / Kiln"], body)
+
+
 TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),
           "turns_packed": lambda read: attention(read, PACKED, ("flash3", "flash4", "varlen")), "turns_backward": lambda read: attention(read, BACKWARD, OF_BACKWARD),
-          "turns_products": products, "turns_family": family}
+          "turns_h200": of_h200, "turns_products": products, "turns_family": family}
