@@ -54,16 +54,32 @@ void make_serving(plan::OpState& op_state, plan::BucketPlans& of, const Problem&
   }
 }
 
-std::unique_ptr<plan::BucketPlans> tuned_plans(plan::OpState& op_state, const answer::Resolution& missed) {
-  TuneOutcome outcome = tune_once(engine_of(op_state), op_state.op, missed.bucket.edge, {.patience = lease_patience});
-  if (outcome.end != TuneOutcome::End::held_elsewhere) return op_state.plans.load(std::move(outcome.resolution));
-  op_state.owner.warn(
-      fmt::format("{} is served by a fallback: for {} minutes {} has been tuning it", missed.bucket.text(),
-                  lease_patience.count(), outcome.holder.empty() ? "another process" : outcome.holder),
-      op_state.op.name, manifest::to_string(op_state.op, missed.bucket.edge));
-  answer::Resolution fallback = op_state.resolve(missed.bucket.edge, true);
+/// The plans of a bucket that this launch could not tune; warns why.
+std::unique_ptr<plan::BucketPlans> fallback_plans(plan::OpState& op_state, const manifest::Bucket& bucket,
+                                                  std::string_view why) {
+  op_state.owner.warn(fmt::format("{} is served by a fallback: {}", bucket.text(), why), op_state.op.name,
+                      manifest::to_string(op_state.op, bucket.edge));
+  answer::Resolution fallback = op_state.resolve(bucket.edge, true);
   answer::leave_servable(fallback, op_state.owner.arch(), op_state.owner.cubins);
   return op_state.plans.load(std::move(fallback));
+}
+
+/// The launch itself may fit where its tune, which has tensors of its own, finds too little device memory.
+std::unique_ptr<plan::BucketPlans> tuned_plans(plan::OpState& op_state, const answer::Resolution& missed) {
+  TuneOutcome outcome;
+  try {
+    outcome = tune_once(engine_of(op_state), op_state.op, missed.bucket.edge, {.patience = lease_patience});
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+    return fallback_plans(
+        op_state, missed.bucket,
+        fmt::format("{}. A Tuner of this engine tunes it once there is room, kiln prewarm before the service starts",
+                    error.what()));
+  }
+  if (outcome.end != TuneOutcome::End::held_elsewhere) return op_state.plans.load(std::move(outcome.resolution));
+  return fallback_plans(op_state, missed.bucket,
+                        fmt::format("for {} minutes {} has been tuning it", lease_patience.count(),
+                                    outcome.holder.empty() ? "another process" : outcome.holder));
 }
 
 /// Loads the plan of the problem's sizes, where files have the machine code of all sizes in its bucket. Returns whether

@@ -3,49 +3,55 @@
 
 namespace kiln::faults {
 
-TEST_CASE(
-    "fault 37: device memory that runs out while tuning is told with the problem, nothing leaks, the caller's stands") {
+namespace {
+
+std::vector<Demand> demand_of(const ScaleCall& call) { return {{"scale", call.problem}}; }
+
+}  // namespace
+
+TEST_CASE("fault 37: a launch under tune that lacks device memory for its tune is served meanwhile, with a warning") {
   const Machine machine;
   const TemporaryFolder folder;
   const Engine engine(e2e::options(folder / "overlay.kiln"));
   const std::vector<float> mine = ramp(4096);
   const Floats callers(mine);
   const ScaleCall call(engine, 1024, 1024);
-  const std::int64_t before = query("memory"), allocations = query("allocations"), handles = query("handles");
+  const std::int64_t before = query("memory"), allocations = query("allocations");
   control("memory " + std::to_string(before + (std::int64_t{1} << 20)));
-  const Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
-  CHECK(error.kind() == ErrorKind::out_of_memory);
-  CHECK_MESSAGE(contains(error.what(), "scale"), std::string(error.what()));
-  CHECK_MESSAGE(contains(error.what(), "rows=1024 cols=1024"), std::string(error.what()));
+  CHECK(is_fallback(call.launch(machine.stream())));
+  REQUIRE(engine.warnings().size() == 1);
+  const std::string warning = engine.warnings().front();
+  CHECK_MESSAGE(contains(warning, "rows=1024 cols=1024"), warning);
+  CHECK_MESSAGE(contains(warning, "is served by a fallback: tuning scale"), warning);
   CHECK(query("memory") == before);
   CHECK(query("allocations") == allocations);
-  CHECK(query("handles") == handles);
   CHECK(callers.download() == mine);
   CHECK(engine.stats().tunes == 0);
+  CHECK(is_fallback(call.launch(machine.stream())));  // hot
+  const Tuner tuner(engine);
+  CHECK(tuner.tune(demand_of(call)).buckets.at(0).outcome == TunedBucket::Outcome::failed);
   control("memory 150323855360");
+  CHECK(tuner.tune(demand_of(call)).buckets.at(0).outcome == TunedBucket::Outcome::tuned);
   CHECK(call.launch(machine.stream()) == Origin::overlay);
+  CHECK(engine.stats().tunes == 1);
   CHECK(callers.download() == mine);
-  tally(37, 1, "tunes on a device too small for the problem");
+  tally(37, 2, "tunes on a device too small for the problem");
 }
 
-TEST_CASE(
-    "fault 37: any allocation of a tune may fail: the error is typed, memory is given back, the next try succeeds") {
+TEST_CASE("fault 37: any allocation of a tune may fail: the bucket is told, memory is given back, the next try succeeds") {
   const Machine machine;
   const TemporaryFolder folder;
   const Engine engine(e2e::options(folder / "overlay.kiln"));
   const ScaleCall call(engine, 64, 128);
+  const Tuner tuner(engine);
   const std::int64_t before = query("memory"), handles = query("handles");
   std::int64_t failures = 0;
   for (int nth = 1; nth < 40; ++nth) {
     control("heal; fail cuMemAlloc_v2 CUDA_ERROR_OUT_OF_MEMORY at " + std::to_string(nth));
-    try {
-      call.op.launch(call.problem, call.arguments, machine.stream());
-      break;
-    } catch (const Error& error) {
-      CHECK(error.kind() == ErrorKind::out_of_memory);
-      CHECK_MESSAGE(contains(error.what(), "rows=64 cols=128"), std::string(error.what()));
-      ++failures;
-    }
+    const TunedBucket tuned = tuner.tune(demand_of(call)).buckets.at(0);
+    if (tuned.outcome == TunedBucket::Outcome::tuned) break;
+    CHECK_MESSAGE(contains(tuned.reason, "rows=64 cols=128"), tuned.reason);
+    ++failures;
     CHECK(query("memory") == before);
     CHECK(query("handles") == handles);
   }
