@@ -5,7 +5,7 @@ from evidence.attention import ratios_of
 from evidence.claim import listed
 from evidence.digests import ROOT
 from evidence.marks import CHANGED
-from evidence.summary import MANY_ROWS, PARTS, of_many_rows, slower_by, team_ratios
+from evidence.summary import MANY_ROWS, PARTS, STREAM, of_many_rows, slower_by, team_ratios
 from evidence.table import Reader, markdown, mean, quantile, state
 from evidence.team import best_of_peers, compared
 from evidence.tuner import at
@@ -28,22 +28,12 @@ def products(read):
     return f"{as_fast([row['best_over_kiln'] for row in rows])} at {at(worst)}"
 
 
-def forward(lists):
-    return lambda read: as_fast(turns.ratios_of(read, lists))
-
-
-def gradients(read):
-    return as_fast(turns.ratios_of(read, turns.BACKWARD))
+def attention(lists, counts=lambda row: True):
+    return lambda read: as_fast(turns.ratios_of(read, lists, counts=counts))
 
 
 def of_decode(read):
-    found = decode.over_flashinfer(read, "bf16")
-    return as_fast(found) if found else ""
-
-
-def of_decode_alone(read):
-    """Where no run has FlashInfer's times."""
-    found = [] if decode.over_flashinfer(read, "bf16") else decode.shares_of_read(read)
+    found = decode.shares_of_read(read)
     return as_fast(found) if found else ""
 
 
@@ -66,12 +56,13 @@ def teams_beside(peer):
 
 # What is computed, how many problems, the peer, and the figure of a reader.
 FACE = [("{} matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
-        ("attention forward of 20 models, {} dense problems, lengths log-uniform and as served", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", forward(turns.DENSE)),
-        ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", forward(turns.PACKED)),
-        ("attention forward of the same models on an H200, {} problems, dense and packed", "the fastest of these at each", forward(turns.FORWARD_H200)),
-        ("gradients of attention of 20 models, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", gradients),
-        ("`attention_decode` of single tokens over pages in bf16, lengths equal, {} problems", "FlashInfer, on another H100", of_decode),
-        ("`attention_decode` over caches of 64 MB and more, {} problems", "a plain read of the cache", of_decode_alone),
+        ("attention forward of 20 models under a causal mask or a window, {} dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", attention(turns.DENSE, turns.is_masked)),
+        ("the same without a mask, {} problems", "the fastest of these at each", attention(turns.DENSE, lambda row: not turns.is_masked(row))),
+        ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", attention(turns.PACKED)),
+        ("attention forward of the same models on an H200, {} problems, dense and packed", "the fastest of these at each", attention(turns.FORWARD_H200)),
+        ("attention backward of 20 models below 1,000 tokens, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", attention(turns.BACKWARD, turns.is_short)),
+        ("the same from 1,000 tokens on, {} problems", "the faster of these at each", attention(turns.BACKWARD, lambda row: not turns.is_short(row))),
+        ("`attention_decode` over caches of 64 MB and more, {} problems", "a plain read of the cache", of_decode),
         ("collectives, and products fused with them, {} problems on two to eight H200", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_teams)]
 
 
@@ -98,7 +89,10 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
           ("attention forward of 20 models, dense, lengths log-uniform and as served", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
           ("attention forward of the same models, windows among them", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("attention forward of the same models, without windows", "cuDNN", attention_beside("cudnn", turns.DENSE)),
-          ("gradients of attention of 20 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
+          ("the same on an H200, dense and packed", "the fastest of its peers at each", attention_beside(None, turns.FORWARD_H200)),
+          ("attention backward of 20 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
+          ("attention backward of the same models, without windows", "cuDNN", attention_beside("cudnn", turns.BACKWARD)),
+          ("attention backward of the same models on an H200", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD_H200)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
           ("`attention_decode` of single tokens over pages in bf16", "FlashInfer, on another H100", lambda read: slower_by(decode.over_flashinfer(read, "bf16"))),
           ("products fused with collectives, two to eight H200", "torch's fused ops, without NVLS", teams_beside("fused")),
@@ -107,22 +101,26 @@ LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone
 
 def losses(read):
     body = [[what, peer, *figure.split(" | ")] for what, peer, told in LOSSES if (figure := unmarked(read, told))]
-    return markdown(["bf16; H100, unless said", "beside", "Kiln is slower at", "its mean time", "at worst"], body)
+    return markdown(["bf16; H100, unless said", "beside", "Kiln is slower at", "its median time", "at worst"], body)
 
 
 def stream(read):
     def told(r):
-        [row] = r("stream-h200/replay.json")
+        [row] = r(f"{STREAM}/replay.json")
         return f"{row['tunes']} tunes and {row['compiles']} compiles"
     return read.figure(told)
 
 
-def hot(read):
+def over_bare(way):
+    """What a hot launch costs the host over a bare one."""
     def told(r):
-        rows = [row for row in r("hits-h100/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and row["way"] == "Op::launch, hot"]
+        rows = [row for row in r("hits-h100/hit_latency.json") if row["bench"] == "hit_latency" and row["threads"] == 1 and row["way"] == way]
         found = [row["over_bare_ns"] for row in rows]
         return f"{min(found)} to {max(found)} ns", rows
-    return read.figure(told)
+    return lambda read: read.figure(told)
+
+
+HOT = {"hot": over_bare("Op::launch, hot"), "hot_bound": over_bare("Op::bind, Op::launch")}
 
 
 def llama(contender):
@@ -150,7 +148,7 @@ def shares():
     """Figures of README without a mark, with one, and those that it leaves out: of its tables, all that the code has changed since."""
     tables, prose = Reader(), Reader()
     face(tables), losses(tables)
-    for show in (stream, hot, tune_median, tune_worst, *LLAMA.values()):
+    for show in (stream, *HOT.values(), tune_median, tune_worst, *LLAMA.values()):
         show(prose)
     shown = [mark for mark in tables.figures if mark is not None and CHANGED not in mark] + [mark for mark in prose.figures if mark is not None]
     return sum(mark == "" for mark in shown), sum(bool(mark) for mark in shown), len(tables.figures) + len(prose.figures) - len(shown)
@@ -168,4 +166,4 @@ def records(_):
 
 
 TABLES = {"face": face, "losses": losses}
-FIGURES = {"newer": newer, "stream": stream, "hot": hot, **LLAMA, "records": records, "tune_median": tune_median, "tune_worst": tune_worst}
+FIGURES = {"newer": newer, "stream": stream, **HOT, **LLAMA, "records": records, "tune_median": tune_median, "tune_worst": tune_worst}

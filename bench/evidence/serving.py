@@ -1,12 +1,13 @@
 """What a program meets around its launches: a stream of lengths, the start of a process, its first batches, the file."""
+from evidence.summary import COLD_START, FIRST_BATCHES, STREAM
 from evidence.table import markdown
 
 
 def stream(read):
     body = []
-    [verified] = read("stream-h200/replay_verified.json")[-1:]
+    [verified] = read(f"{STREAM}/replay_verified.json")[-1:]
     for name, what in {"replay": "one shipped file, policy `error`, NVRTC hidden", "replay_new_process": "the same in a new process"}.items():
-        [row] = read(f"stream-h200/{name}.json")
+        [row] = read(f"{STREAM}/{name}.json")
         origin = row["by_origin"]
         fallbacks = sum(origin[each]["launches"] for each in ("nearest", "model", "default") if each in origin)
         body.append([what, f"{row['distinct']:,}", row["buckets"], row["tunes"], row["compiles"], fallbacks, f"{origin['hot']['host_median_ns'] / 1000:.2f}",
@@ -17,7 +18,7 @@ def stream(read):
 
 def cold_start(read):
     body = []
-    for row in read("cold-start-h200/cold_start.json"):
+    for row in read(f"{COLD_START}/cold_start.json"):
         if "failed" not in row:
             body.append([row["way"], row["runs"], f"{row['result_ms'] - row['until_context_ms']:.2f}", f"{row['result_ms']:.0f}"])
     return markdown(["to the first rms_norm", "processes", "ms from when the context is there (aim 5)", "ms from the process's start"], body)
@@ -25,9 +26,9 @@ def cold_start(read):
 
 def first_batches(read):
     ways = {"nothing": "nothing", "records": "the records that ship", "prewarmed": "a prewarmed file"}
-    [waiting] = read("first-batches-h100/waiting.json")
+    [waiting] = read(f"{FIRST_BATCHES}/waiting.json")
     body = []
-    for what, row in [("nothing, each launch waits for its compile", waiting), *((ways[row["way"]], row) for file in ("first_batches", "records", "prewarmed") for row in read(f"first-batches-h100/{file}.json"))]:
+    for what, row in [("nothing, each launch waits for its compile", waiting), *((ways[row["way"]], row) for file in ("first_batches", "records", "prewarmed") for row in read(f"{FIRST_BATCHES}/{file}.json"))]:
         body.append([what, *(f"{row[name] / 1000:.2f}" for name in ("after_1_ms", "after_10_ms", "all_ms", "second_pass_ms")), row["waited_compiles"], row["compiles_at_end"]])
     return markdown(["starting state", "s to the end of batch 1", "batch 10", "batch 58", "all again", "compiles that a launch waited for", "compiles in all"], body)
 

@@ -19,10 +19,10 @@ def as_fast(found, of_worst=""):
 
 
 def slower_by(found, of_worst=""):
-    """The cells 'Kiln is slower at', 'its mean time' and 'at worst' of such ratios; nothing where Kiln is slower at none."""
+    """The cells 'Kiln is slower at', 'its median time' and 'at worst' of such ratios; nothing where Kiln is slower at none."""
     if min(found) >= 1:
         return ""
-    more = 1 / mean(found) - 1
+    more = 1 / quantile(found, 0.5) - 1
     middle = "equal" if f"{abs(more):.0%}" == "0%" else f"{abs(more):.0%} {'longer' if more >= 0 else 'shorter'}"
     return f"{sum(ratio < 1 for ratio in found)} of {len(found)} | {middle} | {1 / min(found) - 1:.0%} longer{of_worst}"
 
@@ -151,21 +151,29 @@ def hot_launches():
 def first_batches():
     for way, title in (("prewarmed", "a prewarmed file"), ("records", "the records that ship"), ("nothing", "no file")):
         def told(read, way=way):
-            row = next(row for name in ("prewarmed", "records", "first_batches") for row in read(f"first-batches-h100/{name}.json") if row["way"] == way)
+            row = next(row for name in ("prewarmed", "records", "first_batches") for row in read(f"{FIRST_BATCHES}/{name}.json") if row["way"] == way)
             return f"{row['after_1_ms'] / 1000:.2f} s | {row['all_ms'] / 1000:.2f} s for all 58"
-        yield f"the first batch of a layer of Llama, 16 cores: {title}", "H100", told
+        yield f"the first batch of a layer of Llama, 16 cores: {title}", chip(FIRST_BATCHES), told
+
+
+def chip(folder):
+    """The GPU that a claim's folder is named after."""
+    return folder.rsplit("-", 1)[1].upper()
+
+
+STREAM, COLD_START, FIRST_BATCHES = "stream-h200", "cold-start-h200", "first-batches-h100"
 
 
 def starts():
     def stream(read):
-        [row], [verified] = read("stream-h200/replay.json"), read("stream-h200/replay_verified.json")[-1:]
+        [row], [verified] = read(f"{STREAM}/replay.json"), read(f"{STREAM}/replay_verified.json")[-1:]
         return f"{row['tunes']} tunes, {row['compiles']} compiles, {verified['wrong']} wrong in a pass that NVRTC verified | -"
-    yield "one shipped file, 10,000 distinct problems, without NVRTC", "H100", stream
+    yield "one prewarmed file, 10,000 distinct problems, without NVRTC", chip(STREAM), stream
     for way, title in (("Kiln, shipped file, overlay", "without NVRTC"), ("Kiln, shipped file, overlay, NVRTC installed", "NVRTC installed"), ("Kiln through NVRTC, nothing shipped", "nothing shipped")):
         def told(read, way=way):
-            rows = {row["way"]: row["result_ms"] - row["until_context_ms"] for row in read("cold-start-h200/cold_start.json") if "failed" not in row}
+            rows = {row["way"]: row["result_ms"] - row["until_context_ms"] for row in read(f"{COLD_START}/cold_start.json") if "failed" not in row}
             return f"{rows[way]:.{0 if rows[way] > 100 else 1}f} ms | -"
-        yield f"from a context to the first checked result: {title}", "H100", told
+        yield f"from a context to the first checked result: {title}", chip(COLD_START), told
 
 
 def costs(read):
@@ -228,7 +236,7 @@ def losing():
 
 
 def slower(read):
-    return listed(read, ["what", "on", "beside", "Kiln is slower at", "its mean time", "at worst"], losing())
+    return listed(read, ["what", "on", "beside", "Kiln is slower at", "its median time", "at worst"], losing())
 
 
 TABLES = {"results": results, "costs": costs, "slower": slower}

@@ -42,19 +42,23 @@ CALLS = {"": "a call", ", torch.compile": "a compiled call", ", forward for a ba
          ", forward and backward": "both passes in eager mode", ", torch.compile, forward and backward": "both passes compiled"}
 
 
+AS_MUCH = 0.03  # of the median: what a repeat moves
+
+
 def host_winners(read):
     """Who takes less of the host's time, Kiln's op or torch's, by the medians."""
     us = {row["route"]: row["us"] for row in read(ROUTES)}
-    timed = {call: (us[f"kiln.torch{route}"], us[f"torch{route}"]) for route, call in CALLS.items() if {f"kiln.torch{route}", f"torch{route}"} <= us.keys()}
-    less = {"`kiln.torch`": [call for call, (kiln, torch) in timed.items() if kiln < torch], "Torch": [call for call, (kiln, torch) in timed.items() if torch < kiln]}
-    return " ".join(f"{who} takes less time for {listed(calls)}." for who, calls in less.items() if calls)
+    over = {call: us[f"torch{route}"] / us[f"kiln.torch{route}"] for route, call in CALLS.items() if {f"kiln.torch{route}", f"torch{route}"} <= us.keys()}
+    said = {"`kiln.torch` takes less time for": [call for call, ratio in over.items() if ratio > 1 + AS_MUCH], "Torch takes less time for": [call for call, ratio in over.items() if ratio < 1 - AS_MUCH],
+            "Both take the same time, within 3 %, for": [call for call, ratio in over.items() if abs(ratio - 1) <= AS_MUCH]}
+    return " ".join(f"{who} {listed(calls)}." for who, calls in said.items() if calls)
 
 
 def length_winners(read):
     """Which graphs Kiln's is faster than, and at which lengths."""
     rows = [row for row in read(LENGTH) if row["equal"]]
     exact, padded = ([f"{row['rows']:,}" for row in rows if row["us"] < row[peer]] for peer in ("exact_us", "padded_us"))
-    alone = f"at {listed(exact)} rows alone" if exact else "at none"
+    alone = f"only at {listed(exact)} rows" if exact else "at none"
     return f"Kiln's graph takes less time than torch's of all rows at {len(padded)} of {len(rows)} lengths. It takes less than a graph of the length itself {alone}."
 
 

@@ -27,6 +27,14 @@ def ratios_of(read, lists, peer=None, counts=lambda row: True):
     return [over_kiln(row, peer) for row in rows if peer is None or peer in of_peers(row)]
 
 
+def is_masked(row):
+    return words(row["asked"]).get("mask", "none") != "none"
+
+
+def is_short(row):
+    return int(words(row["asked"])["queries"]) < 1000
+
+
 def kiln_us(row):
     return f"{row['ways']['kiln']['ns'] / 1000:.1f}" + (f" {row.mark}" if getattr(row, "mark", "") else "")
 

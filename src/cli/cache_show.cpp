@@ -124,8 +124,8 @@ void print_record(const manifest::Catalogue& ops, const std::string& file, const
     table.row({"default", fmt::format("{} at the upper edge, {}", format_time(record.baseline_ns),
                                       format_ratio(record.baseline_ns / edge_ns))});
   const store::Provenance& from = record.provenance;
-  table.row({"tuned", fmt::format("{}, on {}, driver {}, kiln {}, {}", when(from.unix_seconds), from.device_name,
-                                  from.driver_version, from.kiln_version, from.strategy)});
+  table.row({"tuned", fmt::format("{}, on {}, a driver of {}, kiln {}, {}", when(from.unix_seconds), from.device_name,
+                                  format_cuda(from.driver_version), from.kiln_version, from.strategy)});
   std::set<std::string> compilers;
   for (const store::Choice& each : record.choices) compilers.insert(compiler_of(each));
   table.row({"built by", fmt::format("{}", fmt::join(compilers, ", "))});

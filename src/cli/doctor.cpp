@@ -54,15 +54,13 @@ Finding finding(const std::string& what, ErrorKind absence, const std::string& w
   }
 }
 
-std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
-
 Finding driver() {
   return finding("driver", ErrorKind::no_driver,
                  "nothing can be launched or tuned here; lookups, prewarm --arch and the cache commands work", [] {
                    int number = 0;
                    const cuda::Driver& opened = cuda::Driver::get();
                    cuda::check(opened.cuDriverGetVersion(&number), "cuDriverGetVersion");
-                   return Finding{"driver", Health::ok, fmt::format("CUDA {}, {}", version(number), opened.path()),
+                   return Finding{"driver", Health::ok, fmt::format("{}, {}", format_cuda(number), opened.path()),
                                   "kernels can be launched"};
                  });
 }

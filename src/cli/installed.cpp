@@ -29,9 +29,10 @@ std::string where_else(const std::string& name) {
   if (name.empty() || asked.has_parent_path()) return {};
   for (const fs::path& folder :
        {fs::path("cache"), fs::path("cache/workloads"), installed_data(), installed_data() / "workloads"})
-    for (const char* ending : {"", ".toml", ".kiln", ".jsonl"})
-      if (const fs::path other = folder / (name + ending); fs::is_regular_file(other, failure))
-        return fmt::format("; there is {}", other.string());
+    for (const std::string& each : {name, asked.stem().string()})  // a checkout has h100.jsonl, an install h100.kiln
+      for (const char* ending : {"", ".toml", ".kiln", ".jsonl"})
+        if (const fs::path other = folder / (each + ending); fs::is_regular_file(other, failure))
+          return fmt::format("; there is {}", other.string());
   return {};
 }
 

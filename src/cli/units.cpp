@@ -60,6 +60,8 @@ std::string format_bytes(std::int64_t bytes) {
   return fmt::format("{:.{}f} {}", value, value < 9.95 ? 1 : 0, units[unit]);
 }
 
+std::string format_cuda(int version) { return fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10); }
+
 std::string format_bandwidth(double bytes_per_second) {
   if (!(bytes_per_second > 0) || !std::isfinite(bytes_per_second)) return "-";
   const double gigabytes = bytes_per_second / 1e9;

@@ -15,6 +15,7 @@ std::string format_count(std::int64_t count);                    // "10,000"
 std::string counted(std::int64_t count, std::string_view what);  // "1 record", "10,000 records"
 /// Returns the form of a verb after a count: "is" for 1, else "are".
 std::string_view verb(std::int64_t count, std::string_view one, std::string_view more);
+std::string format_cuda(int version);     // "CUDA 13.0" of 13000, as the driver counts
 std::string format_ratio(double ratio);   // "1.24x"
 std::string format_wait(double seconds);  // "8 s", "3 min 05 s", "2 h 10 min"
 

@@ -290,6 +290,14 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
       "w.toml:1: op 'rms_norm': axis 'rows' is missing");
 }
 
+TEST_CASE("a base that an install has is looked for in a checkout's cache, which has the text") {
+  const Command command;
+  std::filesystem::create_directories(command.path("cache"));
+  command.path("cache/h100.jsonl", "{}");
+  check_refused(command.run("explain rms_norm rows=1 cols=8 --base h100.kiln", "cd '" + command.path("") + "'; "), 2,
+                "the base h100.kiln does not exist; there is cache/h100.jsonl; ");
+}
+
 TEST_CASE("a file or folder that is named and does not exist is bad input for each command") {
   const Command command;
   const std::string none = command.path("none");

@@ -42,6 +42,7 @@ TEST_CASE("amounts and rates carry their units") {
   CHECK(verb(1, "is", "are") == "is");
   CHECK(verb(0, "is", "are") == "are");
   CHECK(format_ratio(1.2345) == "1.23x");
+  CHECK(format_cuda(12040) == "CUDA 12.4");
   CHECK(format_wait(8) == "8 s");
   CHECK(format_wait(185) == "3 min 05 s");
   CHECK(format_wait(7800) == "2 h 10 min");
