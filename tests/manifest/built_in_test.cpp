@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "manifest/kernel_name.hpp"
 #include "manifest/key.hpp"
@@ -142,6 +143,46 @@ TEST_CASE("a default of each built-in op is legal for each usual problem, on an 
         });
         CHECK_MESSAGE(legal, op.name << " " << to_string(op, problem) << " on " << device.device_class());
       }
+}
+
+/// An op and sizes that published models give it, or a large batch on one GPU.
+struct Published {
+  const char* op;
+  std::vector<Setting> sizes;
+};
+
+TEST_CASE("defaults take the vocabularies of published models") {
+  std::vector<Published> published;
+  // Qwen3, Phi 4 mini, Llama 4, and Gemma 3 of one billion parameters and of more
+  for (const char* vocabulary : {"151936", "200064", "202048", "262144", "262208"})
+    for (const char* op : {"softmax", "softmax_backward"}) {
+      published.push_back({op, {{"rows", "64"}, {"cols", vocabulary}}});
+      published.push_back({op, {{"rows", "65536"}, {"cols", vocabulary}, {"dtype", "f32"}}});
+    }
+  const std::vector<Op> ops = load_ops({});
+  for (const auto& [name, sizes] : published) {
+    const Op& op = *std::ranges::find(ops, name, &Op::name);
+    const Problem problem = make_problem(op, sizes);
+    const Problem bucket = bucket_of(op, problem);
+    for (const DeviceFacts& device : {testing::h200(), a100}) {
+      CAPTURE(op.name + " " + to_string(op, problem) + " on " + device.device_class());
+      int launched = 0;
+      for (const Implementation& each : op.implementations) {
+        const Variant variant = default_of(each);
+        if (each.is_library() || why_not_eligible({op, device}, each, bucket) ||
+            variant.broken_constraint({op, device}, bucket))
+          continue;
+        const auto frame = variant.frame({op, device}, bucket);
+        for (const Pass& pass : each.passes) {
+          check_geometry(pass, frame);
+          CHECK(pass.grid[0].evaluate(frame).number <= std::numeric_limits<int>::max());
+          CHECK(pass.grid[1].evaluate(frame).number <= 65535);
+        }
+        ++launched;
+      }
+      CHECK(launched > 0);
+    }
+  }
 }
 
 TEST_CASE("the shared headers are found by the names that sources include them by") {
