@@ -151,7 +151,7 @@ def test_problems_are_prepared_covered_and_explained(norm, kiln_on_fake):
 
 def test_an_op_tells_what_it_takes(norm, kiln_on_fake):
     assert "x: dtype [rows, cols], strides [x_row_stride, 1]; reads" in norm.contract
-    assert "rows: 1 to 4194304; may be a tensor of one i32" in norm.__doc__
+    assert "rows: 1 to 67108864; may be a tensor of one i32" in norm.__doc__
     assert "epsilon: f32 = " in norm.contract and "x_row_stride: " not in norm.contract  # which is read from x
     assert "scale: f32 = 1, above 0" in kiln_on_fake.op("softmax").contract
     assert norm.describe(rows=2, cols=64, dtype="f32")["tensors"][0]["sizes"] == [2, 64]

@@ -155,6 +155,13 @@ TEST_CASE("the tokens of images see each other whole, and those of Wan the text 
                "gemm m=4096 n=13824 k=5120 dtype=bf16"});
 }
 
+TEST_CASE("a million tokens of a model, times its heads, are rows that its ops take") {
+  for (const char* model : {"flux", "gemma3_12b", "llama", "phi4", "qwen3_32b", "wan"}) {
+    CAPTURE(model);
+    CHECK_NOTHROW(problems_of(workload_text_of(model, {{1, 1048576}, {1, 4}})));
+  }
+}
+
 TEST_CASE("on several ranks each has a part of the heads and of the products, which a team computes") {
   ModelRun run = few;
   run.ranks = 2;

@@ -151,8 +151,14 @@ struct Published {
   std::vector<Setting> sizes;
 };
 
-TEST_CASE("defaults take the vocabularies of published models") {
-  std::vector<Published> published;
+TEST_CASE("defaults take the vocabularies of published models, and the rows of many tokens by heads") {
+  std::vector<Published> published = {
+      {"rms_norm", {{"rows", "8388608"}, {"cols", "128"}}},    // 131,072 tokens of Qwen3 32B: 64 heads
+      {"rms_norm", {{"rows", "67108864"}, {"cols", "128"}}},   // 1,048,576 tokens
+      {"layer_norm", {{"rows", "6422528"}, {"cols", "128"}}},  // 2,048 images of Swin B: 56 x 56 patches
+      {"softmax", {{"rows", "25690112"}, {"cols", "49"}}},     // their 64 windows by 4 heads by 49 queries
+      {"softmax_backward", {{"rows", "25690112"}, {"cols", "49"}}},
+  };
   // Qwen3, Phi 4 mini, Llama 4, and Gemma 3 of one billion parameters and of more
   for (const char* vocabulary : {"151936", "200064", "202048", "262144", "262208"})
     for (const char* op : {"softmax", "softmax_backward"}) {
