@@ -155,8 +155,8 @@ TEST_CASE("the tokens of images see each other whole, and those of Wan the text 
                "gemm m=4096 n=13824 k=5120 dtype=bf16"});
 }
 
-TEST_CASE("a million tokens of a model, times its heads, are rows that its ops take") {
-  for (const char* model : {"flux", "gemma3_12b", "llama", "phi4", "qwen3_32b", "wan"}) {
+TEST_CASE("a million tokens of a model, times its heads or experts, are rows that its ops take") {
+  for (const char* model : {"flux", "gemma3_12b", "gpt_oss", "llama", "mixtral", "phi4", "qwen3_32b", "wan"}) {
     CAPTURE(model);
     CHECK_NOTHROW(problems_of(workload_text_of(model, {{1, 1048576}, {1, 4}})));
   }

@@ -151,7 +151,7 @@ struct Published {
   std::vector<Setting> sizes;
 };
 
-TEST_CASE("defaults take the vocabularies of published models, and the rows of many tokens by heads") {
+TEST_CASE("defaults take the vocabularies of published models, and the rows of many tokens by heads and by experts") {
   std::vector<Published> published = {
       {"rms_norm", {{"rows", "8388608"}, {"cols", "128"}}},    // 131,072 tokens of Qwen3 32B: 64 heads
       {"rms_norm", {{"rows", "67108864"}, {"cols", "128"}}},   // 1,048,576 tokens
@@ -165,6 +165,11 @@ TEST_CASE("defaults take the vocabularies of published models, and the rows of m
       published.push_back({op, {{"rows", "64"}, {"cols", vocabulary}}});
       published.push_back({op, {{"rows", "65536"}, {"cols", vocabulary}, {"dtype", "f32"}}});
     }
+  // 1,048,576 tokens of 8 experts each, as Qwen3 235B has them
+  for (const char* op : {"swiglu", "swiglu_backward", "quantise"})
+    published.push_back({op, {{"rows", "8388608"}, {"cols", "1536"}}});
+  published.push_back({"gemm_grouped", {{"m", "8388608"}, {"n", "3072"}, {"k", "4096"}, {"groups", "128"}}});
+
   const std::vector<Op> ops = load_ops({});
   for (const auto& [name, sizes] : published) {
     const Op& op = *std::ranges::find(ops, name, &Op::name);
