@@ -44,7 +44,8 @@ __global__ __launch_bounds__(128) void attention_slopes(float* slopes, long long
                                                         unsigned long long seed) {
   const long long head = blockIdx.x * 128ll + threadIdx.x;
   if (head < heads)
-    slopes[head] = kiln::attention::drawn_value(seed + 2, head) * fminf(0.1f, 2.0f / static_cast<float>(max(keys, 1ll)));
+    slopes[head] =
+        kiln::attention::drawn_value(seed + 2, head) * fminf(0.1f, 2.0f / static_cast<float>(max(keys, 1ll)));
 }
 
 /// Adds up to 1 / 4 to results, which are about 1 in size. Grid and block are as above. Right results leave a query

@@ -38,7 +38,8 @@ TEST_CASE("fault 37: a launch under tune that lacks device memory for its tune i
   tally(37, 2, "tunes on a device too small for the problem");
 }
 
-TEST_CASE("fault 37: any allocation of a tune may fail: the bucket is told, memory is given back, the next try succeeds") {
+TEST_CASE(
+    "fault 37: any allocation of a tune may fail: the bucket is told, memory is given back, the next try succeeds") {
   const Machine machine;
   const TemporaryFolder folder;
   const Engine engine(e2e::options(folder / "overlay.kiln"));
