@@ -2,9 +2,12 @@
 import os
 import sys
 
+from . import _kiln
+
 
 def main() -> None:
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kiln")
+    # Beside what was built: after `pip install -e` this source lies elsewhere.
+    program = os.path.join(os.path.dirname(os.path.abspath(_kiln.__file__)), "kiln")
     try:
         os.execv(program, [program, *sys.argv[1:]])
     except OSError as error:

@@ -139,6 +139,23 @@ def test_the_command_and_the_worker_are_found(run_program):
     assert os.path.join(folder, "kiln-worker") in said, said
 
 
+def test_the_command_is_found_where_the_sources_lie_elsewhere(run_program, tmp_path):
+    """As pip install -e has it: the sources in a checkout, what was built in the environment."""
+    built = run_program("print(os.path.dirname(kiln.__file__))").strip()
+    shutil.copytree(built, tmp_path / "kiln", ignore=lambda folder, names: [name for name in names if not name.endswith(".py")])
+    program = f"""
+import importlib.util, sys
+found = importlib.util.spec_from_file_location("kiln", {str(tmp_path / "kiln" / "__init__.py")!r}, submodule_search_locations=[{str(tmp_path / "kiln")!r}, {built!r}])
+sys.modules["kiln"] = importlib.util.module_from_spec(found)
+found.loader.exec_module(sys.modules["kiln"])
+from kiln._command import main
+sys.argv = ["kiln", "--version"]
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0 and ran.stdout.startswith("kiln "), ran.stderr
+
+
 def test_a_tune_runs_in_the_packages_own_worker(run_program):
     said = run_program(
         """
