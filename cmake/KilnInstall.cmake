@@ -7,6 +7,17 @@ include(GNUInstallDirs)
 # Not among the users' programs: a worker of one version beside another's program would be found there.
 set(KILN_INSTALL_WORKERDIR "${CMAKE_INSTALL_LIBDIR}/kiln-${PROJECT_VERSION_MAJOR}")
 
+# Whether a package can name all that kiln links. A static one cannot where a larger project builds fmt, say, itself.
+function(kiln_links_installed_libraries result)
+  set(${result} TRUE PARENT_SCOPE)
+  foreach(library fmt::fmt SQLite::SQLite3 OpenSSL::Crypto OpenSSL::SSL)
+    get_target_property(installed ${library} IMPORTED)
+    if(NOT installed AND NOT BUILD_SHARED_LIBS)
+      set(${result} FALSE PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
+
 function(kiln_install)
   set(package "${CMAKE_INSTALL_LIBDIR}/cmake/kiln")
   install(
@@ -15,6 +26,12 @@ function(kiln_install)
     LIBRARY COMPONENT library NAMELINK_COMPONENT development
     ARCHIVE COMPONENT development
     FILE_SET HEADERS COMPONENT development)
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT library)
+  kiln_links_installed_libraries(has_package)
+  if(NOT has_package)
+    message(STATUS "Kiln has no package for find_package and pkg-config here, because this project builds libraries that Kiln links")
+    return()
+  endif()
   install(EXPORT kilnTargets NAMESPACE kiln:: DESTINATION "${package}" COMPONENT development)
   if(NOT KILN_STATIC_DEPENDENCIES)
     export(EXPORT kilnTargets NAMESPACE kiln:: FILE "${PROJECT_BINARY_DIR}/kilnTargets.cmake")
@@ -25,7 +42,6 @@ function(kiln_install)
   install(FILES "${PROJECT_BINARY_DIR}/kilnConfig.cmake" "${PROJECT_BINARY_DIR}/kilnConfigVersion.cmake"
           DESTINATION "${package}" COMPONENT development)
   kiln_install_pkg_config("${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT library)
 endfunction()
 
 # kiln.pc finds its folders from where it lies, so that an install can be moved, except those that a configuration names by full paths. A static

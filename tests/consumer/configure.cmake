@@ -1,4 +1,4 @@
-# Configures Kiln as packagers do, without a build: with full paths for what is installed.
+# Configures Kiln as packagers and larger projects do, without a build: with full paths for what is installed, and beside a project's own fmt.
 foreach(name KILN SCRATCH COMPILER)
   if(NOT DEFINED ${name})
     message(FATAL_ERROR "configure.cmake needs -D${name}=")
@@ -27,3 +27,7 @@ expect_place(includedir /opt/kiln/include)
 expect_place(worker /opt/kiln/lib/kiln-0/kiln-worker)
 configure(${packaged} -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_INSTALL_INCLUDEDIR=/opt/headers)
 expect_place(includedir /opt/headers)
+
+foreach(shared OFF ON)
+  configure(-S "${CMAKE_CURRENT_LIST_DIR}/own_fmt" -B "${SCRATCH}/own_fmt_${shared}" "-DKILN=${KILN}" "-DBUILD_SHARED_LIBS=${shared}")
+endforeach()
