@@ -93,6 +93,19 @@ std::string difference_of(const fs::path& program) {
                      identity());
 }
 
+/// Some tools that unpack wheels and images lose modes.
+std::string execution_objection(const fs::path& program) {
+  if (access(program.c_str(), X_OK) == 0) return {};
+  return fmt::format("it cannot be executed: {}; run chmod a+x, or mount its file system without noexec",
+                     std::strerror(errno));
+}
+
+std::string trust_objection(const fs::path& program, uid_t library_owner) {
+  std::string objection = manifest::program_objection(program, library_owner);
+  if (objection.empty()) objection = difference_of(program);
+  return objection.empty() ? objection : objection + "; or name it in KILN_WORKER or Options::worker";
+}
+
 uid_t owner_of(const fs::path& file) {
   struct stat status {};
   return stat(file.c_str(), &status) == 0 ? status.st_uid : 0;
@@ -118,15 +131,14 @@ FoundWorker look_for_worker(const fs::path& chosen) {
   const fs::path library = file_of_this_library();
   FoundWorker found;
   for (const fs::path& program : worker_places(library, running_program())) {
-    if (!program.is_absolute() || access(program.c_str(), X_OK) != 0) continue;
-    std::string objection = manifest::program_objection(program, owner_of(library));
-    if (objection.empty()) objection = difference_of(program);
+    if (!program.is_absolute() || access(program.c_str(), F_OK) != 0) continue;
+    std::string objection = execution_objection(program);
+    if (objection.empty()) objection = trust_objection(program, owner_of(library));
     if (objection.empty()) {
       found.program = program;
       return found;
     }
-    std::string warning =
-        fmt::format("'{}' is not run: {}; or name it in KILN_WORKER or Options::worker", program.string(), objection);
+    std::string warning = fmt::format("'{}' is not run: {}", program.string(), objection);
     if (std::ranges::find(found.refused, warning) == found.refused.end()) found.refused.push_back(std::move(warning));
   }
   return found;

@@ -77,6 +77,12 @@ TEST_CASE("a worker that was built of other sources is not run, and one of these
   place.check_refused(("and this library of " + ours + "; install the kiln-worker of this library").c_str());
 }
 
+TEST_CASE("a worker that lost its mode is not run, and said to be refused") {
+  const Place place;
+  fs::permissions(place.worker, fs::perms::owner_read | fs::perms::owner_write);
+  place.check_refused("it cannot be executed: Permission denied; run chmod a+x");
+}
+
 TEST_CASE("fault 87: a worker of another user is not run") {
   if (geteuid() != 0) return skip("only root can give a file to another user");
   const Place place;
