@@ -268,8 +268,8 @@ struct CompilePool::State {
   /// Counts before the future is ready, so that a caller that waited for every future reads the full count.
   void run_task(Task& task) {
     const auto begun = std::chrono::steady_clock::now();
-    const auto count = [&](const char* failure) {
-      if (on_end)
+    const auto count = [&](const char* failure, bool is_told = true) {
+      if (on_end && is_told)
         on_end({task.specialisation,
                 std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun),
                 failure, task.urgency == Urgency::spare});
@@ -283,7 +283,7 @@ struct CompilePool::State {
       keep(task.key, bytes_of(cubin));
       task.promise.set_value(std::move(cubin));
     } catch (const Error& error) {
-      count(error.what());
+      count(error.what(), error.kind() != ErrorKind::interrupted);
       if (error.kind() == ErrorKind::compile_failed)
         keep(task.key, entry_bytes + static_cast<std::int64_t>(std::string_view(error.what()).size()));
       else

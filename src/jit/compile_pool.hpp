@@ -30,7 +30,7 @@ struct CompileSettings {
   std::int64_t memory_bytes = std::int64_t{4} << 30;  // for one process, beyond its memory at start; 0: no limit
   bool low_priority = false;                          // nice 19
   std::chrono::milliseconds idle{30'000};             // an idle process ends after this time
-  // Called on the thread that compiled, after each compile. Must not throw.
+  // Called on the thread that compiled, after each compile but one that the pool's end interrupted. Must not throw.
   std::function<void(const CompileEnd&)> on_end{};
   bool never = false;  // nobody compiles: answer::Cubins asks for nothing
 };

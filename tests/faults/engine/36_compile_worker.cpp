@@ -115,13 +115,16 @@ TEST_CASE("child: a worker is killed in the middle of a compile" * doctest::skip
 TEST_CASE("child: a pool ends while a compile does not" * doctest::skip()) {
   const OwnWorker worker;
   std::shared_future<jit::Cubin> under_way;
+  int failures = 0;  // that a log would show
   {
-    jit::CompilePool pool({.workers = 1, .program = worker.path});
+    jit::CompilePool pool(
+        {.workers = 1, .program = worker.path, .on_end = [&](const jit::CompileEnd&) { ++failures; }});
     under_way = compile_of({128, 4}).in(pool);
     REQUIRE(test::wait_for_processes(worker.path, 1) == 1);
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   CHECK(error_of([&] { under_way.get(); }).kind() == ErrorKind::interrupted);
+  CHECK(failures == 0);
   CHECK(processes_of(worker.path).empty());
 }
 
