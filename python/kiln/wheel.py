@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import base64
+import csv
 import hashlib
+import io
 import os
 import re
 import sys
@@ -27,6 +29,7 @@ def files():
 _METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: Tuned files for kiln-kernels\nRequires-Dist: kiln-kernels\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: kiln.wheel\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _ENTRY_POINTS = "[kiln.bases]\n{module} = {module}:files\n"
+_OURS = {"kiln", "kiln_kernels", "kiln_kernels_torch", "kiln_torch"}  # an install would put the files in the place of Kiln itself
 
 
 def make(name: str, files: list[str], version: str, folder: str) -> str:
@@ -39,6 +42,8 @@ def make(name: str, files: list[str], version: str, folder: str) -> str:
     if not names or len(set(names)) != len(names):
         raise ValueError(f"the files are called {', '.join(names) or 'nothing'}; expected one at least, and each name once")
     module = re.sub(r"[-_.]+", "_", name).lower()
+    if module in _OURS:
+        raise ValueError(f"the name {name!r} is of Kiln's own packages; expected another, such as acme-kernels-h200")
     texts = {
         f"{module}/__init__.py": _MODULE.format(names=names),
         f"{module}-{version}.dist-info/METADATA": _METADATA.format(name=name, version=version),
@@ -58,7 +63,7 @@ def make(name: str, files: list[str], version: str, folder: str) -> str:
             lines.append(_add(wheel, f"{module}/{inside}", content))
         for inside, text in texts.items():
             lines.append(_add(wheel, inside, text.encode()))
-        _add(wheel, record, "".join([*lines, f"{record},,\n"]).encode())
+        _add(wheel, record, "".join([*lines, _line(record, "", "")]).encode())
     return path
 
 
@@ -69,7 +74,14 @@ def _add(wheel: zipfile.ZipFile, inside: str, content: bytes) -> str:
     entry.compress_type = zipfile.ZIP_DEFLATED
     wheel.writestr(entry, content)
     digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-    return f"{inside},sha256={digest},{len(content)}\n"
+    return _line(inside, f"sha256={digest}", len(content))
+
+
+def _line(*fields: str | int) -> str:
+    """Of RECORD, which quotes a name that has a comma."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(fields)
+    return text.getvalue()
 
 
 def main() -> None:

@@ -1,9 +1,14 @@
 """Imports, forks, exits, and what the package finds around itself."""
+import csv
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
+
+import pytest
+
+import kiln.wheel
 
 SETUP = """
 kiln.configure(overlay="", on_miss="nearest", isolation="in_process", compile_workers=1)
@@ -207,6 +212,17 @@ print(given["y"].values[0], kiln.stats()["base"], kiln.warnings())
     assert said == "2.0 1 []\n"
     refused = subprocess.run([*make, "/nowhere/absent.kiln", "--version", "2.0"], capture_output=True, text=True)
     assert refused.returncode != 0 and not list(tmp_path.glob("*-2.0-*"))
+
+
+def test_a_wheel_of_tuned_files_takes_any_file_and_no_name_of_kilns_own(tmp_path):
+    tuned = tmp_path / 'of "h200", new.kiln'
+    tuned.write_bytes(b"tuned")
+    with zipfile.ZipFile(kiln.wheel.make("acme-kernels", [str(tuned)], "1.0", str(tmp_path))) as packed:
+        record = packed.read("acme_kernels-1.0.dist-info/RECORD").decode()
+        assert sorted(line[0] for line in csv.reader(record.splitlines())) == sorted(packed.namelist())
+    for name in ("kiln", "Kiln.Kernels", "kiln-kernels-torch", "kiln_torch"):
+        with pytest.raises(ValueError, match="of Kiln's own packages"):
+            kiln.wheel.make(name, [str(tuned)], "1.0", str(tmp_path))
 
 
 TUNE = """
