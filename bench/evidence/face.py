@@ -55,7 +55,7 @@ def teams_beside(peer):
 
 
 # What is computed, how many problems, the peer, and the figure of a reader.
-FACE = [("{} matrix products of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
+FACE = [("{} GEMMs of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
         ("attention forward of 20 models under a causal mask or a window, {} dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", attention(turns.DENSE, turns.is_masked)),
         ("the same without a mask, {} problems", "the fastest of these at each", attention(turns.DENSE, lambda row: not turns.is_masked(row))),
         ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", attention(turns.PACKED)),
@@ -84,8 +84,8 @@ def attention_beside(peer, lists):
     return lambda read: slower_by(turns.ratios_of(read, lists, peer))
 
 
-LOSSES = [(f"matrix products above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),
-          ("matrix products of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
+LOSSES = [(f"GEMMs above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),
+          ("GEMMs of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
           ("attention forward of 20 models, dense, lengths log-uniform and as served", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
           ("attention forward of the same models, windows among them", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("attention forward of the same models, without windows", "cuDNN", attention_beside("cudnn", turns.DENSE)),

@@ -55,7 +55,7 @@ def attention():
         return titles[name].split(" / ")[0]
 
     for which in MODELS_PEERS:
-        yield "gradients of attention, with models' heads", "H100", peer(MODELS_PEERS, which), lambda read, which=which: as_fast(ratios_of(read, "attention_models", which))
+        yield "attention backward, with models' heads", "H100", peer(MODELS_PEERS, which), lambda read, which=which: as_fast(ratios_of(read, "attention_models", which))
     yield "`attention_decode`, from 64 MB on", "H100", "a plain read of the cache", lambda read: as_fast(shares_of_read(read))
     for dtype in ("bf16", "e4m3"):
         yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: as_fast(found) if (found := over_flashinfer(read, dtype)) else ""
@@ -66,8 +66,8 @@ def in_turns():
         yield f"`gemm` of 20 models, rows {title}, bf16", "H100", "cuBLASLt's best algorithm at that length", lambda read, lengths=lengths: as_fast(
             [row["best_over_kiln"] for row in turns.compared(read, (lengths,))])
     for lists, title, device in ((turns.LOG, "attention forward of 20 models, lengths log-uniform", "H100"), (turns.SERVED, "attention forward of 20 models, lengths as served", "H100"),
-                                 (turns.PACKED, "attention forward of models, packed batches", "H100"), (turns.BACKWARD, "gradients of attention of models", "H100"),
-                                 (turns.FORWARD_H200, "attention forward of 20 models, dense and packed", "H200"), (turns.BACKWARD_H200, "gradients of attention of models", "H200"),
+                                 (turns.PACKED, "attention forward of models, packed batches", "H100"), (turns.BACKWARD, "attention backward of models", "H100"),
+                                 (turns.FORWARD_H200, "attention forward of 20 models, dense and packed", "H200"), (turns.BACKWARD_H200, "attention backward of models", "H200"),
                                  ((f"{turns.FOLDER}/family_turns",), "norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB", "H100")):
         yield title, device, "the fastest of its peers at each", lambda read, lists=lists: as_fast(turns.ratios_of(read, lists))
 
@@ -216,16 +216,16 @@ def losing():
         [row["best_over_own"] for row in of_many_rows(turns.compared(read))])
     yield "products of a training step, by the records that ship", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(
         [row["best_over_kiln"] for row in read("training-h100/training.json") if "best_over_kiln" in row])
-    for lists, title, peers, device in ((turns.DENSE, "attention forward of 20 models", turns.OF_FORWARD, "H100"), (turns.BACKWARD, "gradients of attention of models", turns.OF_BACKWARD, "H100"),
+    for lists, title, peers, device in ((turns.DENSE, "attention forward of 20 models", turns.OF_FORWARD, "H100"), (turns.BACKWARD, "attention backward of models", turns.OF_BACKWARD, "H100"),
                                         (turns.FORWARD_H200, "attention forward of 20 models, dense and packed", turns.OF_FORWARD, "H200"),
-                                        (turns.BACKWARD_H200, "gradients of attention of models", turns.OF_BACKWARD, "H200")):
+                                        (turns.BACKWARD_H200, "attention backward of models", turns.OF_BACKWARD, "H200")):
         for peer in peers:
             yield title, device, turns.ATTENTION[peer], lambda read, lists=lists, peer=peer: slower_by(turns.ratios_of(read, lists, peer))
     yield "attention forward, heads of 40 to 224 that do not fill their tiles", "H100", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))
     for dtype in ("bf16", "e4m3"):
         yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: slower_by(found) if (found := over_flashinfer(read, dtype)) else ""
     for dim in (64, 128):
-        yield f"gradients of attention, models' heads of {dim}", "H100", "FlashAttention-4", lambda read, dim=dim: of_heads(read, dim)
+        yield f"attention backward, models' heads of {dim}", "H100", "FlashAttention-4", lambda read, dim=dim: of_heads(read, dim)
     yield "products fused with collectives", "two H200", "torch's fused ops, without NVLS", lambda read: team(read, "team", "fused")
     yield "products fused with collectives", "four H200", "torch's fused ops, without NVLS", lambda read: team(read, "team4", "fused")
     yield "collectives and products", "four H200", "torch with NCCL, without NVLS", lambda read: team(read, "team4", "nccl")

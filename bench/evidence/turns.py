@@ -116,7 +116,7 @@ OF_FORWARD, OF_BACKWARD = ("flash3", "flash4", "cudnn"), ("flash4", "cudnn")
 def of_h200(read):
     """Lists of attention on an H200, a line each: means of ratios and, in brackets, the least."""
     body = []
-    for title, lists in (("forward, lengths log-uniform", LOG_H200), ("forward, lengths as served", SERVED_H200), ("forward, packed batches", PACKED_H200), ("gradients, lengths log-uniform", BACKWARD_H200)):
+    for title, lists in (("forward, lengths log-uniform", LOG_H200), ("forward, lengths as served", SERVED_H200), ("forward, packed batches", PACKED_H200), ("backward, lengths log-uniform", BACKWARD_H200)):
         rows = [row for name in lists for row in read(f"{name}.json")]
         found = [[over_kiln(row, peer) for row in rows if is_timed(row) and (peer is None or peer in of_peers(row))] for peer in (*ATTENTION, None)]
         body.append([title + (f" {row.mark}" if (row := next((each for each in rows if each.mark), None)) else ""), len(rows), *(f"{mean(each):.2f} ({min(each):.2f})" if each else "-" for each in found)])
