@@ -59,9 +59,9 @@ FACE = [("{} GEMMs of 20 models, by Kiln's kernels or cuBLASLt's, as its tune ch
         ("attention forward of 20 models under a causal mask or a window, {} dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", attention(turns.DENSE, turns.is_masked)),
         ("the same without a mask, {} problems", "the fastest of these at each", attention(turns.DENSE, lambda row: not turns.is_masked(row))),
         ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", attention(turns.PACKED)),
-        ("attention forward of the same models on an H200, {} problems, dense and packed", "the fastest of these at each", attention(turns.FORWARD_H200)),
-        ("attention backward of 20 models below 1,000 tokens, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", attention(turns.BACKWARD, turns.is_short)),
-        ("the same from 1,000 tokens on, {} problems", "the faster of these at each", attention(turns.BACKWARD, lambda row: not turns.is_short(row))),
+        ("attention forward of 20 models on an H200, {} problems, dense and packed", "the fastest of these and cuDNN at each", attention(turns.FORWARD_H200)),
+        ("attention backward of 20 models, sequences below 1,000 tokens, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", attention(turns.BACKWARD, turns.is_short)),
+        ("the same, sequences from 1,000 tokens on, {} problems", "the faster of these at each", attention(turns.BACKWARD, lambda row: not turns.is_short(row))),
         ("`attention_decode` over caches of 64 MB and more, {} problems", "a plain read of the cache", of_decode),
         ("collectives, and products fused with them, {} problems on two to eight H200", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_teams)]
 
@@ -89,7 +89,8 @@ LOSSES = [(f"GEMMs above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLAS
           ("attention forward of 20 models, dense, lengths log-uniform and as served", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
           ("attention forward of the same models, windows among them", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
           ("attention forward of the same models, without windows", "cuDNN", attention_beside("cudnn", turns.DENSE)),
-          ("the same on an H200, dense and packed", "the fastest of its peers at each", attention_beside(None, turns.FORWARD_H200)),
+          ("attention forward of 14 models, packed batches as served", "the fastest of its peers at each", attention_beside(None, turns.PACKED)),
+          ("attention forward of 20 models on an H200, dense and packed", "the fastest of its peers at each", attention_beside(None, turns.FORWARD_H200)),
           ("attention backward of 20 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
           ("attention backward of the same models, without windows", "cuDNN", attention_beside("cudnn", turns.BACKWARD)),
           ("attention backward of the same models on an H200", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD_H200)),

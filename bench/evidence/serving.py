@@ -6,7 +6,7 @@ from evidence.table import markdown
 def stream(read):
     body = []
     [verified] = read(f"{STREAM}/replay_verified.json")[-1:]
-    for name, what in {"replay": "one shipped file, policy `error`, NVRTC hidden", "replay_new_process": "the same in a new process"}.items():
+    for name, what in {"replay": "one prewarmed file, policy `error`, NVRTC hidden", "replay_new_process": "the same in a new process"}.items():
         [row] = read(f"{STREAM}/{name}.json")
         origin = row["by_origin"]
         fallbacks = sum(origin[each]["launches"] for each in ("nearest", "model", "default") if each in origin)

@@ -42,7 +42,7 @@ CALLS = {"": "a call", ", torch.compile": "a compiled call", ", forward for a ba
          ", forward and backward": "both passes in eager mode", ", torch.compile, forward and backward": "both passes compiled"}
 
 
-AS_MUCH = 0.03  # of the median: what a repeat moves
+AS_MUCH = 0.03  # of the median: a smaller difference is told as none
 
 
 def host_winners(read):

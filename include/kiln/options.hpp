@@ -23,7 +23,8 @@ class Team;
 /// What a launch does when no record can serve its bucket.
 enum class MissPolicy : std::uint8_t {
   // Wait for a tune, then launch the winner; needs NVRTC. After five minutes of another process's or engine's tune, or
-  // where the tune lacks device memory: as `nearest`, with a warning
+  // where the tune lacks memory: as `nearest`, with a warning, until a Tuner of the engine tunes the bucket. An op of a
+  // team throws Error(out_of_memory) on all ranks
   tune,
   // Launch what `nearest` would, tune in a worker process, then launch the winner; needs NVRTC and kiln-worker. An op
   // of a team is served as by `nearest` and not tuned

@@ -27,12 +27,13 @@ std::string where_else(const std::string& name) {
   const fs::path asked(name);
   std::error_code failure;
   if (name.empty() || asked.has_parent_path()) return {};
+  std::vector<std::string> likely = {name, name + ".toml", name + ".kiln", name + ".jsonl"};
+  if (asked.extension() == ".kiln") likely.push_back(asked.stem().string() + ".jsonl");  // what a checkout has
   for (const fs::path& folder :
        {fs::path("cache"), fs::path("cache/workloads"), installed_data(), installed_data() / "workloads"})
-    for (const std::string& each : {name, asked.stem().string()})  // a checkout has h100.jsonl, an install h100.kiln
-      for (const char* ending : {"", ".toml", ".kiln", ".jsonl"})
-        if (const fs::path other = folder / (each + ending); fs::is_regular_file(other, failure))
-          return fmt::format("; there is {}", other.string());
+    for (const std::string& each : likely)
+      if (const fs::path other = folder / each; fs::is_regular_file(other, failure))
+        return fmt::format("; there is {}", other.string());
   return {};
 }
 

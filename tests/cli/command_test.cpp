@@ -296,6 +296,9 @@ TEST_CASE("a base that an install has is looked for in a checkout's cache, which
   command.path("cache/h100.jsonl", "{}");
   check_refused(command.run("explain rms_norm rows=1 cols=8 --base h100.kiln", "cd '" + command.path("") + "'; "), 2,
                 "the base h100.kiln does not exist; there is cache/h100.jsonl; ");
+  command.path("cache/llama3_8b.toml", "#");
+  check_refused(command.run("explain rms_norm rows=1 cols=8 --base llama3_8b.kiln", "cd '" + command.path("") + "'; "),
+                2, "the base llama3_8b.kiln does not exist; give ");
 }
 
 TEST_CASE("a file or folder that is named and does not exist is bad input for each command") {

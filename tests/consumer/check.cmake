@@ -34,7 +34,6 @@ function(check_blocks document language source)
   endwhile()
 endfunction()
 check_blocks("${README}" cpp "${SOURCE}/short.cpp")
-check_blocks("${README}" c "${SOURCE}/main.c")
 check_blocks("${C_DOCUMENT}" c "${SOURCE}/main.c")
 
 # The whole program in C++ stands in docs/embedding.md.

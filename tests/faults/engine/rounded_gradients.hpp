@@ -81,7 +81,8 @@ class RoundedGradients {
   /// Inputs are those of a verification: templates/attention_backward/prepare.cuh. All queries see all keys.
   void add_head() {
     const auto [queries, keys, heads, dim] = shape_;
-    const double scale = 1 / std::sqrt(static_cast<double>(dim)), slope = 0.1 * uniform();
+    const double scale = 1 / std::sqrt(static_cast<double>(dim)),
+                 slope = std::min(0.1, 2 / static_cast<double>(keys)) * uniform();
     const double size = std::pow(static_cast<double>(keys), 0.375);
     const Values q = drawn(queries, dim, [&](std::int64_t) { return normal(); });
     const Values k = drawn(keys, dim, [&](std::int64_t) { return normal(); });
