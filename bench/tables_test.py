@@ -80,11 +80,12 @@ class Tables(unittest.TestCase):
         self.assertEqual((len(rows), rows[2][-1]), (3, "0.90"))
 
     def test_the_sentences_on_torch_name_who_takes_less_time(self):
-        routes = {"kiln.torch": 11, "torch": 12, "kiln.torch, forward and backward": 20, "torch, forward and backward": 19, "Triton": 1}
+        routes = {"kiln.torch": 11, "torch": 12, "kiln.torch, forward and backward": 20, "torch, forward and backward": 19, "Triton": 1,
+                  "kiln.torch, torch.compile": 100, "torch, torch.compile": 101}
         graphs = [{"rows": 1, "us": 50, "padded_us": 60, "exact_us": 20, "equal": True}, {"rows": 8192, "us": 70, "padded_us": 60, "exact_us": 80, "equal": True}]
         files = {"host": [{"route": route, "us": us} for route, us in routes.items()], "length_graph": graphs}
         read = lambda path: files.get(pathlib.PurePath(path).stem, [])
-        self.assertEqual(torch_ops.host_winners(read), "`kiln.torch` takes less time for a call. Torch takes less time for both passes in eager mode.")
+        self.assertEqual(torch_ops.host_winners(read), "`kiln.torch` takes less time for a call. Torch takes less time for both passes in eager mode. Both take the same time, within 3 %, for a compiled call.")
         self.assertEqual(torch_ops.length_winners(read), "Kiln's graph takes less time than torch's of all rows at 1 of 2 lengths. It takes less than a graph of the length itself only at 8,192 rows.")
 
     def test_decode_stands_beside_a_plain_read(self):
@@ -98,6 +99,11 @@ class Tables(unittest.TestCase):
         self.assertEqual([summary.chip(folder) for folder in (summary.STREAM, summary.COLD_START, summary.FIRST_BATCHES)],
                          [next(chip for chip in ("H100", "H200") if chip in run.machine) for folder in (summary.STREAM, summary.COLD_START, summary.FIRST_BATCHES)
                           for run in Claim.read(folder).run[:1]])
+
+    def test_problems_are_short_by_the_length_of_a_sequence(self):
+        problem = "batch=17 queries={} keys=951 heads=8 key_heads=8 head_dim=64 value_dim=64{}"
+        self.assertEqual([turns.is_short({"asked": problem.format(queries, "")}) for queries in (951, 1000)], [True, False])
+        self.assertEqual([turns.is_masked({"asked": problem.format(951, mask)}) for mask in ("", " mask=none", " mask=causal", " mask=window")], [False, False, True, True])
 
     def test_slower_by_is_told_by_the_median(self):
         self.assertEqual(summary.slower_by([0.9, 0.95, 3]), "2 of 3 | 5% longer | 11% longer")

@@ -34,7 +34,8 @@ TEST_CASE(
     std::uint64_t seed;
   };
   // By steeper slopes than those of a verification, each of these is past the bounds.
-  for (const Case& each : {Case{{140, 60, 8, 64}, 100227}, Case{{180, 80, 8, 64}, 200259}, Case{{500, 400, 4, 64}, 7}}) {
+  for (const Case& each :
+       {Case{{140, 60, 8, 64}, 100227}, Case{{180, 80, 8, 64}, 200259}, Case{{500, 400, 4, 64}, 7}}) {
     CAPTURE(each.seed);
     const GradientErrors errors =
         RoundedGradients(each.shape, each.seed).errors(tolerance.relative, tolerance.absolute);
