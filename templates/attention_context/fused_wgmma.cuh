@@ -12,19 +12,6 @@
 
 namespace kiln::attention {
 
-/// Registers: what waits for flags needs more than what only copies.
-template <int consumers>
-__device__ __forceinline__ void take_context_registers(bool copies) {
-  constexpr int of_copies = 56, of_consumer = consumers == 3 ? 152 : 224;
-  if constexpr (consumers >= 2) {
-    if (copies) {
-      setmaxnreg_dec<of_copies>();
-    } else {
-      setmaxnreg_inc<of_consumer>();
-    }
-  }
-}
-
 /// Pushes claimed chunks of this rank's keys and values, the last ones first: tiles take them in this order. All threads of a block call it.
 template <int World, int Threads, Mask mask>
 __device__ __forceinline__ void push_claimed(const team::Team& team, const team::Epoch& epoch,
@@ -98,7 +85,7 @@ __global__ void __launch_bounds__(
   const Segments<World, Form::mask> segments = {{&its->arrivals, team.rank, rows, most_rows}};
   // Not of `warp`: ptxas would ignore setmaxnreg.
   const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
-  take_context_registers<Tiles::consumers>(of_block == 0);
+  take_registers<Tiles::consumers, 56>(of_block == 0);  // what waits for flags needs more than what only copies
   if (of_block == 0) {
     const team::Arrivals<World> arrivals(epoch, team, &its->arrivals, chunk_rows);
     if (warp == 0) {

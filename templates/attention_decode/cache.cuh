@@ -1,6 +1,7 @@
-// What attention_decode's choices mean, how many keys a sequence has, and where they lie.
+// What attention_decode's choices mean, and how many keys a sequence has.
 #pragma once
 
+#include "common/attention/cache_rows.cuh"
 #include "common/attention/offset_reports.cuh"
 #include "common/attention/problem.cuh"
 #include "common/length.cuh"
@@ -8,7 +9,6 @@
 namespace kiln::attention {
 
 /// The words of the choices, as op.toml spells them.
-enum class CacheLayout { contiguous, paged };
 enum class Invariant { no, yes };
 
 /// What a kernel is compiled for, beside its tile.
@@ -60,26 +60,6 @@ struct Batch {
   __device__ __forceinline__ void tell_if_outside(int sequence) const {
     const int length = key_lengths[sequence];
     if (length < 0 || length > longest) report_length(report, length, longest);
-  }
-};
-
-/// A row of a tensor of keys or values: one of a sequence's (contiguous) or of a page's.
-struct CacheRow {
-  int outer, row;
-};
-
-/// Where keys of one sequence lie.
-template <CacheLayout layout>
-struct CacheRows {
-  int sequence;
-  const int* pages;  // of the sequence, in order
-  int page_size, page_count;
-
-  /// A page that the pool does not have counts as its first or last.
-  __device__ __forceinline__ CacheRow at(int key) const {
-    if constexpr (layout == CacheLayout::contiguous) return {sequence, key};
-    const int index = key / page_size;
-    return {min(max(pages[index], 0), page_count - 1), key - index * page_size};
   }
 };
 

@@ -21,7 +21,7 @@ enum Case { equal, skewed, empty, one_long };
 std::vector<int> decode_lengths(int batch, int keys, unsigned long long seed, Case which) {
   std::vector<int> lengths(static_cast<std::size_t>(batch), -1);
   emulator::launch({.grid = {static_cast<unsigned>(batch + 255) / 256}, .block = {256}, .seed = 1},
-                   [&] { attention_decode_lengths(lengths.data(), batch, keys, seed, which); });
+                   [&] { attention_cache_lengths(lengths.data(), batch, keys, seed, which); });
   return lengths;
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("a prepared table has distinct pages in no order, and none past a sequ
   const std::vector<int> lengths = {0, 1, 16, 17, 99, 100};
   std::vector<int> table(batch * stride, -5);
   emulator::launch({.grid = {1}, .block = {256}, .seed = 1}, [&] {
-    attention_decode_table({table.data(), {stride}}, lengths.data(), batch, keys, page_size, pages, 123);
+    attention_cache_table({table.data(), {stride}}, lengths.data(), batch, keys, page_size, pages, 123);
   });
   std::set<int> seen;
   std::vector<int> order;
@@ -72,9 +72,9 @@ TEST_CASE("prepared values grow with the root of a key's place, in the pages of 
   const std::vector<int> lengths = {50, 20}, table = {7, 0, 3, 5, 8, 2, -1, -1};
   std::vector<float> v(static_cast<std::size_t>(pages * page_size * stride), NAN);
   emulator::launch({.grid = {2 * keys}, .block = {128}, .seed = 1}, [&] {
-    attention_decode_values<float, CacheLayout::paged>({v.data(), page_size * stride, stride, columns}, lengths.data(),
-                                                       {table.data(), {entries}}, keys, heads, columns, page_size,
-                                                       pages, 7);
+    attention_cache_values<float, CacheLayout::paged>({v.data(), page_size * stride, stride, columns}, lengths.data(),
+                                                      {table.data(), {entries}}, keys, heads, columns, page_size, pages,
+                                                      7);
   });
   std::int64_t written = std::ranges::count_if(v, [](float each) { return !std::isnan(each); });
   CHECK(written == (50 + 20) * stride);

@@ -9,22 +9,41 @@
 #include "common/attention/score_terms.cuh"
 #include "common/dependent_launch.cuh"
 
-/// grid (blocks of 16 * warps of `longest` queries * heads * batch), block (32 * warps); dynamic shared memory as attention_forward/mma.toml says.
-/// `queries` and `keys` are those of a sequence (dense), or of all (packed).
-/// What is no length or pointer of these is the softmax's. `scales`: those of q's, k's and v's heads; only those of
-/// 8-bit types are read, which are multiplied as f16, exactly.
-/// REQUIRES: q, k, v, out and their rows begin at multiples of 8 elements.
-template <typename Form, int tile_n, int warps, typename Out = typename Form::T, typename... Scales>
-__global__ void __launch_bounds__(warps * 32)
-    attention_mma(kiln::attention::HeadRows<const typename Form::T> q,
-                  kiln::attention::HeadRows<const typename Form::T> k,
-                  kiln::attention::HeadRows<const typename Form::T> v, kiln::attention::HeadRows<Out> out,
-                  kiln::attention::LogSums lse, const int* query_offsets, const int* key_offsets,
-                  unsigned long long* query_report, unsigned long long* key_report, int batch, int queries, int keys,
-                  int longest, int heads, int key_heads,
-                  const __grid_constant__ kiln::attention::ForwardTerms<typename Form::T> given, Scales... scales) {
-  using namespace kiln;
-  using namespace kiln::attention;
+namespace kiln::attention {
+
+/// Keys and values that are rows of tensors.
+template <typename T>
+struct TensorKeys {
+  HeadRows<const T> k, v;
+
+  /// Those of a sequence and a key head.
+  struct OfHead {
+    const T *k, *v;
+    long long k_stride, v_stride;
+    int keys;
+
+    /// Starts the copies of a block of `tile_n`.
+    template <typename KeyTile, typename ValueTile, int tile_n, int threads>
+    __device__ __forceinline__ void copy(unsigned to, int block) const {
+      const long long key = static_cast<long long>(block) * tile_n;
+      const int exist = keys - block * tile_n;
+      KeyTile::template copy<threads>(to, k + key * k_stride, k_stride, exist);
+      ValueTile::template copy<threads>(to + KeyTile::bytes, v + key * v_stride, v_stride, exist);
+    }
+  };
+  __device__ __forceinline__ OfHead of_head(const Sequence& of, int head, int) const {
+    return {k.at + of.plane * k.batch_stride + of.first_key * k.row_stride + head * k.head_stride,
+            v.at + of.plane * v.batch_stride + of.first_key * v.row_stride + head * v.head_stride, k.row_stride,
+            v.row_stride, of.keys};
+  }
+};
+
+/// A block of attention_mma: its rows, and keys and values from where `Keys` finds them.
+template <typename Form, int tile_n, int warps, typename Keys, typename Out, typename... Scales>
+__device__ __forceinline__ void attention_mma_block(const HeadRows<const typename Form::T>& q, const Keys& keys,
+                                                    const HeadRows<Out>& out, const LogSums& lse, const Sequences& all,
+                                                    const OffsetReports& reports, int heads, int key_heads,
+                                                    const ForwardTerms<typename Form::T>& by, Scales... scales) {
   using T = typename Form::T;
   using Multiplied = typename RowElement<T>::type;
   constexpr int tile_m = warps * 16, threads = warps * 32;
@@ -32,17 +51,15 @@ __global__ void __launch_bounds__(warps * 32)
   using KeyTile = RowTile<Form::head_dim, tile_n>;
   using ValueTile = RowTile<Form::value_dim, tile_n>;
   constexpr int stage_bytes = KeyTile::bytes + ValueTile::bytes;
-  const ForwardTerms<T> by = in_registers(given);
   wait_for_predecessor();
   launch_dependents();
 
   // The last queries of a causal sequence, which see most keys, come first.
-  const int row_blocks = ceil_div(longest, tile_m);
+  const int row_blocks = ceil_div(reports.longest, tile_m);
   const int head = static_cast<int>(blockIdx.x) % heads, rest = static_cast<int>(blockIdx.x) / heads;
   const int first = (row_blocks - 1 - rest % row_blocks) * tile_m;
-  const Sequences all = {query_offsets, key_offsets, batch, queries, keys};
   if (head == 0 && rest % row_blocks == 0 && threadIdx.x == 0)
-    OffsetReports{query_report, key_report, longest}.tell<Form::layout>(all, rest / row_blocks, batch);
+    reports.tell<Form::layout>(all, rest / row_blocks, all.count);
   const Sequence of = all.at<Form::layout>(rest / row_blocks);
   if (first >= of.queries) return;
   const Visible<Form::mask> visible(of.queries, of.keys, window_of(by));
@@ -50,18 +67,14 @@ __global__ void __launch_bounds__(warps * 32)
 
   const unsigned tile_q = shared_address(dynamic_shared()), stages = tile_q + QueryTile::bytes;
   const int key_head = head / (heads / key_heads);
-  const T* const from_k = k.at + of.plane * k.batch_stride + of.first_key * k.row_stride + key_head * k.head_stride;
-  const T* const from_v = v.at + of.plane * v.batch_stride + of.first_key * v.row_stride + key_head * v.head_stride;
+  const auto of_head = keys.of_head(of, key_head, visible.begin(first));
   const long long position = static_cast<long long>(of.first_query) + first;
   QueryTile::template copy<threads>(tile_q,
                                     q.at + of.plane * q.batch_stride + position * q.row_stride + head * q.head_stride,
                                     q.row_stride, of.queries - first);
   const auto copy_block = [&](int block) {
-    const long long key = static_cast<long long>(block) * tile_n;
-    const int exist = of.keys - block * tile_n;
     const unsigned to = stages + block % 2 * stage_bytes;
-    KeyTile::template copy<threads>(to, from_k + key * k.row_stride, k.row_stride, exist);
-    ValueTile::template copy<threads>(to + KeyTile::bytes, from_v + key * v.row_stride, v.row_stride, exist);
+    of_head.template copy<KeyTile, ValueTile, tile_n, threads>(to, block);
   };
   if (blocks.end > blocks.begin) copy_block(blocks.end - 1);
   cp_async_commit();
@@ -132,4 +145,26 @@ __global__ void __launch_bounds__(warps * 32)
     if (lse.at != nullptr && exists && threadIdx.x % 4 == 0)
       lse.at[of.plane * lse.batch_stride + head * lse.head_stride + of.first_query + query] = end.lse;
   }
+}
+
+}  // namespace kiln::attention
+
+/// grid (blocks of 16 * warps of `longest` queries * heads * batch), block (32 * warps); dynamic shared memory as attention_forward/mma.toml says.
+/// `queries` and `keys` are those of a sequence (dense), or of all (packed).
+/// What is no length or pointer of these is the softmax's. `scales`: those of q's, k's and v's heads; only those of
+/// 8-bit types are read, which are multiplied as f16, exactly.
+/// REQUIRES: q, k, v, out and their rows begin at multiples of 8 elements.
+template <typename Form, int tile_n, int warps, typename Out = typename Form::T, typename... Scales>
+__global__ void __launch_bounds__(warps * 32)
+    attention_mma(kiln::attention::HeadRows<const typename Form::T> q,
+                  kiln::attention::HeadRows<const typename Form::T> k,
+                  kiln::attention::HeadRows<const typename Form::T> v, kiln::attention::HeadRows<Out> out,
+                  kiln::attention::LogSums lse, const int* query_offsets, const int* key_offsets,
+                  unsigned long long* query_report, unsigned long long* key_report, int batch, int queries, int keys,
+                  int longest, int heads, int key_heads,
+                  const __grid_constant__ kiln::attention::ForwardTerms<typename Form::T> given, Scales... scales) {
+  using namespace kiln::attention;
+  attention_mma_block<Form, tile_n, warps>(
+      q, TensorKeys<typename Form::T>{k, v}, out, lse, {query_offsets, key_offsets, batch, queries, keys},
+      {query_report, key_report, longest}, heads, key_heads, in_registers(given), scales...);
 }

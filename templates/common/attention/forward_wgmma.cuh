@@ -71,10 +71,10 @@ __device__ __forceinline__ void meet_cluster() {
   cluster_wait();
 }
 
-/// A block of attention_wgmma.
-template <typename Tiles, typename Out, typename... Scales>
-__device__ __forceinline__ void attention_block(const TensorMaps& maps, const HeadRows<Out>& out, const LogSums& lse,
-                                                const int* query_offsets, const int* key_offsets,
+/// A block of attention_wgmma, whose keys and values `Rows` copies.
+template <typename Tiles, typename Rows = TensorRows<Tiles>, typename Out, typename... Scales>
+__device__ __forceinline__ void attention_block(const typename Rows::From& from, const HeadRows<Out>& out,
+                                                const LogSums& lse, const int* query_offsets, const int* key_offsets,
                                                 unsigned long long* query_report, unsigned long long* key_report,
                                                 int longest, unsigned* counters, const Sizes& sizes,
                                                 const ForwardTerms<typename Tiles::Form::T>& terms, int section,
@@ -88,9 +88,9 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
   const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);
   if (warp == 0 && elect_one()) {
     shared.make_barriers();
-    prefetch_tensormap(maps.q);
-    prefetch_tensormap(maps.k);
-    prefetch_tensormap(maps.v);
+    prefetch_tensormap(from.q);
+    prefetch_tensormap(from.k);
+    prefetch_tensormap(from.v);
   }
   if constexpr (Tiles::blocks == 1) {
     __syncthreads();
@@ -103,11 +103,12 @@ __device__ __forceinline__ void attention_block(const TensorMaps& maps, const He
   const Window window = window_of(terms);
   // Not of `warp`: ptxas would ignore setmaxnreg.
   const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
-  take_registers<Tiles::consumers>(of_block == 0);
+  take_registers<Tiles::consumers, Rows::registers>(of_block == 0);
   if (of_block == 0) {
     const Sequences all = {query_offsets, key_offsets, sizes.batch, sizes.queries, sizes.keys};
     if (warp == 0)
-      copy_all<Tiles>(shared, works, maps, all, window, heads, heads / key_heads, {counters, drawn != 0}, section);
+      copy_all<Tiles, Rows>(shared, works, from, all, window, heads, heads / key_heads, {counters, drawn != 0},
+                            section);
     if constexpr (Tiles::transposes) {
       if (warp != 0) transpose_all<Tiles>(shared, works, window, warp - 1);
     }

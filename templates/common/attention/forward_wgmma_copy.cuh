@@ -7,47 +7,34 @@
 
 namespace kiln::attention {
 
+/// What q, k and v are copied from. The maps show them as attention_wgmma's do.
 struct TensorMaps {
   const tensor_map *q, *k, *v;
 };
 
-/// Copies for one thread, in the order in which they are taken: keys come one block before their values.
+/// A place as the thread that fills it finds it: empty, and told of the bytes that will come.
+__device__ __forceinline__ Place begun(const Place& place, unsigned parity, unsigned bytes) {
+  mbarrier_wait(place.empty, parity ^ 1);
+  mbarrier_arrive_expect_tx(place.full, bytes);
+  return place;
+}
+
+/// Copies blocks of keys and values that are rows of a tensor, by one thread.
 template <typename Tiles>
-class TileCopies {
+class TensorRows {
  public:
-  __device__ __forceinline__ TileCopies(const SharedLayout<Tiles>& shared, const TensorMaps& maps)
-      : shared_(shared), maps_(maps), rank_(Tiles::blocks == 1 ? 0 : static_cast<int>(cluster_block_rank())) {}
+  using From = TensorMaps;
+  static constexpr bool by_warp = false;
+  static constexpr int registers = Tiles::consumers == 3 ? 32 : 24;
 
-  __device__ __forceinline__ void copy(const Work& work, const KeyBlocks& blocks, int key_head) {
-    if (blocks.end == blocks.begin) return;
-    keys(work, blocks.end - 1, key_head);
-    query(work);
-#pragma unroll 1
-    for (int block = blocks.end - 1; block >= blocks.begin; --block) {
-      if (block > blocks.begin) keys(work, block - 1, key_head);
-      values(work, block, key_head);
-    }
-  }
+  __device__ __forceinline__ explicit TensorRows(const From&)
+      : rank_(Tiles::blocks == 1 ? 0 : static_cast<int>(cluster_block_rank())) {}
 
- private:
-  __device__ __forceinline__ void query(const Work& work) {
-    const Place place = begin(shared_.query(), query_at_.parity, Tiles::rows * (Tiles::Query::bytes / Tiles::tile_m));
-    Tiles::Query::load(place.data, maps_.q, place.full, work.head, work.of.first_query + work.row, work.of.plane);
-    query_at_.advance();
-  }
-  __device__ __forceinline__ void keys(const Work& work, int block, int head) {
-    const Place place = begin(shared_.keys(keys_at_.slot), keys_at_.parity, Tiles::Key::bytes);
-    load<typename Tiles::Key>(place, maps_.k, work, block, head);
-    keys_at_.advance();
-  }
-  __device__ __forceinline__ void values(const Work& work, int block, int head) {
-    const Place place = begin(shared_.values(values_at_.slot), values_at_.parity, Tiles::Value::bytes);
-    load<typename Tiles::Value>(place, maps_.v, work, block, head);
-    values_at_.advance();
-  }
+  /// Of the block of a sequence's keys or values whose number is `block`. The tile's first query sees keys from `first_seen` on.
   template <typename Tile>
-  __device__ __forceinline__ void load(const Place& place, const tensor_map* map, const Work& work, int block,
-                                       int head) {
+  __device__ __forceinline__ void copy(const Place& to, unsigned parity, const tensor_map* map, const Work& work,
+                                       int block, int, int head) const {
+    const Place place = begun(to, parity, Tile::bytes);
     const int row = work.of.first_key + block * Tiles::tile_n;
     if constexpr (Tiles::blocks == 1) {
       Tile::load(place.data, map, place.full, head, row, work.of.plane);
@@ -55,28 +42,65 @@ class TileCopies {
       Tile::template load_for_all<Tiles::blocks>(place.data, map, place.full, head, row, work.of.plane, rank_);
     }
   }
-  static __device__ __forceinline__ Place begin(const Place& place, unsigned parity, unsigned bytes) {
-    mbarrier_wait(place.empty, parity ^ 1);
-    mbarrier_arrive_expect_tx(place.full, bytes);
-    return place;
+
+ private:
+  int rank_;
+};
+
+/// Copies, in the order in which they are taken: keys come one block before their values. For one thread, or (Rows::by_warp) all lanes of a warp.
+template <typename Tiles, typename Rows>
+class TileCopies {
+ public:
+  __device__ __forceinline__ TileCopies(const SharedLayout<Tiles>& shared, const typename Rows::From& from)
+      : shared_(shared), maps_{from.q, from.k, from.v}, rows_(from) {}
+
+  __device__ __forceinline__ void copy(const Work& work, const KeyBlocks& blocks, int first_seen, int key_head) {
+    if (blocks.end == blocks.begin) return;
+    keys(work, blocks.end - 1, first_seen, key_head);
+    query(work);
+#pragma unroll 1
+    for (int block = blocks.end - 1; block >= blocks.begin; --block) {
+      if (block > blocks.begin) keys(work, block - 1, first_seen, key_head);
+      values(work, block, first_seen, key_head);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void query(const Work& work) {
+    if (!Rows::by_warp || threadIdx.x % 32 == 0) {
+      const Place place = begun(shared_.query(), query_at_.parity, Tiles::rows * (Tiles::Query::bytes / Tiles::tile_m));
+      Tiles::Query::load(place.data, maps_.q, place.full, work.head, work.of.first_query + work.row, work.of.plane);
+    }
+    query_at_.advance();
+  }
+  __device__ __forceinline__ void keys(const Work& work, int block, int first_seen, int head) {
+    rows_.template copy<typename Tiles::Key>(shared_.keys(keys_at_.slot), keys_at_.parity, maps_.k, work, block,
+                                             first_seen, head);
+    keys_at_.advance();
+  }
+  __device__ __forceinline__ void values(const Work& work, int block, int first_seen, int head) {
+    rows_.template copy<typename Tiles::Value>(shared_.values(values_at_.slot), values_at_.parity, maps_.v, work, block,
+                                               first_seen, head);
+    values_at_.advance();
   }
 
   SharedLayout<Tiles> shared_;
   TensorMaps maps_;
-  int rank_;
+  Rows rows_;
   RingPosition<1> query_at_;
   RingPosition<Tiles::stages> keys_at_, values_at_;
 };
 
 /// For one warp, until there is no more work, which it says too.
-template <typename Tiles>
-__device__ __forceinline__ void copy_all(const SharedLayout<Tiles>& shared, Work* works, const TensorMaps& maps,
-                                         const Sequences& sequences, const Window& window, int heads, int heads_of_key,
-                                         TileNumbers numbers, int section) {
+template <typename Tiles, typename Rows>
+__device__ __forceinline__ void copy_all(const SharedLayout<Tiles>& shared, Work* works,
+                                         const typename Rows::From& from, const Sequences& sequences,
+                                         const Window& window, int heads, int heads_of_key, TileNumbers numbers,
+                                         int section) {
   using Form = typename Tiles::Form;
   TileSearch<Form::layout, Tiles::queries, Side::queries, Tiles::blocks> search(sequences, heads / Tiles::heads,
                                                                                 section / Tiles::heads);
-  TileCopies<Tiles> copies(shared, maps);
+  TileCopies<Tiles, Rows> copies(shared, from);
   RingPosition<SharedLayout<Tiles>::works> at;
   const bool elected = elect_one();
   for (;; at.advance(), numbers.advance()) {
@@ -91,7 +115,9 @@ __device__ __forceinline__ void copy_all(const SharedLayout<Tiles>& shared, Work
     if (work.exists == 0) break;
     const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);
     const int last = min(work.row + Tiles::queries, work.of.queries) - 1;
-    if (elected) copies.copy(work, key_blocks(visible, work.row, last, Tiles::tile_n), work.head / heads_of_key);
+    if (Rows::by_warp || elected)
+      copies.copy(work, key_blocks(visible, work.row, last, Tiles::tile_n), visible.begin(work.row),
+                  work.head / heads_of_key);
     __syncwarp();
   }
   numbers.end();

@@ -135,10 +135,11 @@ class WarpgroupRows {
       mbarrier_wait(shared_.query().full, query_at_.parity);
       query_at_.advance();
       if constexpr (Tiles::holds_queries) hold_queries();
+      const int unseen = visible.begin(work.row) - blocks.begin * Tiles::tile_n;
       if constexpr (Tiles::overlap) {
-        overlapped(sums, rows, work, limits, terms, blocks, whole_begin, whole_end);
+        overlapped(sums, rows, work, limits, terms, blocks, whole_begin, whole_end, unseen);
       } else {
-        in_turn(sums, rows, work, limits, terms, blocks, whole_begin, whole_end);
+        in_turn(sums, rows, work, limits, terms, blocks, whole_begin, whole_end, unseen);
       }
     }
     store(sums.all, rows);
@@ -150,10 +151,11 @@ class WarpgroupRows {
   using Block = float[Tiles::tile_n / 2];
   using Weights = unsigned[steps][4];
 
-  /// The next block's product with the values of the one before goes on during this one's softmax.
+  /// The next block's product with the values of the one before goes on during this one's softmax. `unseen`: keys of the first block
+  /// before those that the tile sees.
   __device__ __forceinline__ void overlapped(Sums& sums, SoftmaxRows& rows, const Work& work, const RowLimits& limits,
                                              const RowTerms<Form>& terms, const KeyBlocks& blocks, int whole_begin,
-                                             int whole_end) {
+                                             int whole_end, int unseen) {
     Block scores;
     Weights weights;
     int block = blocks.end - 1;
@@ -185,6 +187,7 @@ class WarpgroupRows {
       for (; block >= blocks.begin; --block)
         step<true>(sums, rows, weights, limits, terms, block, block == blocks.begin);
     }
+    clear_values_before(unseen);
     start_values(sums, weights);
     end_values(sums, weights);
   }
@@ -230,7 +233,7 @@ class WarpgroupRows {
   /// Each product after the softmax before: fewer registers.
   __device__ __forceinline__ void in_turn(Sums& sums, SoftmaxRows& rows, const Work& work, const RowLimits& limits,
                                           const RowTerms<Form>& terms, const KeyBlocks& blocks, int whole_begin,
-                                          int whole_end) {
+                                          int whole_end, int unseen) {
 #pragma unroll 1
     for (int block = blocks.end - 1; block >= blocks.begin; --block) {
       Block scores;
@@ -248,6 +251,7 @@ class WarpgroupRows {
       keep_all(scores, kept);
       pack(weights, scores);
       if (block == blocks.end - 1) clear_values_past(work.of.keys - block * Tiles::tile_n);
+      if (block == blocks.begin) clear_values_before(unseen);
       start_values(sums, weights);
       end_values(sums, weights);
     }
@@ -375,11 +379,21 @@ class WarpgroupRows {
   /// warpgroup writes them for itself. What is transposed has them.
   __device__ __forceinline__ void clear_values_past(int count) {
     using Value = typename Tiles::Value;
-    if constexpr (Form::layout == Layout::packed && !Tiles::transposes) {
+    if constexpr (Form::layout != Layout::dense && !Tiles::transposes) {
       if (count >= Tiles::tile_n) return;
       const Place values = shared_.values(values_at_.slot);
       mbarrier_wait(values.full, values_at_.parity);
       clear_rows_from<Value>(count, memory_ + (values.data - shared_.base), 1 + consumer_);
+    }
+  }
+  /// Likewise for its first `count` rows, whose pages may be others' by now.
+  __device__ __forceinline__ void clear_values_before(int count) {
+    using Value = typename Tiles::Value;
+    if constexpr (Form::layout == Layout::paged && Form::mask == Mask::window && !Tiles::transposes) {
+      if (count <= 0) return;
+      const Place values = shared_.values(values_at_.slot);
+      mbarrier_wait(values.full, values_at_.parity);
+      clear_rows<Value>(0, count, memory_ + (values.data - shared_.base), 1 + consumer_);
     }
   }
 

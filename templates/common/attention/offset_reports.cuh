@@ -1,4 +1,4 @@
-// Tells the host of offsets that do not cut a tensor: they are clamped, and Engine::check names them.
+// Tells the host of offsets that do not cut a tensor, and of lengths past their bound: they are clamped, and Engine::check names them.
 #pragma once
 
 #include "common/attention/problem.cuh"
@@ -20,10 +20,15 @@ struct OffsetReports {
   /// Looks at every step-th sequence from the first. Each sequence is looked at by one thread of the grid.
   template <Layout layout>
   __device__ __forceinline__ void tell(const Sequences& all, int first, int step) const {
-    if constexpr (layout == Layout::packed)
+    if constexpr (layout != Layout::dense)
       for (int sequence = first; sequence < all.count; sequence += step) {
         tell_of(of_queries, all.query_offsets + sequence, all.queries, longest);
-        tell_of(of_keys, all.key_offsets + sequence, all.keys, all.keys);
+        if constexpr (layout == Layout::packed) {
+          tell_of(of_keys, all.key_offsets + sequence, all.keys, all.keys);
+        } else {
+          const int keys = all.key_offsets[sequence];
+          if (keys < 0 || keys > all.keys) report_length(of_keys, keys, all.keys);
+        }
       }
   }
 

@@ -6,7 +6,7 @@
 namespace kiln::attention {
 
 /// The words of the choices, as op.toml spells them.
-enum class Layout { dense, packed };
+enum class Layout { dense, packed, paged };  // paged: queries packed, keys in pages of a pool
 enum class Mask { none, causal, window };
 enum class SoftCap { none, tanh };
 enum class Sinks { none, head };
@@ -132,20 +132,28 @@ __device__ __forceinline__ int ceil_div(int a, int b) { return (a + b - 1) / b; 
 /// A run-time size that is added to positions, of which there are fewer.
 __device__ __forceinline__ int small(long long size) { return static_cast<int>(min(size, 1ll << 30)); }
 
-/// One sequence of a batch. Dense: row 0 of `plane`; packed: rows of plane 0 from the offsets on.
+/// One sequence of a batch. Dense: row 0 of `plane`; packed: rows of plane 0 from the offsets on. Paged: so are its queries, and `first_key` is its
+/// number, which is its row of the block table.
 struct Sequence {
   int plane, first_query, first_key;
   int queries, keys;
 };
 
-/// All sequences. Dense: each has `queries` and `keys`; packed: these many lie in the tensors, and offsets cut them.
+/// All sequences. Dense: each has `queries` and `keys`; packed: these many lie in the tensors, and offsets cut them. Paged: queries likewise, and no
+/// sequence has more than `keys`.
 struct Sequences {
-  const int *query_offsets, *key_offsets;  // [count + 1] each; packed only
+  const int *query_offsets,
+      *key_offsets;  // [count + 1] each, not of dense ones; paged: key_offsets are lengths, [count]
   int count, queries, keys;
 
   template <Layout layout>
   __device__ __forceinline__ Sequence at(int index) const {
     if constexpr (layout == Layout::dense) return {index, 0, 0, queries, keys};
+    if constexpr (layout == Layout::paged) {
+      const int query = offset(query_offsets, index, queries);
+      return {0, query, index, max(offset(query_offsets, index + 1, queries) - query, 0),
+              offset(key_offsets, index, keys)};
+    }
     const int query = offset(query_offsets, index, queries), key = offset(key_offsets, index, keys);
     return {0, query, key, max(offset(query_offsets, index + 1, queries) - query, 0),
             max(offset(key_offsets, index + 1, keys) - key, 0)};

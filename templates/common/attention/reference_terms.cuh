@@ -13,7 +13,7 @@ __device__ bool find_sequence(const Sequences& sequences, long long block, int& 
   int index = layout == Layout::dense ? static_cast<int>(block / rows) : 0;
   row = static_cast<int>(layout == Layout::dense ? block % rows : block);
   of = sequences.at<layout>(index);
-  if constexpr (layout == Layout::packed) {
+  if constexpr (layout != Layout::dense) {
     const auto first = [&] { return of_queries ? of.first_query : of.first_key; };
     while (row < first() || row >= first() + (of_queries ? of.queries : of.keys)) {
       if (++index == sequences.count) return false;  // before the first offset, or from the last one on

@@ -107,9 +107,9 @@ struct RingPosition {
 };
 
 /// Registers: 168 a thread where the block has three warpgroups and 128 where it has four; the one that copies needs few.
-template <int consumers>
+template <int consumers, int of_copies = consumers == 3 ? 32 : 24>
 __device__ __forceinline__ void take_registers(bool copies) {
-  constexpr int of_copies = consumers == 3 ? 32 : 24, of_consumer = consumers == 3 ? 160 : 240;
+  constexpr int of_consumer = ((consumers == 3 ? 512 : 504) - of_copies) / consumers / 8 * 8;
   if constexpr (consumers >= 2) {
     if (copies) {
       setmaxnreg_dec<of_copies>();
@@ -119,11 +119,11 @@ __device__ __forceinline__ void take_registers(bool copies) {
   }
 }
 
-/// Zeros, by a warpgroup, in the rows from `count` on, for wgmma. Other warpgroups may do the same. Ends with barrier `barrier`.
+/// Zeros, by a warpgroup, in the rows from `begin` to before `end`, for wgmma. Other warpgroups may do the same. Ends with barrier `barrier`.
 template <typename Tile>
-__device__ __forceinline__ void clear_rows_from(int count, char* tile, int barrier) {
+__device__ __forceinline__ void clear_rows(int begin, int end, char* tile, int barrier) {
 #pragma unroll 1
-  for (int at = count * Tile::swizzle + static_cast<int>(threadIdx.x) % warpgroup * 16; at < Tile::box_bytes;
+  for (int at = begin * Tile::swizzle + static_cast<int>(threadIdx.x) % warpgroup * 16; at < end * Tile::swizzle;
        at += warpgroup * 16) {
 #pragma unroll
     for (int box = 0; box < Tile::boxes; ++box)
@@ -131,6 +131,11 @@ __device__ __forceinline__ void clear_rows_from(int count, char* tile, int barri
   }
   fence_proxy_async();
   named_barrier_sync(barrier, warpgroup);
+}
+/// In the rows from `begin` on.
+template <typename Tile>
+__device__ __forceinline__ void clear_rows_from(int begin, char* tile, int barrier) {
+  clear_rows<Tile>(begin, Tile::box_bytes / Tile::swizzle, tile, barrier);
 }
 
 /// Says that this warp has read a place that all blocks of the cluster fill.

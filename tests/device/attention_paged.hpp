@@ -1,0 +1,130 @@
+// Problems of attention_paged: those of packed attention whose keys and values lie in pages, among NaN.
+#pragma once
+
+#include "emulator/cuda.hpp"
+#include "emulator/launch.hpp"
+#include "emulator/tensor_map.hpp"
+// What kernels include comes after what they take for built in.
+#include "attention.hpp"
+#include "attention_paged/mma.cuh"
+#include "attention_paged/wgmma.cuh"
+
+namespace test {
+
+/// Pages lie in reverse, and between them pages of NaN. Keys and values that no query sees are NaN. Entries of pages without a key that some
+/// query sees are no pages.
+template <typename Form>
+struct PagedAttention {
+  using T = typename Form::T;
+  using PackedForm = kiln::attention::Form<T, Form::head_dim, Form::value_dim, Layout::packed, Form::mask,
+                                           Form::soft_cap, Form::sinks>;
+  using Heads = kiln::attention::HeadRows<const T>;
+
+  PagedAttention(AttentionProblem problem, int keys_of_page)
+      : of(std::move(problem)),
+        page_size(keys_of_page),
+        k(pool(of.k)),
+        v(pool(of.v)),
+        table(static_cast<std::size_t>(of.count() * stride()), 1 << 30) {
+    for (int sequence = 0; sequence < of.count(); ++sequence) {
+      const auto [queries, keys] = of.problem.lengths[static_cast<std::size_t>(sequence)];
+      lengths.push_back(keys);
+      const int first = queries == 0                 ? keys
+                        : Form::mask == Mask::window ? std::max(keys - queries - of.problem.left, 0)
+                                                     : 0;  // that a query sees
+      for (int key = first; key < keys; ++key) {
+        const int page = pages() - 2 - 2 * (sequence * entries() + key / page_size);
+        table[static_cast<std::size_t>(sequence * stride() + key / page_size)] = page;
+        const std::int64_t row = std::int64_t{page} * page_size + key % page_size, from = of.row(false, sequence, key);
+        for (std::int64_t i = 0; i < k.columns(); ++i) k.at(row, i) = of.k.at(from, i);
+        for (std::int64_t i = 0; i < v.columns(); ++i) v.at(row, i) = of.v.at(from, i);
+      }
+    }
+  }
+
+  Attention<PackedForm> of;  // has what is right, and takes the results
+  int page_size;
+  Matrix<T> k, v;
+  std::vector<int> table, lengths;
+
+  [[nodiscard]] int most_keys() const {
+    return std::ranges::max_element(of.problem.lengths, {}, &std::pair<int, int>::second)->second;
+  }
+  [[nodiscard]] int entries() const { return (most_keys() + page_size - 1) / page_size; }  // of a sequence
+  [[nodiscard]] int stride() const { return entries() + 1; }
+  [[nodiscard]] int pages() const { return 2 * of.count() * entries() + 1; }
+  [[nodiscard]] Matrix<T> pool(const Matrix<T>& like) const {
+    return {std::int64_t{pages()} * page_size, like.columns(), like.stride()};
+  }
+  [[nodiscard]] Heads rows(Matrix<T>& from, int dim) const {
+    return {from.data(), page_size * from.stride(), from.stride(), dim};
+  }
+  [[nodiscard]] kiln::view<const int, 1> block_table() const { return {table.data(), {stride()}}; }
+
+  template <int tile_n = 32, int warps = 2>
+  void launch_mma(std::uint32_t seed, int longest) {
+    using kiln::attention::RowTile;
+    const AttentionProblem& problem = of.problem;
+    const auto row_blocks = static_cast<unsigned>((longest + 16 * warps - 1) / (16 * warps));
+    const unsigned shared = RowTile<Form::head_dim, 16 * warps>::bytes +
+                            2 * (RowTile<Form::head_dim, tile_n>::bytes + RowTile<Form::value_dim, tile_n>::bytes);
+    emulator::launch({.grid = {row_blocks * static_cast<unsigned>(problem.heads * of.count())},
+                      .block = {warps * 32},
+                      .shared_bytes = shared,
+                      .seed = seed},
+                     [&] {
+                       attention_paged_mma<Form, tile_n, warps>(
+                           of.q_rows(), rows(k, Form::head_dim), rows(v, Form::value_dim), of.out_rows(), of.lse_sums(),
+                           of.told_query_offsets.data(), lengths.data(), block_table(), &of.reports[0], &of.reports[1],
+                           of.count(), of.rows(true), most_keys(), longest, problem.heads, problem.key_heads, page_size,
+                           pages(), problem.scale, problem.cap, problem.left, of.sinks.data());
+                     });
+  }
+
+  template <int tile_m = 128, int tile_n = 64, int stages = 2, bool pingpong = true, bool holds = false,
+            bool late = true, int heads = 1, bool trims = false>
+  bool launch_wgmma(std::uint32_t seed, int longest, unsigned blocks = 2) {
+    using Tiles = kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, true, pingpong, 2, false, holds, late, 1,
+                                               heads, trims>;
+    const AttentionProblem& problem = of.problem;
+    const auto q = map_of<typename Tiles::Query>(of.q, problem.heads, of.rows(true), 1, tile_m / heads, heads);
+    int box = 128;
+    while (tile_n % box != 0 || page_size % box != 0) box /= 2;
+    const auto keys = map_of<typename Tiles::Key>(k, problem.key_heads, page_size, pages(), box);
+    const auto values = map_of<typename Tiles::Value>(v, problem.key_heads, page_size, pages(), box);
+    unsigned counters[2] = {};
+    emulator::launch({.grid = {blocks},
+                      .block = {Tiles::threads},
+                      .shared_bytes = kiln::attention::SharedLayout<Tiles>::bytes,
+                      .seed = seed},
+                     [&] {
+                       attention_paged_wgmma<Form, tile_m, tile_n, stages, pingpong, holds, late, heads, trims>(
+                           q, keys, values, of.out_rows(), of.lse_sums(), of.told_query_offsets.data(), lengths.data(),
+                           block_table(), &of.reports[0], &of.reports[1], longest, counters, of.count(), of.rows(true),
+                           most_keys(), problem.heads, problem.key_heads, page_size, pages(), box, problem.scale,
+                           problem.cap, problem.left, of.sinks.data(), problem.heads);
+                     });
+    return counters[0] == 0 && counters[1] == 0;
+  }
+
+ private:
+  /// As [planes, rows, heads, columns].
+  template <typename Tile>
+  static kiln::tensor_map map_of(Matrix<T>& operand, int heads, int rows, int planes, int box_rows, int box_heads = 1) {
+    const auto columns = static_cast<std::uint32_t>(operand.columns() / heads);
+    const auto row_bytes = static_cast<std::uint64_t>(operand.stride()) * sizeof(T);
+    return emulator::tensor_map<kiln::tensor_map>(
+        operand.data(), sizeof(T),
+        {columns, static_cast<std::uint32_t>(heads), static_cast<std::uint32_t>(rows),
+         static_cast<std::uint32_t>(planes)},
+        {columns * sizeof(T), row_bytes, row_bytes * static_cast<std::uint64_t>(rows)},
+        {Tile::box_columns, static_cast<std::uint32_t>(box_heads), static_cast<std::uint32_t>(box_rows), 1},
+        Tile::swizzle);
+  }
+};
+
+template <Mask mask, int head_dim, int value_dim = head_dim, SoftCap soft_cap = SoftCap::none,
+          Sinks sinks = Sinks::none, typename T = kiln::bf16>
+using PagedForm = kiln::attention::Form<T, head_dim, value_dim, Layout::paged, mask, soft_cap, sinks>;
+
+}  // namespace test
