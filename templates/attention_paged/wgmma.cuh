@@ -25,7 +25,7 @@ class PagedRows {
  public:
   using From = PagedMaps;
   static constexpr bool by_warp = true;
-  static constexpr int registers = Tiles::consumers == 3 ? 56 : 40;
+  static constexpr int registers = Tiles::consumers == 3 ? 32 : 40;
 
   __device__ __forceinline__ explicit PagedRows(const From& from) : from_(from) {}
 

@@ -3,6 +3,7 @@
 
 #include "common/attention/cache_rows.cuh"
 #include "common/attention/drawn_value.cuh"
+#include "common/attention/problem.cuh"
 #include "common/types.cuh"
 #include "common/view.cuh"
 

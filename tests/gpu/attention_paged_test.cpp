@@ -1,0 +1,85 @@
+// attention_paged against its reference: page sizes, masks, choices, lengths in each case; and graphs whose batches change.
+#include <random>
+
+#include "gpu/check_implementations.hpp"
+#include "gpu/graph.hpp"
+
+namespace kiln::gpu_tests {
+namespace {
+
+struct PagedSizes {
+  const char *batch, *queries, *keys, *heads, *key_heads, *head_dim, *value_dim;
+};
+
+Problem paged(const manifest::Op& op, const PagedSizes& sizes, std::initializer_list<manifest::Setting> choices) {
+  std::vector<manifest::Setting> all = {{"batch", sizes.batch},         {"queries", sizes.queries},
+                                        {"keys", sizes.keys},           {"heads", sizes.heads},
+                                        {"key_heads", sizes.key_heads}, {"head_dim", sizes.head_dim},
+                                        {"value_dim", sizes.value_dim}};
+  all.insert(all.end(), choices);
+  return manifest::make_problem(op, all);
+}
+
+}  // namespace
+
+TEST_CASE("attention_paged is right with each page size and case of lengths") {
+  Fixture fixture;
+  std::mt19937 generator(101);
+  const manifest::Op& op = fixture.op("attention_paged");
+  const PagedSizes sizes = {"5", "700", "1500", "8", "2", "128", "128"};
+  for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each)
+    for (const std::int64_t page_size : {16, 32, 48, 64, 128, 256, 1024}) {
+      tune::Placement placement = placed(op, {{"page_size", page_size}});
+      placement.prepare_case = each;
+      check_all(fixture, op, paged(op, sizes, {}), placement, generator);
+    }
+}
+
+TEST_CASE("attention_paged is right with each mask, head dimension, group and number of queries") {
+  Fixture fixture;
+  std::mt19937 generator(103);
+  const manifest::Op& op = fixture.op("attention_paged");
+  const std::vector<std::pair<PagedSizes, const char*>> all = {
+      {{"3", "40", "777", "4", "4", "64", "64"}, "bf16"},     {{"2", "900", "5000", "16", "2", "128", "128"}, "f16"},
+      {{"1", "513", "9000", "8", "1", "96", "96"}, "bf16"},   {{"4", "333", "333", "8", "2", "192", "128"}, "f16"},
+      {{"2", "300", "1025", "8", "1", "256", "256"}, "bf16"}, {{"70", "1300", "130", "6", "2", "72", "40"}, "bf16"},
+      {{"9", "1", "600", "32", "2", "128", "128"}, "bf16"}};
+  for (const char* mask : {"causal", "none", "window"})
+    for (const std::size_t each : {std::size_t{0}, std::size_t{3}}) {  // equal, one_long
+      tune::Placement placement = placed(op, {{"window_left", 100}});
+      placement.prepare_case = each;
+      for (const auto& [sizes, dtype] : all)
+        check_all(fixture, op, paged(op, sizes, {{"mask", mask}, {"dtype", dtype}}), placement, generator);
+    }
+}
+
+TEST_CASE("attention_paged is right with a soft cap and sinks, without lse, and where heads lie apart") {
+  Fixture fixture;
+  std::mt19937 generator(107);
+  const manifest::Op& op = fixture.op("attention_paged");
+  const Problem problem =
+      paged(op, {"3", "500", "3000", "8", "2", "64", "64"}, {{"soft_cap", "tanh"}, {"sinks", "head"}});
+  for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each) {
+    tune::Placement placement;
+    placement.prepare_case = each;
+    check_all(fixture, op, problem, placement, generator);
+  }
+  tune::Placement no_lse;
+  no_lse.leave_optional_out = true;
+  check_all(fixture, op, problem, no_lse, generator);
+  // Heads outermost in a page, and rows with something behind them.
+  check_all(fixture, op, problem,
+            placed(op, {{"page_size", 64},
+                        {"k_row_stride", 72},
+                        {"k_head_stride", 64 * 72},
+                        {"k_outer_stride", 2 * 64 * 72},
+                        {"v_row_stride", 72},
+                        {"v_head_stride", 64 * 72},
+                        {"v_outer_stride", 2 * 64 * 72},
+                        {"out_row_stride", 8 * 64 + 8},
+                        {"lse_head_stride", 503},
+                        {"lse_batch_stride", 8 * 503}}),
+            generator);
+}
+
+}  // namespace kiln::gpu_tests
