@@ -22,9 +22,10 @@ struct PagedKeys {
     CacheRows<CacheLayout::paged> rows;
     int first_seen, keys;
 
-    /// Starts the copies of a block of `tile_n`; zeros for keys before `first_seen`, which no query of the tile sees.
+    /// Starts the copies of a block of `tile_n`, to its stage of two; zeros for keys before `first_seen`, which no query of the tile sees.
     template <typename KeyTile, typename ValueTile, int tile_n, int threads>
-    __device__ __forceinline__ void copy(unsigned to, int block) const {
+    __device__ __forceinline__ void copy(unsigned stages, int block) const {
+      const unsigned to = stages + block % 2 * (KeyTile::bytes + ValueTile::bytes);
       copy_from<KeyTile, threads>(to, k, block * tile_n);
       copy_from<ValueTile, threads>(to + KeyTile::bytes, v, block * tile_n);
     }
@@ -32,12 +33,12 @@ struct PagedKeys {
    private:
     template <typename Tile, int threads>
     __device__ __forceinline__ void copy_from(unsigned to, const HeadRows<const T>& from, int first) const {
-      Tile::template copy_rows<threads>(to, from.at, [&](int row, bool& exists) {
-        const int key = first + row;
-        exists = key >= first_seen && key < keys;
-        const CacheRow at = exists ? rows.at(key) : CacheRow{0, 0};
-        return from.at + at.outer * from.batch_stride + at.row * from.row_stride;
-      });
+      Tile::template copy_rows<threads>(
+          to, from.at, [&](int row) { return first + row >= first_seen && first + row < keys; },
+          [&](int row) {
+            const CacheRow at = rows.at(first + row);
+            return from.at + at.outer * from.batch_stride + at.row * from.row_stride;
+          });
     }
   };
   __device__ __forceinline__ OfHead of_head(const Sequence& of, int head, int first_seen) const {

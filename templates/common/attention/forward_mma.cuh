@@ -22,11 +22,12 @@ struct TensorKeys {
     long long k_stride, v_stride;
     int keys;
 
-    /// Starts the copies of a block of `tile_n`.
+    /// Starts the copies of a block of `tile_n`, to its stage of two.
     template <typename KeyTile, typename ValueTile, int tile_n, int threads>
-    __device__ __forceinline__ void copy(unsigned to, int block) const {
+    __device__ __forceinline__ void copy(unsigned stages, int block) const {
       const long long key = static_cast<long long>(block) * tile_n;
       const int exist = keys - block * tile_n;
+      const unsigned to = stages + block % 2 * (KeyTile::bytes + ValueTile::bytes);
       KeyTile::template copy<threads>(to, k + key * k_stride, k_stride, exist);
       ValueTile::template copy<threads>(to + KeyTile::bytes, v + key * v_stride, v_stride, exist);
     }
@@ -72,10 +73,7 @@ __device__ __forceinline__ void attention_mma_block(const HeadRows<const typenam
   QueryTile::template copy<threads>(tile_q,
                                     q.at + of.plane * q.batch_stride + position * q.row_stride + head * q.head_stride,
                                     q.row_stride, of.queries - first);
-  const auto copy_block = [&](int block) {
-    const unsigned to = stages + block % 2 * stage_bytes;
-    of_head.template copy<KeyTile, ValueTile, tile_n, threads>(to, block);
-  };
+  const auto copy_block = [&](int block) { of_head.template copy<KeyTile, ValueTile, tile_n, threads>(stages, block); };
   if (blocks.end > blocks.begin) copy_block(blocks.end - 1);
   cp_async_commit();
 

@@ -45,28 +45,30 @@ struct RowTile {
   /// Starts the copies of the rows from `from` on, `row_stride` elements apart; zeros from row `exist` on.
   template <int threads, typename T>
   static __device__ __forceinline__ void copy(unsigned to, const T* from, long long row_stride, int exist) {
-    copy_rows<threads>(to, from, [&](int row, bool& exists) {
-      exists = row < exist;
-      return from + row * row_stride;
-    });
-  }
-  /// As copy(), of rows that lie where `at(row, exists)` says; zeros for those that do not exist. `some`: any readable address.
-  template <int threads, typename T, typename At>
-  static __device__ __forceinline__ void copy_rows(unsigned to, const T* some, At at) {
     constexpr int chunks = k_steps * 2, all = rows * chunks;
 #pragma unroll 4
     for (int i = threadIdx.x; i < all; i += threads) {
       const int row = i / chunks, chunk = i % chunks;
-      bool exists = false;
-      const T* const from = at(row, exists) + chunk * 8;
-      const bool read = exists && chunk * 8 < dim;
+      const bool read = row < exist && chunk * 8 < dim;
       if constexpr (sizeof(T) == 1) {  // not asynchronous
-        const uint2 bytes = read ? *reinterpret_cast<const uint2*>(from) : make_uint2(0, 0);
+        const uint2 bytes =
+            read ? *reinterpret_cast<const uint2*>(from + row * row_stride + chunk * 8) : make_uint2(0, 0);
         char* const memory = dynamic_shared();
         *reinterpret_cast<uint4*>(memory + (to + offset(row, chunk) - shared_address(memory))) = widened(bytes);
       } else {
-        cp_async_16(to + offset(row, chunk), read ? from : some, read);
+        cp_async_16(to + offset(row, chunk), read ? from + row * row_stride + chunk * 8 : from, read);
       }
+    }
+  }
+  /// As copy(), of rows of 16-bit elements that lie where `at(row)` says; zeros for those that do not exist. `some`: any readable address.
+  template <int threads, typename T, typename Exists, typename At>
+  static __device__ __forceinline__ void copy_rows(unsigned to, const T* some, Exists exists, At at) {
+    constexpr int chunks = k_steps * 2, all = rows * chunks;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < all; i += threads) {
+      const int row = i / chunks, chunk = i % chunks;
+      const bool read = exists(row) && chunk * 8 < dim;
+      cp_async_16(to + offset(row, chunk), read ? at(row) + chunk * 8 : some, read);
     }
   }
 
