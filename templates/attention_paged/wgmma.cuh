@@ -1,7 +1,8 @@
 // attention_paged on the tensor cores of sm_90a by wgmma.
 //
 // As common/attention/forward_wgmma.cuh, but keys and values come from pages of a pool. A block of keys is copied by boxes
-// that lie in one page each. A lane of the warp that copies looks up the page of a box, and starts its copy.
+// that lie in one page each. A lane of the warp that copies looks up the page of a box, and starts its copy. By boxes of
+// 2 KB the copy engine would be too slow for the tensor cores, which short pages of one box of columns have.
 #pragma once
 
 #include "common/attention/cache_rows.cuh"
@@ -11,11 +12,13 @@
 
 namespace kiln::attention {
 
-/// The maps of k and v show them as [pages, keys of a page, heads, columns], by boxes of `box_keys` keys of a page.
+/// The maps of k and v show them as [pages and heads, eights of keys, boxes of columns, eight keys, columns of a box]. Where tiles have no groups,
+/// there is one box of all columns.
 struct PagedMaps {
   const tensor_map *q, *k, *v;
   view<const int, 1> block_table;
-  int page_size, pages, box_keys;
+  int page_size, pages, box_keys;  // keys of a box of the maps
+  int key_heads, value_heads;      // from a page to the next, along the maps' first dimension
 };
 
 /// Copies blocks of keys and values from pages, by a warp. Pages without a key that the tile may see are left out, so that what was there before
@@ -42,7 +45,8 @@ class PagedRows {
     const int boxes = __popc(__ballot_sync(full_warp, copies));
     if (lane == 0) begun(to, parity, boxes * Tile::boxes * from_.box_keys * Tile::swizzle);
     __syncwarp();
-    if (copies) Tile::load(to.data + row * Tile::swizzle, map, to.full, head, at.row, at.outer);
+    const int heads = map == from_.k ? from_.key_heads : from_.value_heads;
+    if (copies) Tile::load_page(to.data, map, to.full, row, at.row, at.outer * heads + head);
   }
 
  private:
@@ -66,13 +70,13 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
                           const int* query_offsets, const int* key_lengths, kiln::view<const int, 1> block_table,
                           unsigned long long* query_report, unsigned long long* key_report, int longest,
                           unsigned* counters, int batch, int queries, int keys, int heads, int key_heads, int page_size,
-                          int pages, int box_keys, float scale, float cap, long long window_left, const float* sinks,
-                          int section) {
+                          int pages, int box_keys, int heads_of_k, int heads_of_v, float scale, float cap,
+                          long long window_left, const float* sinks, int section) {
   using namespace kiln::attention;
   using Tiles =
       WgmmaTiling<Form, tile_m, tile_n, stages, true, pingpong, 2, false, holds_queries, late, 1, heads_of_tile, trims>;
-  attention_block<Tiles, PagedRows<Tiles>>({&q_map, &k_map, &v_map, block_table, page_size, pages, box_keys}, out, lse,
-                                           query_offsets, key_lengths, query_report, key_report, longest, counters,
-                                           {batch, queries, keys, heads, key_heads},
-                                           paged_terms<typename Form::T>(scale, cap, window_left, sinks), section, 1);
+  attention_block<Tiles, PagedRows<Tiles>>(
+      {&q_map, &k_map, &v_map, block_table, page_size, pages, box_keys, heads_of_k, heads_of_v}, out, lse,
+      query_offsets, key_lengths, query_report, key_report, longest, counters, {batch, queries, keys, heads, key_heads},
+      paged_terms<typename Form::T>(scale, cap, window_left, sinks), section, 1);
 }

@@ -97,6 +97,16 @@ __device__ __forceinline__ void tma_load_4d(unsigned to, const tensor_map* map, 
       : "memory");
 }
 
+/// Copies in five dimensions, u outermost.
+__device__ __forceinline__ void tma_load_5d(unsigned to, const tensor_map* map, unsigned barrier, int x, int y, int z,
+                                            int w, int u) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], "
+      "[%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(u)
+      : "memory");
+}
+
 /// Brings the box at (x, y) to L2 alone.
 __device__ __forceinline__ void tma_prefetch_2d(const tensor_map* map, int x, int y) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");

@@ -54,7 +54,9 @@ struct PagedAttention {
   [[nodiscard]] int stride() const { return entries() + 1; }
   [[nodiscard]] int pages() const { return 2 * of.count() * entries() + 1; }
   [[nodiscard]] Matrix<T> pool(const Matrix<T>& like) const {
-    return {std::int64_t{pages()} * page_size, like.columns(), like.stride()};
+    const std::int64_t dim =
+        like.columns() / of.problem.key_heads;  // whole heads lie between pages, as maps of several need
+    return {std::int64_t{pages()} * page_size, like.columns(), like.columns() + (of.problem.key_heads == 1 ? 8 : dim)};
   }
   [[nodiscard]] Heads rows(Matrix<T>& from, int dim) const {
     return {from.data(), page_size * from.stride(), from.stride(), dim};
@@ -87,11 +89,10 @@ struct PagedAttention {
     using Tiles = kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, true, pingpong, 2, false, holds, late, 1,
                                                heads, trims>;
     const AttentionProblem& problem = of.problem;
-    const auto q = map_of<typename Tiles::Query>(of.q, problem.heads, of.rows(true), 1, tile_m / heads, heads);
+    const auto q = map_of_queries<typename Tiles::Query>(tile_m / heads, heads);
     int box = 128;
     while (tile_n % box != 0 || page_size % box != 0) box /= 2;
-    const auto keys = map_of<typename Tiles::Key>(k, problem.key_heads, page_size, pages(), box);
-    const auto values = map_of<typename Tiles::Value>(v, problem.key_heads, page_size, pages(), box);
+    const auto keys = map_of_pages<typename Tiles::Key>(k, box), values = map_of_pages<typename Tiles::Value>(v, box);
     unsigned counters[2] = {};
     emulator::launch({.grid = {blocks},
                       .block = {Tiles::threads},
@@ -101,25 +102,40 @@ struct PagedAttention {
                        attention_paged_wgmma<Form, tile_m, tile_n, stages, pingpong, holds, late, heads, trims>(
                            q, keys, values, of.out_rows(), of.lse_sums(), of.told_query_offsets.data(), lengths.data(),
                            block_table(), &of.reports[0], &of.reports[1], longest, counters, of.count(), of.rows(true),
-                           most_keys(), problem.heads, problem.key_heads, page_size, pages(), box, problem.scale,
-                           problem.cap, problem.left, of.sinks.data(), problem.heads);
+                           most_keys(), problem.heads, problem.key_heads, page_size, pages(), box,
+                           heads_of(k, Form::head_dim), heads_of(v, Form::value_dim), problem.scale, problem.cap,
+                           problem.left, of.sinks.data(), problem.heads);
                      });
     return counters[0] == 0 && counters[1] == 0;
   }
 
  private:
-  /// As [planes, rows, heads, columns].
+  static std::uint32_t word(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+  static std::uint64_t bytes(std::int64_t elements) { return static_cast<std::uint64_t>(elements) * sizeof(T); }
+  /// From a page to the next, along the first dimension of its map.
+  [[nodiscard]] int heads_of(const Matrix<T>& of_pool, int dim) const {
+    return of.problem.key_heads == 1 ? 1 : static_cast<int>(page_size * of_pool.stride() / dim);
+  }
   template <typename Tile>
-  static kiln::tensor_map map_of(Matrix<T>& operand, int heads, int rows, int planes, int box_rows, int box_heads = 1) {
-    const auto columns = static_cast<std::uint32_t>(operand.columns() / heads);
-    const auto row_bytes = static_cast<std::uint64_t>(operand.stride()) * sizeof(T);
+  kiln::tensor_map map_of_queries(int box_rows, int box_heads) {
+    const int heads = of.problem.heads;
     return emulator::tensor_map<kiln::tensor_map>(
-        operand.data(), sizeof(T),
-        {columns, static_cast<std::uint32_t>(heads), static_cast<std::uint32_t>(rows),
-         static_cast<std::uint32_t>(planes)},
-        {columns * sizeof(T), row_bytes, row_bytes * static_cast<std::uint64_t>(rows)},
-        {Tile::box_columns, static_cast<std::uint32_t>(box_heads), static_cast<std::uint32_t>(box_rows), 1},
-        Tile::swizzle);
+        of.q.data(), sizeof(T), {Form::head_dim, word(heads), word(of.rows(true)), 1},
+        {bytes(Form::head_dim), bytes(of.q.stride()), bytes(of.q.stride())},
+        {Tile::box_columns, word(box_heads), word(box_rows), 1}, Tile::swizzle);
+  }
+  /// As kiln::attention::PagedMaps says.
+  template <typename Tile>
+  kiln::tensor_map map_of_pages(Matrix<T>& of_pool, int box_keys) {
+    const std::int64_t dim = of_pool.columns() / of.problem.key_heads;
+    const bool in_groups = dim % Tile::box_columns == 0;
+    const std::int64_t boxes = in_groups ? dim / Tile::box_columns : 1,
+                       heads = (pages() - 1) * heads_of(of_pool, static_cast<int>(dim)) + of.problem.key_heads;
+    return emulator::tensor_map<kiln::tensor_map>(
+        of_pool.data(), sizeof(T), {word(dim / boxes), 8, word(boxes), word(page_size / 8), word(heads)},
+        {bytes(of_pool.stride()), bytes(Tile::box_columns), bytes(8 * of_pool.stride()),
+         bytes(of.problem.key_heads == 1 ? page_size * of_pool.stride() : dim)},
+        {Tile::box_columns, 8, word(boxes), word(box_keys / 8), 1}, Tile::swizzle);
   }
 };
 

@@ -355,7 +355,7 @@ class WarpgroupRows {
       wgmma_of_width<T, Sums::columns, Tiles::transposes ? major::k : major::mn>(
           sums.of_product(), weights[step],
           wgmma_descriptor_at(
-              b, Tiles::transposes ? Transposed::at(part * Sums::columns, step) : step * 16 * Value::swizzle),
+              b, Tiles::transposes ? Transposed::at(part * Sums::columns, step) : step * Value::of_16_rows),
           !Tiles::promoted || step > 0);
     wgmma_commit_group();
   }

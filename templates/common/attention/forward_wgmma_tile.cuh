@@ -2,12 +2,23 @@
 // values, and barriers. By these the warps that copy, those that transpose and those that multiply take turns.
 #pragma once
 
+#include "common/attention/grouped_tile.cuh"
 #include "common/attention/problem.cuh"
 #include "common/attention/softmax_rows.cuh"
 #include "common/attention/swizzled_tile.cuh"
 #include "common/attention/tile_search.cuh"
 
 namespace kiln::attention {
+
+/// Keys or values: where they come from pages, in groups, if their columns fill the boxes.
+template <Layout layout, typename Tile, int dim, int rows, bool in_groups = dim % Tile::box_columns == 0>
+struct KeyTile {
+  using type = Tile;
+};
+template <typename Tile, int dim, int rows>
+struct KeyTile<Layout::paged, Tile, dim, rows, true> {
+  using type = GroupedTile<dim, rows, Tile::box_columns>;
+};
 
 /// tile_m rows, 64 for each of the warpgroups that multiply, by tile_n keys. A row is a query of a head.
 template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_, int lazy_,
@@ -58,8 +69,8 @@ struct WgmmaTiling {
   template <int dim, int rows>
   using Tile = SwizzledTile<dim, rows, box_columns_of<padded_columns<dim>, T>, static_cast<int>(sizeof(T))>;
   using Query = Tile<Form::head_dim, tile_m>;
-  using Key = Tile<Form::head_dim, tile_n>;
-  using Value = Tile<Form::value_dim, tile_n>;
+  using Key = typename KeyTile<Form::layout, Tile<Form::head_dim, tile_n>, Form::head_dim, tile_n>::type;
+  using Value = typename KeyTile<Form::layout, Tile<Form::value_dim, tile_n>, Form::value_dim, tile_n>::type;
   using Transposed =
       SwizzledTile<(tile_n + 127) / 128 * 128, padded_columns<Form::value_dim>, 128, 1>;  // a row a column of values
 };

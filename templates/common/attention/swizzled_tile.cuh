@@ -43,6 +43,7 @@ struct SwizzledTile {
   static constexpr int box_columns = box_columns_, swizzle = box_columns * element_bytes,
                        boxes = (dim + box_columns - 1) / box_columns;
   static constexpr int box_bytes = rows * swizzle, bytes = boxes * box_bytes;
+  static constexpr int of_16_rows = 16 * swizzle;                // bytes from a row to the 16th after it
   static constexpr int steps = (dim * element_bytes + 31) / 32;  // of products over all columns
   static_assert(rows % 16 == 0);
 
@@ -52,6 +53,15 @@ struct SwizzledTile {
 #pragma unroll
     for (int box = 0; box < boxes; ++box)
       tma_load_4d(to + box * box_bytes, map, barrier, box * box_columns, head, row, plane);
+  }
+
+  /// Starts the copies of a page's box of each column's box, as PagedRows describes them, to the rows from `row` on; `from` is the first row in the
+  /// page `plane`.
+  static __device__ __forceinline__ void load_page(unsigned tile, const tensor_map* map, unsigned barrier, int row,
+                                                   int from, int plane) {
+#pragma unroll
+    for (int box = 0; box < boxes; ++box)
+      tma_load_5d(tile + box * box_bytes + row * swizzle, map, barrier, box * box_columns, 0, 0, from / 8, plane);
   }
 
   /// Loads this block's share of the boxes to all `blocks` of the cluster.
@@ -81,10 +91,12 @@ struct SwizzledTile {
     ldmatrix_x4(a, tile + columns / swizzle * box_bytes + own * swizzle +
                        (columns % swizzle ^ (own * swizzle >> 7 & (swizzle / 16 - 1)) * 16));
   }
-  /// As an operand whose k are the rows; 16 of them are 16 * swizzle bytes.
+  /// As an operand whose k are the rows; 16 of them are of_16_rows bytes.
   static __device__ __forceinline__ unsigned long long along_rows(unsigned tile) {
     return wgmma_descriptor(tile, 8 * swizzle, box_bytes, swizzle);
   }
+  /// Where the byte of a box lies in the tile, by its place among the box's rows.
+  static __device__ constexpr int byte_at(int box, int byte) { return box * box_bytes + byte; }
 };
 
 /// A place that is written and read in turns: `full` completes a phase when it is written, `empty` when it is read.
@@ -127,7 +139,7 @@ __device__ __forceinline__ void clear_rows(int begin, int end, char* tile, int b
        at += warpgroup * 16) {
 #pragma unroll
     for (int box = 0; box < Tile::boxes; ++box)
-      *reinterpret_cast<uint4*>(tile + box * Tile::box_bytes + at) = make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4*>(tile + Tile::byte_at(box, at)) = make_uint4(0, 0, 0, 0);
   }
   fence_proxy_async();
   named_barrier_sync(barrier, warpgroup);
