@@ -1,4 +1,4 @@
-"""Attention of many queries, dense or packed, with gradients; of few queries over a cache; and for Hugging Face's AttentionInterface."""
+"""Attention of many queries, dense or packed, with gradients; over a cache, without; and for Hugging Face's AttentionInterface."""
 from __future__ import annotations
 
 import weakref
@@ -14,6 +14,8 @@ from .functions import autocast
 _kiln = torch.ops.kiln
 _OPS = {name: getattr(_kiln, name).default for layout in ("dense", "packed") for mask in ("", "_causal", "_window")
         for ending in ("", "_backward", "_backward_deterministic") if (name := f"attention_{layout}{mask}{ending}")}
+
+_PAGED = {mask: getattr(_kiln, f"attention_paged{mask}").default for mask in ("", "_causal", "_window")}
 
 
 def _named(offsets: Any, causal: bool, window: Any, ending: str = "") -> Any:
@@ -71,6 +73,36 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: 
         out, lse = _Attention(q, k, v, *(offsets or (None, None)), causal, window, scale, longest_query)
     else:
         out, lse = _run(q, k, v, offsets, causal, window, scale, longest_query)
+    return (out, lse) if return_lse else out
+
+
+def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_lengths: Tensor, block_table: Tensor, *, causal: bool = True,
+                    window: int | tuple[int | None, int] | None = None, scale: float | None = None, keys: int | None = None,
+                    longest_query: int | None = None, return_lse: bool = False) -> Any:
+    """Attention of packed queries over a cache in pages: prompts in chunks, and prompts after a cached prefix. No gradient.
+
+    q is [tokens, heads, head_dim]; rows query_offsets[i] to query_offsets[i + 1] are the last tokens of sequence i. The result is [tokens, heads,
+    value_dim]. Rows past the last offset are undefined. k is the pool [pages, page_size, key_heads, head_dim], v [pages, page_size, key_heads,
+    value_dim], and page_size is a multiple of 16 keys. The keys of all queries are in the pools before the call.
+
+    query_offsets is i32 [batch + 1]. key_lengths, i32 [batch], counts a sequence's keys with those of its queries. Row i of block_table, i32
+    [batch, ceil(keys / page_size)], has the pages of sequence i in order. `keys` is the most that a sequence may have, block_table.shape[1] * page_size
+    unless given. longest_query, at least the queries of any sequence, saves work.
+
+    causal: the last query sees all keys, the one before all but one. window: how many keys a query sees before that diagonal, or (left, 0); a left of
+    None is all. A window is causal, and one with another right raises ValueError. A query that sees no key gives 0.
+    return_lse: (out, log-sum-exp of each row, f32 [heads, tokens]), which is -inf if the row sees no key.
+
+    Sizes and types that do not fit raise RuntimeError. Offsets, lengths and the table are in device memory, so nothing checks them.
+    """
+    refuse_tangents(q, k, v)
+    left, right = window if isinstance(window, (tuple, list)) else (window, 0)
+    if right != 0:
+        raise ValueError(f"kiln.torch.attention_paged: the window is ({left}, {right}), expected (left, 0): no query sees keys after its own")
+    keys = block_table.shape[1] * k.shape[1] if keys is None else keys
+    mask = "_window" if left is not None else "_causal" if causal or window is not None else ""
+    values = (scale,) if left is None else (scale, left)
+    out, lse = _PAGED[mask](*autocast(q, k, v), query_offsets, key_lengths, block_table, keys, *values, longest_query)
     return (out, lse) if return_lse else out
 
 

@@ -68,6 +68,9 @@ def _attention() -> list[Shipped]:
             ops.append(Shipped(name, "attention_forward", words, values=forward))
             ops.append(Shipped(f"{name}_backward", "attention_backward", words, values=values))
             ops.append(Shipped(f"{name}_backward_deterministic", "attention_backward", {**words, "deterministic": "yes"}, values=values))
+    for mask in ("none", "causal", "window"):
+        values = ("scale", "window_left", "longest_query") if mask == "window" else ("scale", "longest_query")
+        ops.append(Shipped("attention_paged" + ("" if mask == "none" else f"_{mask}"), "attention_paged", {"mask": mask}, values=values))
     for layout in ("contiguous", "paged"):
         words = {"layout": layout, "mask": "causal"}
         ops.append(Shipped(f"attention_decode_{layout}", "attention_decode", words, values=("scale",)))

@@ -19,6 +19,8 @@ constexpr EmptyRule rules[] = {
     {"layer_norm_backward", "rows"},
     {"attention_forward", "batch", false, "lse", minus_infinity},  // packed: no row is in a sequence
     {"attention_forward", "keys", false, "lse", minus_infinity},
+    {"attention_paged", "batch", false, "lse", minus_infinity},  // no row is in a sequence
+    {"attention_paged", "keys", false, "lse", minus_infinity},
     {"attention_decode", "keys", false, "lse", minus_infinity},
     {"attention_backward", "batch"},
     {"attention_backward", "queries"},

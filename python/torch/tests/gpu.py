@@ -25,6 +25,7 @@ import torch.nn.functional as F  # noqa: E402
 import kiln  # noqa: E402
 import kiln.torch as kt  # noqa: E402
 import decode  # noqa: E402
+import paged  # noqa: E402
 import reference  # noqa: E402
 import samples  # noqa: E402
 from host_time import host_us, settle  # noqa: E402
@@ -295,6 +296,13 @@ def overhead_graph() -> None:
     row("graph", "torch.compile's own", max(errors) < 2e-2, errors=errors)
 
 
+# Many queries over pages.
+
+def section_paged() -> None:
+    for check, name, run in paged.checks():
+        attempt(check, name, lambda: compare(check, name, *run()))
+
+
 # Autocast, inputs of odd kinds.
 
 def section_inputs() -> None:
@@ -462,7 +470,7 @@ def main() -> int:
     kiln.configure(overlay="", on_miss="nearest", bases=given.base)
     row("machine", torch.cuda.get_device_name(), None, torch=torch.__version__, kiln=kiln.__version__, python=sys.version.split()[0], bases=given.base)
     sections = {name.removeprefix("section_"): each for name, each in globals().items() if name.startswith("section_")}
-    for name in given.sections or ("host", "inputs", "ops", "gradients", "graphs", "compile", "models", "steps"):
+    for name in given.sections or ("host", "inputs", "ops", "paged", "gradients", "graphs", "compile", "models", "steps"):
         if time.monotonic() > DEADLINE:
             row("section", name, None, skipped="out of time")
             continue

@@ -246,6 +246,22 @@ def decode_bytes(q, k, v, k_scale, v_scale, *rest):
     return decode(q, k.double() * k_scale.double()[:, None], v.double() * v_scale.double()[:, None], *rest)
 
 
+def paged(mask):
+    def run(q, k, v, offsets, lengths, table, keys, scale=None, *rest):
+        window = rest[:1] if mask == "window" else ()
+        out = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=torch.float64, device=q.device)
+        lse = torch.zeros(*q.shape[:-3], q.shape[-2], q.shape[-3], dtype=torch.float64, device=q.device)
+        begins = offsets.tolist()
+        for i, length in enumerate(lengths.tolist()):
+            rows = slice(begins[i], begins[i + 1])
+            own = [each[table[i]].flatten(0, 1)[None, :length] for each in (k, v)]
+            part_out, part_lse = _dense(*wide(q[..., rows, :, :].reshape(1, -1, *q.shape[-2:]), *own), mask, scale, *window)
+            out[..., rows, :, :], lse[..., rows] = part_out.reshape(out[..., rows, :, :].shape), part_lse.reshape(lse[..., rows].shape)
+        return out.to(q.dtype), lse.float()
+
+    return run
+
+
 def quantise_dynamic(x):
     scale = x.double().abs().amax() / 448
     return _scaled(x.double(), torch.where(scale == 0, 1.0, scale)), scale.float().reshape(1)
@@ -282,6 +298,8 @@ def references():
             name = f"attention_{layout}" + ("" if mask == "none" else f"_{mask}")
             found[name], found[f"{name}_backward"] = attention(layout, mask), attention_backward(layout, mask)
             found[f"{name}_backward_deterministic"] = found[f"{name}_backward"]
+    for mask in ("none", "causal", "window"):
+        found["attention_paged" + ("" if mask == "none" else f"_{mask}")] = paged(mask)
     found["attention_decode_contiguous"] = found["attention_decode_paged"] = decode
     found["attention_decode_contiguous_e4m3"] = found["attention_decode_paged_e4m3"] = decode_bytes
     return found

@@ -84,6 +84,9 @@ def _attention(normal, integers, eighth, uniform) -> dict[str, tuple]:
     pages = [normal(13, 16, key_heads, dim) for _ in range(2)]
     table = integers([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 12]])
     found["attention_decode_paged"] = (q, *pages, lengths, table, 64, None)
+    for mask in ("", "_causal", "_window"):
+        values = (None, 16) if mask == "_window" else (None,)
+        found[f"attention_paged{mask}"] = (normal(tokens, heads, dim), *pages, offsets, integers([40, 20, 64]), table, 64, *values)
     scales = uniform(key_heads), uniform(key_heads)
     found["attention_decode_contiguous_e4m3"] = (q, eighth(3, 64, key_heads, dim), eighth(3, 64, key_heads, dim), *scales, lengths, None)
     found["attention_decode_paged_e4m3"] = (q, eighth(13, 16, key_heads, dim), eighth(13, 16, key_heads, dim), *scales, lengths, table, 64, None)

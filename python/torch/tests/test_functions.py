@@ -146,7 +146,8 @@ def test_forward_mode_is_refused(name):
 
 def test_forward_mode_is_refused_where_there_are_no_gradients():
     q, k, lengths = torch.randn(2, 1, 4, 16), torch.randn(2, 9, 2, 16), torch.tensor([5, 9], dtype=torch.int32)
-    for function in (lambda q: kt.attention_decode(q, k, k, lengths), lambda q: kt.quantise(q)[0]):
+    paged = lambda q: kt.attention_paged(q[:, 0], k, k, torch.tensor([0, 1, 2], dtype=torch.int32), lengths, torch.tensor([[0], [1]], dtype=torch.int32))  # noqa: E731
+    for function in (lambda q: kt.attention_decode(q, k, k, lengths), paged, lambda q: kt.quantise(q)[0]):
         with pytest.raises(NotImplementedError, match="has a forward-mode tangent"):
             torch.func.jvp(function, (q,), (q,))
 
@@ -205,6 +206,51 @@ def test_attention_decode_takes_keys_and_values_of_8_bits_with_their_scales():
         kt.attention_decode(q, k.float(), v.float(), lengths, v_scale=of_all)
 
 
+def in_pages(lengths=(9, 20, 0, 40), queries=(4, 0, 2, 40)):
+    """Keys and values of several sequences, [tokens, heads, dim], and the arguments of attention_paged for them."""
+    k, v = torch.randn(sum(lengths), 2, 16), torch.randn(sum(lengths), 2, 8)
+    pools, table = (torch.randn(20, 16, 2, 16), torch.randn(20, 16, 2, 8)), torch.randperm(20)[: 4 * 4].view(4, 4).int()
+    for i, (end, length) in enumerate(zip(torch.tensor(lengths).cumsum(0).tolist(), lengths)):
+        for key in range(length):
+            for pool, each in zip(pools, (k, v)):
+                pool[table[i, key // 16], key % 16] = each[end - length + key]
+    offsets = [torch.nn.functional.pad(torch.tensor(each).cumsum(0), (1, 0)).int() for each in (queries, lengths)]
+    q = torch.randn(sum(queries), 4, 16)
+    return (q, k, v, *offsets), (q, *pools, offsets[0], torch.tensor(lengths, dtype=torch.int32), table)
+
+
+@pytest.mark.parametrize("named", [{}, {"causal": False}, {"window": (5, 0)}, {"scale": 0.5, "causal": False, "window": (0, 0), "longest_query": 40}])
+def test_attention_paged_is_packed_attention_of_what_the_pages_have(named):
+    (q, k, v, queries, keys), given = in_pages()
+    expected = kt.attention(q, k, v, query_offsets=queries, key_offsets=keys, return_lse=True, **{"causal": True, **named})
+    found = kt.attention_paged(*given, return_lse=True, **named)
+    torch.testing.assert_close(found, expected)
+    assert found[0].shape == (46, 4, 8) and found[1].shape == (4, 46) and not found[0][4:6].any() and (found[1][:, 4:6] == -torch.inf).all()
+    torch.testing.assert_close(kt.attention_paged(*given[:5], given[5][:, :3], keys=40, **named), expected[0])
+
+
+def test_a_window_over_pages_is_a_number_of_keys_before_the_diagonal():
+    _, given = in_pages()
+    torch.testing.assert_close(kt.attention_paged(*given, window=5), kt.attention_paged(*given, window=(5, 0)))
+    torch.testing.assert_close(kt.attention_paged(*given, causal=False, window=(None, 0)), kt.attention_paged(*given))
+    with pytest.raises(ValueError, match=re.escape("attention_paged: the window is (5, 1), expected (left, 0): no query sees keys after its own")):
+        kt.attention_paged(*given, window=(5, 1))
+
+
+@pytest.mark.parametrize("named", [{}, {"window": 5}])
+def test_one_graph_of_attention_paged_serves_all_lengths(named):
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(lambda *given: kt.attention_paged(*given, return_lse=True, **named), fullgraph=True, backend=counter)
+    for batch, pages, queries in ((4, 3, (4, 0, 2, 40)), (3, 4, (1, 2, 0, 7)), (2, 2, (9, 20, 0, 3))):
+        q, k, v, offsets, lengths, table = in_pages(queries=queries)[1]
+        given = q, k, v, offsets[: batch + 1], lengths[:batch], table[:batch, :pages].contiguous()
+        for at, dimension in ((0, 0), (3, 0), (4, 0), (5, 0), (5, 1)):
+            torch._dynamo.mark_dynamic(given[at], dimension)
+        torch.testing.assert_close(compiled(*given), kt.attention_paged(*given, return_lse=True, **named))
+    assert counter.frame_count == 1
+    torch._dynamo.reset()
+
+
 def block(x, weights, offsets):
     """What a layer does, with all that has a gradient."""
     norm, qkv, out, up = weights
@@ -248,6 +294,7 @@ def test_autocast_gives_products_its_type_and_norms_that_of_x(monkeypatch):
     assert kt.rms_norm(y, weight[0]).dtype == torch.bfloat16
     kt.rms_norm(y, weight[0]).sum().backward()
     assert x.grad.dtype == weight.grad.dtype == torch.float32
+    assert kt.attention_paged(*in_pages()[1]).dtype == torch.bfloat16
 
 
 def test_what_makes_no_sense_is_refused():

@@ -86,8 +86,10 @@ half = torch.bfloat16
 q, k = on(torch.randn(2, 3, 4, 64).to(half)), torch.empty(2, 0, 2, 64, dtype=half)
 starts, none = (on(torch.tensor(each, dtype=torch.int32)) for each in ([0, 1, 3], [0, 0, 0]))
 one = on(torch.randn(2, 1, 4, 64).to(half))
+pool, table = on(torch.randn(5, 16, 2, 64).to(half)), on(torch.zeros(2, 0, dtype=torch.int32))
 for out, lse in (kt.attention(q, k, k, return_lse=True), kt.attention(q[0], k[0], k[0], query_offsets=starts, key_offsets=none, return_lse=True),
-                 ops.attention_decode_contiguous(one, k, k, none[:2])):
+                 ops.attention_decode_contiguous(one, k, k, none[:2]), kt.attention_paged(q[0], pool, pool, starts, none[:2], table, return_lse=True),
+                 kt.attention_paged(q[0], pool, pool, starts[:1], none[:0], table.view(0, 1), return_lse=True)):
     print(out.unique().tolist(), lse.unique().tolist(), lse.dim())
 print([each.abs().sum().item() for each in ops.attention_dense_backward(q, k, k, q, on(torch.zeros(2, 4, 3)), q)])
 print(kt.quantise(torch.empty(0, 64))[1].tolist(), fake_device.query("launches ") - before)
@@ -96,7 +98,7 @@ try:
 except RuntimeError as error:
     print(str(error).splitlines()[0])
 """)
-    assert said.splitlines() == ["[0.0] [-inf] 3", "[0.0] [-inf] 2", "[0.0] [-inf] 3", "[0.0, 0.0, 0.0]", "[1.0] 0",
+    assert said.splitlines() == ["[0.0] [-inf] 3", "[0.0] [-inf] 2", "[0.0] [-inf] 3", "[0.0] [-inf] 2", "[0.0] [-inf] 2", "[0.0, 0.0, 0.0]", "[1.0] 0",
                                  "kiln::attention_dense: axis 'value_dim' is 0, expected at least 1, because a result has elements"]
 
 
@@ -126,6 +128,11 @@ refused(ops.swiglu, wide, on(torch.zeros(6, 64)))
 refused(ops.matmul_tn, wide, on(torch.zeros(3, 2, 8)))
 refused(ops.rotary, heads, tables, tables, on(torch.zeros(5, 1, dtype=torch.int32)))
 assert ops.rotary(heads, tables, tables, on(torch.zeros(5, dtype=torch.int32))).shape == heads.shape
+q, pool, (offsets, lengths, table) = on(torch.zeros(7, 4, 64).half()), on(torch.zeros(5, 16, 2, 64).half()), (on(torch.zeros(each).int()) for each in ((3,), (2,), (2, 2)))
+refused(kiln.torch.attention_paged, q, pool, pool.view(10, 8, 2, 64), offsets, lengths, table)
+refused(lambda: kiln.torch.attention_paged(q, pool, pool, offsets, lengths, table, keys=16))
+refused(kiln.torch.attention_paged, q, pool.view(10, 8, 2, 64), pool.view(10, 8, 2, 64), offsets, lengths, table)
+refused(kiln.torch.attention_paged, q, pool, pool, offsets[:2], lengths, table)
 """).splitlines()
     for line, sentence in zip(said, (
         "rms_norm: tensor 'weight' of shape [cols] has 32 in dimension 0, expected cols = 64 as in 'x'",
@@ -137,7 +144,11 @@ assert ops.rotary(heads, tables, tables, on(torch.zeros(5, dtype=torch.int32))).
         "kiln::rms_norm_add: tensor 'residual_in' has shape [3, 2, 64], expected the first dimensions of 'x', [2, 3]",
         "kiln::swiglu: tensor 'up' has shape [6, 64], expected the first dimensions of 'gate', [2, 3]",
         "kiln::matmul_tn: tensor 'w' has shape [3, 2, 8], expected the first dimensions of 'x', [2, 3]",
-        "kiln::rotary: tensor 'positions' has shape [5, 1], expected the first dimensions of 'x', [1, 5]"), strict=True):
+        "kiln::rotary: tensor 'positions' has shape [5, 1], expected the first dimensions of 'x', [1, 5]",
+        "attention_paged: tensor 'v' of shape [pages, page_size, key_heads, value_dim] has 10 in dimension 0, expected pages = 5",
+        "attention_paged: tensor 'block_table' of shape [batch, ceil_div(keys, page_size)] has 2 in dimension 1, expected ceil_div(keys, page_size) = 1",
+        "attention_paged: run-time value 'page_size' is 8, under its minimum (16)",
+        "attention_paged: tensor 'key_lengths' of shape [batch] has 2 in dimension 0, expected batch = 1 as in 'query_offsets'"), strict=True):
         assert sentence in line, said
 
 

@@ -61,6 +61,9 @@ def test_sizes_come_from_tensors_where_they_show_them():
     assert ["rotary_dim", 1, 1, 1, 0, 2, True] in rotary.solves and rotary.sizes == [["table_rows", 1, 0]]
     assert ["batch", 3, 0, 1, 1, 1, False] in made("attention_forward", layout="packed").solves  # of offsets, which are one more
     assert "SymInt keys, " in made("attention_decode", layout="paged").schema
+    paged = made("attention_paged")
+    assert "SymInt keys, " in paged.schema and [each[0] for each in paged.sizes] == ["pages", "page_size"]
+    assert [each.name for each in paged.arguments if each.flat] == ["q"]  # [tokens, heads, dim] stands for one batch of them
 
 
 def test_lengths_in_device_memory_are_arguments():
