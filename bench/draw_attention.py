@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws problems of attention of models, for bench/peers/attention_turns.py.
 
-    bench/draw_attention.py --models COUNT [--seed S] [--lengths log|served] [--backward] [--packed]
+    bench/draw_attention.py --models COUNT [--seed S] [--lengths log|served] [--backward] [--packed | --paged]
 
 COUNT problems of the models of bench/problems/models.toml; bench/models.py says how lengths are drawn.
 """
@@ -18,9 +18,12 @@ def main():
     parser.add_argument("--lengths", choices=models.DISTRIBUTIONS, default="log")
     parser.add_argument("--backward", action="store_true")
     parser.add_argument("--packed", action="store_true")
+    parser.add_argument("--paged", action="store_true")
     asked = parser.parse_args()
     draw = random.Random(asked.seed)
-    if asked.packed:
+    if asked.paged:
+        lines = models.paged(draw, asked.models)
+    elif asked.packed:
         lines = models.packed(draw, asked.models, asked.backward)
     else:
         lines = models.attention(draw, asked.models, asked.lengths, asked.backward)

@@ -133,6 +133,25 @@ def packed(draw, count, backward=False):
                f"layout=packed lengths={','.join(map(str, lengths))} # {model.name}, served")
 
 
+def paged(draw, count, page_size=16):
+    """Lines of steps of a service whose keys lie in pages, lengths as they are served. A step has some 8,192 queries: a prompt that is longer is served
+    in parts, and one in two others begins with a cached prefix, a share of it drawn evenly."""
+    budget = TOKENS // 2
+    for model in turns(draw, [each for each in read() if not each.tokens], count):
+        queries, keys = [], []
+        while not queries or sum(queries) < budget // 2:
+            length = model.length(draw, "served")
+            if length > budget:
+                end = min(length, budget * draw.randint(1, -(-length // budget)))
+                new = (end - 1) % budget + 1
+            else:
+                end, new = length, length if draw.random() < 0.5 else max(1, round(length * draw.random()))
+            queries.append(min(new, budget - sum(queries)))
+            keys.append(end)
+        yield (f"attention_paged batch={len(queries)} queries={sum(queries)} keys={max(keys)} {model.words(draw, max(keys))} page_size={page_size} "
+               f"lengths={','.join(map(str, queries))} key_lengths={','.join(map(str, keys))} # {model.name}, served")
+
+
 def turns(draw, all_models, count):
     """Models in a random order, each as often as the others or once more."""
     drawn = []
