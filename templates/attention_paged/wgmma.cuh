@@ -1,8 +1,8 @@
 // attention_paged on the tensor cores of sm_90a by wgmma.
 //
 // As common/attention/forward_wgmma.cuh, but keys and values come from pages of a pool. A block of keys is copied by boxes
-// that lie in one page each. A lane of the warp that copies looks up the page of a box, and starts its copy. By boxes of
-// 2 KB the copy engine would be too slow for the tensor cores, which short pages of one box of columns have.
+// that lie in one page each. A lane of a warp looks up the page of a box, and starts its copy: those of a warp start one by
+// one, so that keys and values have a warp each. For short pages boxes have all columns: 2 KB take nearly as long as 4.
 #pragma once
 
 #include "common/attention/cache_rows.cuh"

@@ -109,6 +109,9 @@ __device__ __forceinline__ void attention_block(const typename Rows::From& from,
     if (warp == 0)
       copy_all<Tiles, Rows>(shared, works, from, all, window, heads, heads / key_heads, {counters, drawn != 0},
                             section);
+    if constexpr (Tiles::value_warps > 0) {
+      if (warp == 1) copy_all_values<Tiles, Rows>(shared, works, from, window, heads / key_heads);
+    }
     if constexpr (Tiles::transposes) {
       if (warp != 0) transpose_all<Tiles>(shared, works, window, warp - 1);
     }

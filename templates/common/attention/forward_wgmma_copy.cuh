@@ -61,8 +61,13 @@ class TileCopies {
 #pragma unroll 1
     for (int block = blocks.end - 1; block >= blocks.begin; --block) {
       if (block > blocks.begin) keys(work, block - 1, first_seen, key_head);
-      values(work, block, first_seen, key_head);
+      if constexpr (Tiles::value_warps == 0) values(work, block, first_seen, key_head);
     }
+  }
+  /// What copy() leaves to another warp.
+  __device__ __forceinline__ void copy_values(const Work& work, const KeyBlocks& blocks, int first_seen, int key_head) {
+#pragma unroll 1
+    for (int block = blocks.end - 1; block >= blocks.begin; --block) values(work, block, first_seen, key_head);
   }
 
  private:
@@ -121,6 +126,27 @@ __device__ __forceinline__ void copy_all(const SharedLayout<Tiles>& shared, Work
     __syncwarp();
   }
   numbers.end();
+}
+
+/// For the warp that copies values alone, until there is no more work.
+template <typename Tiles, typename Rows>
+__device__ __forceinline__ void copy_all_values(const SharedLayout<Tiles>& shared, const Work* works,
+                                                const typename Rows::From& from, const Window& window,
+                                                int heads_of_key) {
+  TileCopies<Tiles, Rows> copies(shared, from);
+  RingPosition<SharedLayout<Tiles>::works> at;
+#pragma unroll 1
+  for (;; at.advance()) {
+    const Place place = shared.works_at(at.slot);
+    mbarrier_wait(place.full, at.parity);
+    const Work work = agreed(works[at.slot]);
+    release(place);
+    if (work.exists == 0) return;
+    const Visible<Tiles::Form::mask> visible(work.of.queries, work.of.keys, window);
+    const int last = min(work.row + Tiles::queries, work.of.queries) - 1;
+    copies.copy_values(work, key_blocks(visible, work.row, last, Tiles::tile_n), visible.begin(work.row),
+                       work.head / heads_of_key);
+  }
 }
 
 }  // namespace kiln::attention

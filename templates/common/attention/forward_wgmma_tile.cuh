@@ -59,6 +59,8 @@ struct WgmmaTiling {
   /// wgmma takes 8-bit operands along k alone: three warps beside the one that copies transpose values.
   static constexpr bool transposes = sizeof(T) == 1;
   static constexpr int transposing_warps = transposes ? 3 : 0;
+  /// Copies from pages are many: a warp brings queries and keys, another values.
+  static constexpr int value_warps = Form::layout == Layout::paged ? 1 : 0;
   /// Weights are 2^raised times what they would be: as large as e4m3 takes, so that few are too small for it.
   static constexpr int raised = transposes ? 8 : 0;
   static constexpr int step = 32 / static_cast<int>(sizeof(T));  // columns or keys that a wgmma multiplies
@@ -106,7 +108,7 @@ struct SharedLayout {
     for (int i = 0; i < places; ++i) {
       const bool is_work = i >= first_work && i < first_transposed, is_value = i >= first_value && i < first_work;
       mbarrier_init(base + barriers + 16 * i, i >= first_transposed ? transposing : 1);
-      mbarrier_init(base + barriers + 16 * i + 8, is_work                         ? multiplying + transposing
+      mbarrier_init(base + barriers + 16 * i + 8, is_work ? multiplying + transposing + Tiles::value_warps
                                                   : is_value && Tiles::transposes ? transposing
                                                   : i >= 1 && i < first_work      ? multiplying * Tiles::blocks
                                                                                   : multiplying);

@@ -30,9 +30,8 @@ struct GroupedTile {
   static __device__ __forceinline__ unsigned long long along_rows(unsigned tile) {
     return wgmma_descriptor(tile, of_group, of_box, swizzle);
   }
-  static __device__ constexpr int byte_at(int box, int byte) {
-    return byte / of_box * of_group + byte % of_box + box * of_box;
-  }
+  static __device__ constexpr int of_box_at(int box) { return box * of_box; }
+  static __device__ constexpr int of_byte_at(int byte) { return byte / of_box * of_group + byte % of_box; }
 };
 
 }  // namespace kiln::attention

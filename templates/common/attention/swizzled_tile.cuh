@@ -95,8 +95,9 @@ struct SwizzledTile {
   static __device__ __forceinline__ unsigned long long along_rows(unsigned tile) {
     return wgmma_descriptor(tile, 8 * swizzle, box_bytes, swizzle);
   }
-  /// Where the byte of a box lies in the tile, by its place among the box's rows.
-  static __device__ constexpr int byte_at(int box, int byte) { return box * box_bytes + byte; }
+  /// Where a box's byte lies in the tile: the sum of these two, of the box and of the byte's place among its rows.
+  static __device__ constexpr int of_box_at(int box) { return box * box_bytes; }
+  static __device__ constexpr int of_byte_at(int byte) { return byte; }
 };
 
 /// A place that is written and read in turns: `full` completes a phase when it is written, `empty` when it is read.
@@ -139,7 +140,7 @@ __device__ __forceinline__ void clear_rows(int begin, int end, char* tile, int b
        at += warpgroup * 16) {
 #pragma unroll
     for (int box = 0; box < Tile::boxes; ++box)
-      *reinterpret_cast<uint4*>(tile + Tile::byte_at(box, at)) = make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4*>(tile + Tile::of_box_at(box) + Tile::of_byte_at(at)) = make_uint4(0, 0, 0, 0);
   }
   fence_proxy_async();
   named_barrier_sync(barrier, warpgroup);
