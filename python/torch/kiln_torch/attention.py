@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,6 +20,12 @@ _KNOWN = frozenset((  # arguments of transformers' attention that attend() reads
     "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "position_ids", "softcap", "s_aux", "seq_idx",
     "use_cache", "cache_position", "return_dict", "output_attentions", "output_hidden_states", "output_router_logits",
     "token_type_ids", "num_items_in_batch", "shift_labels", "ignore_index"))
+
+_MASKS = frozenset((  # transformers' mask functions that attend() computes by its arguments
+    "causal_mask_function", "bidirectional_mask_function", "sliding_window_overlay.<locals>.inner_mask",
+    "sliding_window_bidirectional_overlay.<locals>.inner_mask", "packed_sequence_mask_function.<locals>.inner_mask",
+    "and_masks.<locals>.and_mask", "remap_positions_for_packed_sequence.<locals>.inner_mask"))
+_CHUNKED = "chunked_overlay.<locals>.inner_mask"
 
 _PAGED = {mask: getattr(_kiln, f"attention_paged{mask}").default for mask in ("", "_causal", "_window")}
 
@@ -191,6 +198,30 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
         if key.shape[2] != query.shape[2] and _is_static(key):
             raise ValueError("kiln attention: nothing tells how many keys of a static cache are written; give an attention mask, or use a DynamicCache")
     return attend(module, query, key, value, attention_mask, dropout, scaling, sliding_window, is_causal, **others)
+
+
+def huggingface_mask(*, mask_function: Callable[..., Any] | None = None, use_vmap: bool = False, **named: Any) -> Tensor | None:
+    """The mask function for transformers' AttentionMaskInterface that belongs to huggingface_attention(): the padding, or None without any.
+
+    Masks are causal, none and sliding windows, each also of packed sequences. Raises ValueError for another one, such as chunks that end before the
+    keys do, or blocks that see themselves whole. While torch.compile traces, only functions that a model gives (`use_vmap`) are noticed.
+    """
+    from transformers.masking_utils import flash_attention_mask
+
+    unknown = "a function of the model" if use_vmap else None
+    if mask_function is not None and not use_vmap and not torch.compiler.is_compiling():
+        is_one_chunk = named["kv_length"] + named.get("kv_offset", 0) <= (named.get("local_size") or 0)
+        unknown = next((each for each in _functions_of(mask_function) if each not in _MASKS and not (each == _CHUNKED and is_one_chunk)), None)
+    if unknown is not None:
+        raise ValueError(f"kiln attention: the model's mask is {unknown}, expected causal, none or a sliding window; use another attn_implementation")
+    return flash_attention_mask(**named)
+
+
+def _functions_of(function: Any) -> list[str]:
+    """Names of a mask function and of those that it is made of."""
+    held = [each.cell_contents for each in getattr(function, "__closure__", None) or ()]
+    within = [each for cell in held for each in (cell if isinstance(cell, (tuple, list)) else (cell,)) if callable(each) and not isinstance(each, Tensor)]
+    return [getattr(function, "__qualname__", type(function).__name__), *(name for each in within for name in _functions_of(each))]
 
 
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0, scaling: float | None = None,

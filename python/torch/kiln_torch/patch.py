@@ -11,7 +11,7 @@ from torch import nn
 from torch.compiler import is_compiling
 
 from . import parts, served
-from .attention import huggingface_attention, sequences_of
+from .attention import huggingface_attention, huggingface_mask, sequences_of
 
 FAMILIES = ("Llama", "Qwen2", "Qwen3")
 _PARTS = {"RMSNorm": parts.RmsNorm, "RotaryEmbedding": parts.Rotary, "MLP": parts.Mlp, "Attention": parts.Attention, "DecoderLayer": parts.DecoderLayer}
@@ -30,10 +30,10 @@ _SERVED = {"MLP": served.ServedMlp, "Attention": served.ServedAttention}
 def _classes() -> dict[type, tuple[type, type]]:
     """For transformers' own classes of parts, those of a patched model and of one that serves. A model that is loaded whole asks for them too."""
     from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+    from transformers.masking_utils import AttentionMaskInterface
 
     AttentionInterface.register("kiln", huggingface_attention)
-    AttentionMaskInterface.register("kiln", flash_attention_mask)  # without it padding would count as tokens
+    AttentionMaskInterface.register("kiln", huggingface_mask)  # without it padding would count as tokens
     found = {}
     for family in FAMILIES:
         name = family.lower()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 
 import pytest
@@ -136,6 +137,31 @@ def test_a_mask_of_another_kind_is_refused():
         attends(5, 5, mask=whole.float())
     with pytest.raises(ValueError, match=r"mask is \[1, 5\] for a sliding window over 8 keys, expected a column for each"):
         attends(3, 8, mask=whole, sliding_window=4)
+
+
+def masked(create, tokens=9, **more):
+    """Transformers' mask of a Llama-like model for Kiln's attention."""
+    with_kiln(model_of("Llama"))
+    config = transformers.LlamaConfig(sliding_window=4, attention_chunk_size=6)
+    config._attn_implementation = "kiln"
+    make = getattr(transformers.masking_utils, create)
+    named = {"config": config, "inputs_embeds": torch.zeros(1, tokens, 8), "attention_mask": None, "past_key_values": None, "cache": None, "position_ids": None}
+    return make(**{key: each for key, each in {**named, **more}.items() if key in inspect.signature(make).parameters})
+
+
+def test_masks_that_attention_does_not_compute_are_refused():
+    packed = {"position_ids": torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4, 5]])}
+    for create in ("create_causal_mask", "create_sliding_window_causal_mask", "create_bidirectional_mask", "create_bidirectional_sliding_window_mask"):
+        assert masked(create) is None and masked(create, **packed) is None
+    assert masked("create_chunked_causal_mask", tokens=6) is None
+    for create in ("create_causal_mask", "create_sliding_window_causal_mask", "create_bidirectional_mask"):
+        for named in ("or_mask_function", "and_mask_function"):
+            with pytest.raises(ValueError, match="the model's mask is a function of the model, expected causal, none or a sliding window; use another"):
+                masked(create, **{named: lambda batch, head, query, key: key >= 0})
+    with pytest.raises(ValueError, match="the model's mask is chunked_overlay.*expected causal, none or a sliding window; use another attn_implementation"):
+        masked("create_chunked_causal_mask")
+    with pytest.raises(ValueError, match="the model's mask is or_masks"):
+        masked("create_causal_mask", block_sequence_ids=torch.tensor([[-1, -1, 0, 0, 0, -1, -1, -1, -1]]))
 
 
 def test_seq_idx_separates_by_cu_seq_lens_alone(pair):
@@ -275,7 +301,7 @@ def test_they_do_without_patch_and_have_the_same_gradients(pair):
 def with_kiln(model):
     """Its attention alone is Kiln's."""
     transformers.AttentionInterface.register("kiln", kiln.torch.huggingface_attention)
-    transformers.masking_utils.AttentionMaskInterface.register("kiln", transformers.masking_utils.flash_attention_mask)
+    transformers.masking_utils.AttentionMaskInterface.register("kiln", kiln.torch.huggingface_mask)
     bare = copy.deepcopy(model)
     bare.set_attn_implementation("kiln")
     return bare
