@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +15,17 @@ from .functions import autocast
 _kiln = torch.ops.kiln
 _OPS = {name: getattr(_kiln, name).default for layout in ("dense", "packed") for mask in ("", "_causal", "_window")
         for ending in ("", "_backward", "_backward_deterministic") if (name := f"attention_{layout}{mask}{ending}")}
+
+_KNOWN = frozenset((  # arguments of transformers' attention that attend() reads, and those that change no result of it
+    "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "position_ids", "softcap", "s_aux", "seq_idx",
+    "use_cache", "cache_position", "return_dict", "output_attentions", "output_hidden_states", "output_router_logits",
+    "token_type_ids", "num_items_in_batch", "shift_labels", "ignore_index"))
+
+_MASKS = frozenset((  # transformers' mask functions that attend() computes by its arguments
+    "causal_mask_function", "bidirectional_mask_function", "sliding_window_overlay.<locals>.inner_mask",
+    "sliding_window_bidirectional_overlay.<locals>.inner_mask", "packed_sequence_mask_function.<locals>.inner_mask",
+    "and_masks.<locals>.and_mask", "remap_positions_for_packed_sequence.<locals>.inner_mask"))
+_CHUNKED = "chunked_overlay.<locals>.inner_mask"
 
 _PAGED = {mask: getattr(_kiln, f"attention_paged{mask}").default for mask in ("", "_causal", "_window")}
 
@@ -166,6 +178,10 @@ def _sequences_of_layer(positions: Tensor, batch: int) -> dict[str, Any]:
     return found
 
 
+def _is_static(key: Tensor) -> bool:
+    return hasattr(key, "_dynamo_static_input_type")  # which StaticCache gives its buffers
+
+
 def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0,
                           scaling: float | None = None, sliding_window: int | None = None, is_causal: bool | None = None,
                           **others: Any) -> tuple[Tensor, None]:
@@ -178,23 +194,55 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
     if attention_mask is None and not torch.compiler.is_compiling():
         if key.shape[2] == query.shape[2] > 1 and others.get("cu_seq_lens_q") is None and others.get("position_ids") is not None:
             others.update(_sequences_of_layer(others["position_ids"], query.shape[0]))
-        if key.shape[2] != query.shape[2] and hasattr(key, "_dynamo_static_input_type"):  # which StaticCache gives its buffers
+            others["seq_idx"] = None  # which says no more than the positions
+        if key.shape[2] != query.shape[2] and _is_static(key):
             raise ValueError("kiln attention: nothing tells how many keys of a static cache are written; give an attention mask, or use a DynamicCache")
     return attend(module, query, key, value, attention_mask, dropout, scaling, sliding_window, is_causal, **others)
+
+
+def huggingface_mask(*, mask_function: Callable[..., Any] | None = None, use_vmap: bool = False, **named: Any) -> Tensor | None:
+    """The mask function for transformers' AttentionMaskInterface that belongs to huggingface_attention(): the padding, or None without any.
+
+    Masks are causal, none and sliding windows, each also of packed sequences. Raises ValueError for another one, such as chunks that end before the
+    keys do, or blocks that see themselves whole. While torch.compile traces, only functions that a model gives (`use_vmap`) are noticed.
+    """
+    from transformers.masking_utils import flash_attention_mask
+
+    unknown = "a function of the model" if use_vmap else None
+    if mask_function is not None and not use_vmap and not torch.compiler.is_compiling():
+        is_one_chunk = named["kv_length"] + named.get("kv_offset", 0) <= (named.get("local_size") or 0)
+        unknown = next((each for each in _functions_of(mask_function) if each not in _MASKS and not (each == _CHUNKED and is_one_chunk)), None)
+    if unknown is not None:
+        raise ValueError(f"kiln attention: the model's mask is {unknown}, expected causal, none or a sliding window; use another attn_implementation")
+    return flash_attention_mask(**named)
+
+
+def _functions_of(function: Any) -> list[str]:
+    """Names of a mask function and of those that it is made of."""
+    held = [each.cell_contents for each in getattr(function, "__closure__", None) or ()]
+    within = [each for cell in held for each in (cell if isinstance(cell, (tuple, list)) else (cell,)) if callable(each) and not isinstance(each, Tensor)]
+    return [getattr(function, "__qualname__", type(function).__name__), *(name for each in within for name in _functions_of(each))]
 
 
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0, scaling: float | None = None,
            sliding_window: int | None = None, is_causal: bool | None = None, **others: Any) -> tuple[Tensor, None]:
     """huggingface_attention() within a patched base model, which has looked at the positions."""
+    for name, each in others.items():
+        if each is not None and name not in _KNOWN:
+            raise ValueError(f"kiln attention: it does not know the argument {name} of this model; leave it out, or use another attn_implementation")
+    if others.get("seq_idx") is not None and others.get("cu_seq_lens_q") is None:
+        raise ValueError("kiln attention: seq_idx alone does not separate sequences; give cu_seq_lens_q, cu_seq_lens_k and max_length_q too")
     if dropout or others.get("softcap") is not None or others.get("s_aux") is not None:
         raise ValueError("kiln attention: dropout, softcap and sinks are not there; use another attn_implementation")
     if query.dtype == torch.float32 and query.is_cuda and not torch.is_autocast_enabled("cuda"):
         raise ValueError("kiln attention: the model computes in f32, expected bf16 or f16; use model.to(torch.bfloat16) or torch.autocast")
+    cut = torch.compiler.is_compiling() or not sliding_window or _is_static(key)  # whether the mask may be of the first keys alone
     query, key, value = (each.transpose(1, 2) for each in (query, key, value))
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    named: dict[str, Any] = {"causal": causal, "window": (sliding_window - 1, 0) if causal and sliding_window else None, "scale": scaling}
+    window = (sliding_window - 1, 0 if causal else sliding_window - 1) if sliding_window else None
+    named: dict[str, Any] = {"causal": causal, "window": window, "scale": scaling}
     if attention_mask is not None:
-        return _padded(query, key, value, attention_mask, named), None
+        return _padded(query, key, value, attention_mask, named, cut), None
     offsets = others.get("cu_seq_lens_q")
     if offsets is None and query.shape[1] == 1 and not needs_gradient(query, key, value):
         if named["window"] is not None:  # the last keys, which the one query sees all
@@ -208,13 +256,19 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
     return packed.unflatten(0, query.shape[:2]), None
 
 
-def _padded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, named: dict[str, Any]) -> Tensor:
+def _padded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, named: dict[str, Any], cut: bool) -> Tensor:
     """Of sequences with padding, which the mask, [batch, keys], tells from tokens. Queries are the last of them; those of padding give 0.
 
-    Keys beyond the mask are those of a static cache that are not written yet.
+    Keys beyond the mask are those of a static cache that are not written yet. Without `cut` there may be none.
     """
-    if mask.dim() != 2 or not query.shape[1] <= mask.shape[1] <= key.shape[1]:
-        raise ValueError(f"kiln attention: the attention mask is {list(mask.shape)}, expected [batch, {key.shape[1]}], which tells tokens from padding")
+    if not isinstance(mask, Tensor) or mask.dim() != 2 or mask.shape[0] != query.shape[0] or not query.shape[1] <= mask.shape[1] <= key.shape[1]:
+        found = list(mask.shape) if isinstance(mask, Tensor) else f"a {type(mask).__name__}"
+        raise ValueError(f"kiln attention: the attention mask is {found}, expected [{query.shape[0]}, {key.shape[1]}], which tells tokens from padding")
+    if not cut and mask.shape[1] < key.shape[1]:  # a cache that records its past gives more keys than its window has
+        raise ValueError(f"kiln attention: the attention mask is {list(mask.shape)} for a sliding window over {key.shape[1]} keys, expected a column for "
+                         "each; use a cache that keeps the window alone, or another attn_implementation")
+    if mask.is_floating_point():  # 0 is padding for some, and adds nothing to a score for others
+        raise ValueError(f"kiln attention: the attention mask has {mask.dtype}, expected torch.bool, which is true for tokens")
     keys = mask.bool()
     key, value = key[:, : keys.shape[1]], value[:, : keys.shape[1]]
     if named["window"] is not None:

@@ -80,6 +80,7 @@ class Mlp(nn.Module):
 
 class Attention(nn.Module):
     _kiln_attend = staticmethod(attend)
+    _kiln_cache = "past_key_values"  # what this release of transformers calls the cache
 
     def _kiln_project(self, x: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
         """Query and key, turned, and value: [batch, tokens, heads, dim]."""
@@ -90,13 +91,17 @@ class Attention(nn.Module):
 
     def forward(self, hidden_states: Tensor, position_embeddings: tuple[Tensor, ...], attention_mask: Tensor | None = None,
                 past_key_values: Any = None, **others: Any) -> tuple[Tensor, Any]:
+        cache, named_for_cache = past_key_values, {}
+        if self._kiln_cache == "cache":  # of releases from 5.24 on, in which a cache may change the arguments of attention
+            given = others.pop("cache", None)
+            cache, named_for_cache = given if cache is None else cache, {"kwargs": others}
         if len(position_embeddings) == 2:  # of a rotary embedding that was not patched
             position_embeddings = _tables(*position_embeddings, hidden_states.shape[0])
         q, k, v = (each.transpose(1, 2) for each in self._kiln_project(hidden_states, position_embeddings))
-        if past_key_values is not None:
-            if getattr(past_key_values, "is_compileable", False):
+        if cache is not None:
+            if getattr(cache, "is_compileable", False):
                 raise ValueError("a patched model has a static cache, whose length its attention is not told; use a DynamicCache")
-            k, v = past_key_values.update(k, v, self.layer_idx)
+            k, v = cache.update(k, v, self.layer_idx, **named_for_cache)
         named = self.config._attn_implementation
         out, weights = (self._kiln_attend if named == "kiln" else self._kiln_other(named))(
             self, q, k, v, attention_mask, dropout=self.attention_dropout if self.training else 0.0, scaling=self.scaling,

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +11,18 @@ from torch import nn
 from torch.compiler import is_compiling
 
 from . import parts, served
-from .attention import huggingface_attention, sequences_of
+from .attention import huggingface_attention, huggingface_mask, sequences_of
 
 FAMILIES = ("Llama", "Qwen2", "Qwen3")
 _PARTS = {"RMSNorm": parts.RmsNorm, "RotaryEmbedding": parts.Rotary, "MLP": parts.Mlp, "Attention": parts.Attention, "DecoderLayer": parts.DecoderLayer}
+_TAKEN = {  # the arguments that the parts read; another one would be lost
+    "RMSNorm": {"hidden_states"},
+    "RotaryEmbedding": {"x", "position_ids"},
+    "MLP": {"x"},
+    "Attention": {"hidden_states", "position_embeddings", "attention_mask"},
+    "DecoderLayer": {"hidden_states", "attention_mask", "position_ids", "use_cache", "position_embeddings"},
+}
+_CACHE = ("past_key_values", "cache")  # older releases of transformers call it by the first name, newer ones by the second
 _SERVED = {"MLP": served.ServedMlp, "Attention": served.ServedAttention}
 
 
@@ -21,19 +30,20 @@ _SERVED = {"MLP": served.ServedMlp, "Attention": served.ServedAttention}
 def _classes() -> dict[type, tuple[type, type]]:
     """For transformers' own classes of parts, those of a patched model and of one that serves. A model that is loaded whole asks for them too."""
     from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+    from transformers.masking_utils import AttentionMaskInterface
 
     AttentionInterface.register("kiln", huggingface_attention)
-    AttentionMaskInterface.register("kiln", flash_attention_mask)  # without it padding would count as tokens
+    AttentionMaskInterface.register("kiln", huggingface_mask)  # without it padding would count as tokens
     found = {}
     for family in FAMILIES:
         name = family.lower()
         module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
         for part, replaced in _PARTS.items():
             own = getattr(module, family + part)
-            patched = _class("Kiln", replaced, own)
+            cache = _cache_of(own, part)
+            patched = _class("Kiln", replaced, own, cache)
             joins = part in _SERVED and not (family == "Qwen3" and part == "Attention")  # heads are normalised, for which they lie densely
-            found[own] = patched, _class("KilnServed", _SERVED[part], own) if joins else patched
+            found[own] = patched, _class("KilnServed", _SERVED[part], own, cache) if joins else patched
     return found
 
 
@@ -43,10 +53,25 @@ def _bases() -> tuple[type, ...]:
     return tuple(getattr(importlib.import_module(f"transformers.models.{each.lower()}.modeling_{each.lower()}"), f"{each}Model") for each in FAMILIES)
 
 
-def _class(prefix: str, part: type, own: type) -> type:
+def _cache_of(own: type, part: str) -> str:
+    """What this release of transformers calls the cache of keys and values. Raises ValueError if `own` takes what no part of Kiln reads."""
+    found = [name for name, each in inspect.signature(own.forward).parameters.items() if each.kind is not each.VAR_KEYWORD and name != "self"]
+    caches = [name for name in found if name in _CACHE]
+    unknown = [name for name in found if name not in _TAKEN[part] and name not in _CACHE]
+    if unknown or (part == "Attention" and len(caches) != 1):
+        from transformers import __version__
+
+        what = f"takes {unknown[0]}, which Kiln does not read" if unknown else f"takes no cache that is called {' or '.join(_CACHE)}"
+        raise ValueError(f"kiln.torch.patch: {own.__name__}.forward of transformers {__version__} {what}; use a release of transformers that docs/torch.md "
+                         "names as tested, or do not patch the model")
+    return caches[0] if caches else ""
+
+
+def _class(prefix: str, part: type, own: type, cache: str) -> type:
     """Its __name__ stays that of its own class, by which FSDP and device maps find layers; pickle finds it by __qualname__ in this module."""
     name = prefix + own.__name__
-    made = type(own.__name__, (part, own), {"__module__": __name__, "__qualname__": name, "_kiln_own": own, "_get_name": lambda self: name})
+    made = type(own.__name__, (part, own),
+                {"__module__": __name__, "__qualname__": name, "_kiln_own": own, "_kiln_cache": cache, "_get_name": lambda self: name})
     globals()[name] = made
     parts.BARE.add(made)
     return made
@@ -183,11 +208,13 @@ def _name_sequences(model: nn.Module, given: tuple[Any, ...], named: dict[str, A
     if is_compiling():
         return None
     by_name = dict(zip(("input_ids", "attention_mask", "position_ids", "past_key_values", "inputs_embeds"), given)) | named if given else named
-    positions, cache = by_name.get("position_ids"), by_name.get("past_key_values")
+    positions, cache = by_name.get("position_ids"), next((each for each in map(by_name.get, _CACHE) if each is not None), None)
     if positions is None or by_name.get("cu_seq_lens_q") is not None or model.config._attn_implementation != "kiln":
         return None
     if cache is not None and (getattr(cache, "is_compileable", False) or cache.get_seq_length() > 0):
         return None
     tokens = next((each for each in map(by_name.get, ("input_ids", "inputs_embeds")) if each is not None), positions)
     found = sequences_of(positions, tokens.shape[0])
+    if "seq_idx" in named:  # which says no more than the positions
+        return given, {**named, "seq_idx": None, **found}
     return (given, {**named, **found}) if found else None

@@ -28,6 +28,7 @@ import decode  # noqa: E402
 import paged  # noqa: E402
 import reference  # noqa: E402
 import samples  # noqa: E402
+from errors import error_of, largest  # noqa: E402
 from host_time import host_us, settle  # noqa: E402
 
 BEGAN = time.monotonic()
@@ -56,13 +57,6 @@ def attempt(check: str, case: str, function, *given) -> None:
 
 def op_of(name: str):
     return getattr(torch.ops.kiln, name).default
-
-
-def error_of(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest error over the largest magnitude."""
-    found, expected = found.double(), expected.double()
-    both = (found == expected) | (found.isnan() & expected.isnan())
-    return (torch.where(both, 0.0, (found - expected).abs()).max() / expected[expected.isfinite()].abs().max().clamp(min=1e-12)).item()
 
 
 def compare(check: str, case: str, found, expected, limit: float | None = None) -> None:
@@ -221,9 +215,9 @@ def lengths_of(has_gradients) -> None:
             errors += [error_of(y, expected), *map(error_of, gradients, wanted)]
     torch.cuda.synchronize()
     after = kiln.stats()
-    ok = frames[-1] == frames[1] and frames[1] <= 2 and max(errors) < 3e-2 and after["tunes"] == before["tunes"] and after["compiles"] == before["compiles"]
+    ok = frames[-1] == frames[1] and frames[1] <= 2 and largest(errors) < 3e-2 and after["tunes"] == before["tunes"] and after["compiles"] == before["compiles"]
     row("300 lengths", f"gradients={has_gradients}", ok, graphs=counter.frame_count, graphs_after_two=frames[1], tunes=after["tunes"] - before["tunes"],
-        compiles=after["compiles"] - before["compiles"], error=max(errors), prewarm_s=round(warm, 2), lengths_s=round(time.monotonic() - begin, 2))
+        compiles=after["compiles"] - before["compiles"], error=largest(errors), prewarm_s=round(warm, 2), lengths_s=round(time.monotonic() - begin, 2))
 
 
 # CUDA graphs.
@@ -276,13 +270,13 @@ def length_graph() -> None:
         y.zero_()
         graph.replay()
         errors.append(error_of(y[:length], F.rms_norm(x, (256,), weight, 1e-6)[:length]) + y[length:].abs().sum().item())
-    row("graph", "its length on the device", max(errors) < 2e-2, errors=errors)
+    row("graph", "its length on the device", largest(errors) < 2e-2, errors=errors)
 
 
 def decode_graph(layout: str) -> None:
     *both, compiles = decode.replayed(layout)
     errors = [error_of(found, expected) for found, expected in zip(*both)]
-    row("graph", f"decode over e4m3, {layout}", max(errors) < 2e-2 and compiles == 0, errors=errors, compiles=compiles)
+    row("graph", f"decode over e4m3, {layout}", largest(errors) < 2e-2 and compiles == 0, errors=errors, compiles=compiles)
 
 
 def overhead_graph() -> None:
@@ -293,7 +287,7 @@ def overhead_graph() -> None:
     with torch.no_grad():
         expected = block(x, weights, offsets)
         errors = [error_of(compiled(x, weights, offsets), expected) for _ in range(4)]
-    row("graph", "torch.compile's own", max(errors) < 2e-2, errors=errors)
+    row("graph", "torch.compile's own", largest(errors) < 2e-2, errors=errors)
 
 
 # Many queries over pages.
@@ -339,7 +333,7 @@ def layouts() -> None:
               torch.randn(3, 40, 256, device="cuda").bfloat16().transpose(0, 1), torch.randn(1, 256, device="cuda").bfloat16().expand(7, 256),
               torch.randn(40 * 256 + 1, device="cuda").bfloat16()[1:].view(40, 256)):
         errors.append(error_of(kt.rms_norm(x, weight), F.rms_norm(x, (256,), weight, 1e-6)))
-    row("inputs", "layouts", max(errors) < 2e-2, errors=errors)
+    row("inputs", "layouts", largest(errors) < 2e-2, errors=errors)
 
 
 def refusals() -> None:
@@ -417,7 +411,7 @@ def model_of(family) -> None:
         loss.backward()
         losses.append(loss.item())
         gradients.append([each.grad.double() for each in model.parameters()])
-    ours, theirs = (max(error_of(one, wanted) for one, wanted in zip(each, gradients[0])) for each in (gradients[2], gradients[1]))
+    ours, theirs = (largest(error_of(one, wanted) for one, wanted in zip(each, gradients[0])) for each in (gradients[2], gradients[1]))
     row("patch", f"{family}: loss and gradients against f64", abs(losses[2] - losses[0]) < 2 * abs(losses[1] - losses[0]) + 5e-3 and ours < 2 * theirs + 1e-2, losses=losses,
         error=ours, error_of_torch=theirs)
     patched.eval(), plain.eval(), wide.eval()
@@ -441,7 +435,7 @@ def model_of(family) -> None:
 
 def section_steps() -> None:
     for keys in (512, 4096, 32768):
-        attempt("a step", f"{keys} keys", lambda keys=keys: row("a step", f"{keys} keys", **decode.timed(keys, error_of)))
+        attempt("a step", f"{keys} keys", lambda keys=keys: row("a step", f"{keys} keys", **decode.timed(keys)))
 
 
 def graph_of_model(family, patched, wide) -> None:
@@ -456,7 +450,7 @@ def graph_of_model(family, patched, wide) -> None:
             tokens = torch.randint(512, (2, length), device="cuda")
             torch._dynamo.mark_dynamic(tokens, 1)
             errors.append(error_of(compiled(tokens, use_cache=False).logits, wide(tokens).logits))
-    row("patch", f"{family}: one graph", counter.frame_count <= 2 and max(errors) < 4e-2, graphs=counter.frame_count, errors=errors)
+    row("patch", f"{family}: one graph", counter.frame_count <= 2 and largest(errors) < 4e-2, graphs=counter.frame_count, errors=errors)
 
 
 def main() -> int:

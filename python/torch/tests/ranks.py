@@ -17,6 +17,7 @@ import torch.distributed as distributed
 
 import kiln
 import kiln.torch as kt
+from errors import error_of, largest
 
 BUILD = {"build": os.environ["KILN_BENCH_BUILD"]} if "KILN_BENCH_BUILD" in os.environ else {}
 failed = []
@@ -37,10 +38,6 @@ def of_all(value) -> list:
     found = [None] * distributed.get_world_size()
     distributed.all_gather_object(found, value)
     return found
-
-
-def error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    return ((found.double() - expected.double()).abs().max() / expected.double().abs().max()).item()
 
 
 def teams(team: kiln.Team) -> None:
@@ -64,8 +61,8 @@ def teams(team: kiln.Team) -> None:
             "gemm_all_reduce": (y, products),
         }
         for name, (result, expected) in found.items():
-            errors = of_all(error(result, expected))
-            row(rank, f"{name} of {world * rows} rows", max(errors) < 2e-2 and result.shape == expected.shape, errors=errors)
+            errors = of_all(error_of(result, expected))
+            row(rank, f"{name} of {world * rows} rows", largest(errors) < 2e-2 and result.shape == expected.shape, errors=errors)
         row(rank, f"sums of {world * rows} rows on all ranks", len(set(of_all(bits(total, y)))) == 1)
 
 
@@ -85,8 +82,8 @@ def gradients(team: kiln.Team) -> None:
             sum(one @ other.t() for one, other in zip(wide, weights)).backward(torch.cat(seed).double())
         leaf, weight = (each[rank].clone().requires_grad_() for each in (x, w))
         function(leaf, weight).backward(seed[rank])
-        errors = of_all((error(leaf.grad, wide[rank].grad), error(weight.grad, weights[rank].grad)))
-        row(rank, f"gradients of {name}", max(max(each) for each in errors) < 3e-2, errors=errors)
+        errors = of_all((error_of(leaf.grad, wide[rank].grad), error_of(weight.grad, weights[rank].grad)))
+        row(rank, f"gradients of {name}", largest(each for both in errors for each in both) < 3e-2, errors=errors)
 
 
 def one_overlay(rank: int) -> None:

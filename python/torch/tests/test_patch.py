@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 
 import pytest
@@ -113,6 +114,113 @@ def test_what_attention_does_not_have_is_refused(pair):
         patched(TOKENS)
 
 
+def attends(*shape, mask=None, **named):
+    """kiln.torch's attention of one row, as transformers calls it, and query, key and value."""
+    given = tuple(torch.randn(1, heads, tokens, 8) for heads, tokens in ((4, shape[0]), (2, shape[1]), (2, shape[1])))
+    return kiln.torch.huggingface_attention(torch.nn.Module(), *given, mask, **named)[0], given
+
+
+@pytest.mark.parametrize("named", ["position_bias", "sinks", "indices", "block_table", "cache", "past_key_values", "of_a_later_release"])
+def test_an_argument_that_attention_does_not_know_is_refused(named):
+    attends(5, 5, **{named: None}, use_cache=True, output_attentions=False)
+    with pytest.raises(ValueError, match=f"does not know the argument {named} of this model; leave it out, or use another attn_implementation"):
+        attends(5, 5, **{named: torch.ones(1)})
+
+
+def test_a_mask_of_another_kind_is_refused():
+    whole = torch.ones(1, 5, dtype=torch.bool)
+    attends(5, 5, mask=whole)
+    for mask, found in ((whole[None], r"\[1, 1, 5\]"), (whole[None, None], r"\[1, 1, 1, 5\]"), (whole.expand(2, 5), r"\[2, 5\]"), ("causal", "a str")):
+        with pytest.raises(ValueError, match=f"attention mask is {found}, expected .1, 5., which tells tokens from padding"):
+            attends(5, 5, mask=mask)
+    with pytest.raises(ValueError, match="the attention mask has torch.float32, expected torch.bool, which is true for tokens"):
+        attends(5, 5, mask=whole.float())
+    with pytest.raises(ValueError, match=r"mask is \[1, 5\] for a sliding window over 8 keys, expected a column for each"):
+        attends(3, 8, mask=whole, sliding_window=4)
+
+
+def masked(create, tokens=9, **more):
+    """Transformers' mask of a Llama-like model for Kiln's attention."""
+    with_kiln(model_of("Llama"))
+    config = transformers.LlamaConfig(sliding_window=4, attention_chunk_size=6)
+    config._attn_implementation = "kiln"
+    make = getattr(transformers.masking_utils, create)
+    named = {"config": config, "inputs_embeds": torch.zeros(1, tokens, 8), "attention_mask": None, "past_key_values": None, "cache": None, "position_ids": None}
+    return make(**{key: each for key, each in {**named, **more}.items() if key in inspect.signature(make).parameters})
+
+
+def test_masks_that_attention_does_not_compute_are_refused():
+    packed = {"position_ids": torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4, 5]])}
+    for create in ("create_causal_mask", "create_sliding_window_causal_mask", "create_bidirectional_mask", "create_bidirectional_sliding_window_mask"):
+        assert masked(create) is None and masked(create, **packed) is None
+    assert masked("create_chunked_causal_mask", tokens=6) is None
+    for create in ("create_causal_mask", "create_sliding_window_causal_mask", "create_bidirectional_mask"):
+        for named in ("or_mask_function", "and_mask_function"):
+            with pytest.raises(ValueError, match="the model's mask is a function of the model, expected causal, none or a sliding window; use another"):
+                masked(create, **{named: lambda batch, head, query, key: key >= 0})
+    with pytest.raises(ValueError, match="the model's mask is chunked_overlay.*expected causal, none or a sliding window; use another attn_implementation"):
+        masked("create_chunked_causal_mask")
+    with pytest.raises(ValueError, match="the model's mask is or_masks"):
+        masked("create_causal_mask", block_sequence_ids=torch.tensor([[-1, -1, 0, 0, 0, -1, -1, -1, -1]]))
+
+
+def test_seq_idx_separates_by_cu_seq_lens_alone(pair):
+    _, patched = pair
+    tokens, positions, which = TOKENS.view(1, 22), torch.arange(11).repeat(2)[None], torch.arange(2, dtype=torch.int32).repeat_interleave(11)[None]
+    with torch.no_grad():
+        expected = patched(tokens, position_ids=positions).logits
+        assert torch.equal(patched(tokens, position_ids=positions, seq_idx=which).logits, expected)
+        with pytest.raises(ValueError, match="seq_idx alone does not separate sequences; give cu_seq_lens_q"):
+            patched(tokens, seq_idx=which)
+
+
+def test_a_window_reaches_both_ways_where_attention_is_not_causal():
+    """As flash attention has it: so many keys before a query as after it."""
+    for window in (1, 3, 20):
+        found, given = attends(9, 9, sliding_window=window, is_causal=False)
+        seen = (torch.arange(9)[:, None] - torch.arange(9)).abs() < window
+        expected = torch.nn.functional.scaled_dot_product_attention(*given, attn_mask=seen, enable_gqa=True).transpose(1, 2)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        mask = torch.ones(1, 9, dtype=torch.bool)
+        torch.testing.assert_close(kiln.torch.huggingface_attention(torch.nn.Module(), *given, mask, sliding_window=window, is_causal=False)[0], expected,
+                                   rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["past_key_values", "cache"])
+def test_a_cache_has_the_name_of_its_release(pair, name):
+    model, patched = pair
+    if not hasattr(transformers.modeling_outputs.BaseModelOutputWithPast(), name):
+        pytest.skip(f"this release of transformers knows no {name}")
+    cache = transformers.DynamicCache(config=model.config)
+    with torch.no_grad():
+        for begin, end in ((0, 8), (8, 9), (9, 11)):
+            found = patched(TOKENS[:, begin:end], **{name: cache}).logits
+            torch.testing.assert_close(found, model(TOKENS[:, :end]).logits[:, begin:], rtol=1e-4, atol=1e-4)
+    assert cache.get_seq_length() == 11
+
+
+def test_a_release_whose_parts_take_more_is_refused(monkeypatch):
+    model, own = model_of("Llama"), transformers.models.llama.modeling_llama.LlamaAttention
+    patching = sys.modules["kiln_torch.patch"]
+
+    def more(self, hidden_states, position_embeddings, attention_mask=None, cache=None, query_gate=None, **others):
+        """As a later release may have it."""
+
+    def another(self, hidden_states, position_embeddings, attention_mask=None, store=None, **others):
+        """As a later release may have it."""
+
+    def nothing(self, hidden_states, position_embeddings, attention_mask=None, **others):
+        """As a later release may have it."""
+
+    for forward, what in ((more, "takes query_gate, which"), (another, "takes store, which"), (nothing, "takes no cache that is called")):
+        with monkeypatch.context() as patched, pytest.raises(ValueError, match=f"LlamaAttention.forward of transformers .* {what}.*use a release"):
+            patched.setattr(own, "forward", forward)
+            patching._classes.cache_clear()
+            kiln.torch.patch(model)
+    assert type(model.model.layers[0].self_attn) is own
+    patching._classes.cache_clear()
+
+
 def parted(model, lengths, batch=1, **named):
     """Logits of sequences of these lengths that lie in each row, by their positions alone."""
     tokens, positions = TOKENS.flatten()[: sum(lengths)].expand(batch, -1), torch.cat([torch.arange(each) for each in lengths])
@@ -193,7 +301,7 @@ def test_they_do_without_patch_and_have_the_same_gradients(pair):
 def with_kiln(model):
     """Its attention alone is Kiln's."""
     transformers.AttentionInterface.register("kiln", kiln.torch.huggingface_attention)
-    transformers.masking_utils.AttentionMaskInterface.register("kiln", transformers.masking_utils.flash_attention_mask)
+    transformers.masking_utils.AttentionMaskInterface.register("kiln", kiln.torch.huggingface_mask)
     bare = copy.deepcopy(model)
     bare.set_attn_implementation("kiln")
     return bare
