@@ -4,7 +4,7 @@ import re
 from evidence.table import markdown, mean, number, words
 
 FOLDER = "peers-h100"
-ATTENTION = {"flash3": "FlashAttention-3", "flash4": "FlashAttention-4", "cudnn": "cuDNN", "varlen": "torch `varlen_attn`"}
+ATTENTION = {"flash3": "FlashAttention-3", "flash4": "FlashAttention-4", "cudnn": "cuDNN", "varlen": "torch `varlen_attn`", "rows3": "FlashAttention-3, keys in a row"}
 
 
 def of_peers(row):
@@ -44,6 +44,9 @@ def of_model(row):
     size = words(row["asked"])
     heads = size["heads"] if size["heads"] == size["key_heads"] else f"{size['heads']} of {size['key_heads']}"
     dims = size["head_dim"] if size["head_dim"] == size["value_dim"] else f"{size['head_dim']}, {size['value_dim']}"
+    if "key_lengths" in size:
+        pairs = zip(*(size[name].split(",") for name in ("lengths", "key_lengths")))
+        size["lengths"] = ",".join(new if new == all else f"{new} of {all}" for new, all in pairs)
     mask = f"window of {int(size['window_left']) + 1}" if size.get("mask") == "window" else size.get("mask", "none")
     lengths = size["lengths"].replace(",", ", ") if "lengths" in size else size["queries"]
     return [re.sub(r", (log|served)$", "", row["remark"]), size["batch"], lengths, heads, dims, mask]
@@ -109,6 +112,7 @@ def lists_of(name, draws=1, folder=FOLDER):
 LOG, SERVED, PACKED, BACKWARD = lists_of("log"), lists_of("served"), lists_of("packed", 3), lists_of("backward", 3)
 DENSE = (*LOG, *SERVED)
 LOG_H200, SERVED_H200, PACKED_H200, BACKWARD_H200 = (lists_of(name, folder="peers-h200") for name in ("log", "served", "packed", "backward"))
+PAGED_H200 = ("peers-h200/attention_paged",)
 FORWARD_H200 = (*LOG_H200, *SERVED_H200, *PACKED_H200)
 OF_FORWARD, OF_BACKWARD = ("flash3", "flash4", "cudnn"), ("flash4", "cudnn")
 
@@ -125,4 +129,5 @@ def of_h200(read):
 
 TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),
           "turns_packed": lambda read: attention(read, PACKED, ("flash3", "flash4", "varlen")), "turns_backward": lambda read: attention(read, BACKWARD, OF_BACKWARD),
+          "turns_paged": lambda read: attention(read, PAGED_H200, ("flash4", "rows3")),
           "turns_h200": of_h200, "turns_products": products, "turns_family": family}
