@@ -134,7 +134,7 @@ def packed(draw, count, backward=False):
 
 
 def paged(draw, count, page_size=16):
-    """Lines of steps of a service whose keys lie in pages, lengths as they are served. A step has some 8,192 queries: a prompt that is longer is served
+    """Lines of steps of a service whose keys lie in pages, lengths as they are served. A step has 4,096 to 8,192 queries: a longer prompt is served
     in parts, and one in two others begins with a cached prefix, a share of it drawn evenly."""
     budget = TOKENS // 2
     for model in turns(draw, [each for each in read() if not each.tokens], count):

@@ -114,6 +114,7 @@ DENSE = (*LOG, *SERVED)
 LOG_H200, SERVED_H200, PACKED_H200, BACKWARD_H200 = (lists_of(name, folder="peers-h200") for name in ("log", "served", "packed", "backward"))
 PAGED_H200 = ("peers-h200/attention_paged",)
 FORWARD_H200 = (*LOG_H200, *SERVED_H200, *PACKED_H200)
+IN_A_ROW = ("flash3", "flash4", "cudnn", "varlen")  # peers of keys without pages
 OF_FORWARD, OF_BACKWARD = ("flash3", "flash4", "cudnn"), ("flash4", "cudnn")
 
 
@@ -122,9 +123,9 @@ def of_h200(read):
     body = []
     for title, lists in (("forward, lengths log-uniform", LOG_H200), ("forward, lengths as served", SERVED_H200), ("forward, packed batches", PACKED_H200), ("backward, lengths log-uniform", BACKWARD_H200)):
         rows = [row for name in lists for row in read(f"{name}.json")]
-        found = [[over_kiln(row, peer) for row in rows if is_timed(row) and (peer is None or peer in of_peers(row))] for peer in (*ATTENTION, None)]
+        found = [[over_kiln(row, peer) for row in rows if is_timed(row) and (peer is None or peer in of_peers(row))] for peer in (*IN_A_ROW, None)]
         body.append([title + (f" {row.mark}" if (row := next((each for each in rows if each.mark), None)) else ""), len(rows), *(f"{mean(each):.2f} ({min(each):.2f})" if each else "-" for each in found)])
-    return markdown(["twenty models", "problems", *(f"{title} / Kiln" for title in ATTENTION.values()), "the fastest / Kiln"], body)
+    return markdown(["twenty models", "problems", *(f"{ATTENTION[each]} / Kiln" for each in IN_A_ROW), "the fastest / Kiln"], body)
 
 
 TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),

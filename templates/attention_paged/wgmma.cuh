@@ -2,7 +2,7 @@
 //
 // As common/attention/forward_wgmma.cuh, but keys and values come from pages of a pool. A block of keys is copied by boxes
 // that lie in one page each. A lane of a warp looks up the page of a box, and starts its copy: those of a warp start one by
-// one, so that keys and values have a warp each. For short pages boxes have all columns: 2 KB take nearly as long as 4.
+// one, so that keys and values have a warp each. Boxes have all columns that fill them: 2 KB take nearly as long as 4.
 #pragma once
 
 #include "common/attention/cache_rows.cuh"

@@ -44,6 +44,13 @@ TEST_CASE("attention_paged takes chunks of prompts from pages of each size") {
   }
 }
 
+TEST_CASE("attention_paged takes pages of any size by mma") {
+  for (const int page_size : {1, 8, 24}) {
+    CAPTURE(page_size);
+    CHECK(mma_error<PagedForm<Mask::causal, 64>>(chunks, page_size) < close);
+  }
+}
+
 TEST_CASE("attention_paged reads nothing of what a window hides") {
   AttentionProblem problem = chunks;
   for (const int left : {0, 9, 70, 500}) {
@@ -98,6 +105,17 @@ TEST_CASE("attention_paged reports lengths and offsets past their bounds, and cl
     CHECK(of.of.reports[1] == report_of(-3, 64));
     of.of.problem.lengths[2].second = 0;
     CHECK(of.of.error() < close);
+    of.lengths[2] = 0;
+    of.of.told_query_offsets.back() -= 1000;
+    const auto launch_with = [&](int longest) {
+      of.of.reports[0] = 0;
+      if (wgmma)
+        of.launch_wgmma(1, longest);
+      else
+        of.launch_mma(1, longest);
+    };
+    launch_with(39);
+    CHECK(of.of.reports[0] == report_of(40, 39));
   }
 }
 

@@ -19,7 +19,8 @@ _OPS = {name: getattr(_kiln, name).default for layout in ("dense", "packed") for
 _KNOWN = frozenset((  # arguments of transformers' attention that attend() reads, and those that change no result of it
     "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "position_ids", "softcap", "s_aux", "seq_idx",
     "use_cache", "cache_position", "return_dict", "output_attentions", "output_hidden_states", "output_router_logits",
-    "token_type_ids", "num_items_in_batch", "shift_labels", "ignore_index"))
+    "token_type_ids", "mm_token_type_ids", "moe_mm_token_type_ids", "num_items_in_batch", "shift_labels", "ignore_index",
+    "deterministic"))  # the forward pass always is; the backward pass is where torch asks for it
 
 _MASKS = frozenset((  # transformers' mask functions that attend() computes by its arguments
     "causal_mask_function", "bidirectional_mask_function", "sliding_window_overlay.<locals>.inner_mask",
@@ -95,17 +96,18 @@ def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_
 
     q is [tokens, heads, head_dim]; rows query_offsets[i] to query_offsets[i + 1] are the last tokens of sequence i. The result is [tokens, heads,
     value_dim]. Rows past the last offset are undefined. k is the pool [pages, page_size, key_heads, head_dim], v [pages, page_size, key_heads,
-    value_dim], and page_size is a multiple of 16 keys. The keys of all queries are in the pools before the call.
+    value_dim]. The keys of all queries are in the pools before the call. Pages of a multiple of 16 keys are fastest.
 
     query_offsets is i32 [batch + 1]. key_lengths, i32 [batch], counts a sequence's keys with those of its queries. Row i of block_table, i32
     [batch, ceil(keys / page_size)], has the pages of sequence i in order. `keys` is the most that a sequence may have, block_table.shape[1] * page_size
-    unless given. longest_query, at least the queries of any sequence, saves work.
+    unless given. longest_query is at least the queries of any sequence: rows past it may be left undefined.
 
     causal: the last query sees all keys, the one before all but one. window: how many keys a query sees before that diagonal, or (left, 0); a left of
     None is all. A window is causal, and one with another right raises ValueError. A query that sees no key gives 0.
     return_lse: (out, log-sum-exp of each row, f32 [heads, tokens]), which is -inf if the row sees no key.
 
-    Sizes and types that do not fit raise RuntimeError. Offsets, lengths and the table are in device memory, so nothing checks them.
+    Sizes, types and strides of pools that do not fit raise RuntimeError. Offsets, lengths and the table are in device memory: no launch waits for them,
+    kernels clamp them, and kiln.check() names offsets and lengths out of bounds.
     """
     refuse_tangents(q, k, v)
     left, right = window if isinstance(window, (tuple, list)) else (window, 0)
@@ -229,11 +231,11 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
     """huggingface_attention() within a patched base model, which has looked at the positions."""
     for name, each in others.items():
         if each is not None and name not in _KNOWN:
-            raise ValueError(f"kiln attention: it does not know the argument {name} of this model; leave it out, or use another attn_implementation")
+            raise ValueError(f"kiln attention: the model gives the argument {name}, which Kiln does not know; leave it out, or use another attn_implementation")
     if others.get("seq_idx") is not None and others.get("cu_seq_lens_q") is None:
         raise ValueError("kiln attention: seq_idx alone does not separate sequences; give cu_seq_lens_q, cu_seq_lens_k and max_length_q too")
     if dropout or others.get("softcap") is not None or others.get("s_aux") is not None:
-        raise ValueError("kiln attention: dropout, softcap and sinks are not there; use another attn_implementation")
+        raise ValueError("kiln attention: dropout, softcap and sinks are not supported; use another attn_implementation")
     if query.dtype == torch.float32 and query.is_cuda and not torch.is_autocast_enabled("cuda"):
         raise ValueError("kiln attention: the model computes in f32, expected bf16 or f16; use model.to(torch.bfloat16) or torch.autocast")
     cut = torch.compiler.is_compiling() or not sliding_window or _is_static(key)  # whether the mask may be of the first keys alone
@@ -266,7 +268,7 @@ def _padded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, named: dict
         raise ValueError(f"kiln attention: the attention mask is {found}, expected [{query.shape[0]}, {key.shape[1]}], which tells tokens from padding")
     if not cut and mask.shape[1] < key.shape[1]:  # a cache that records its past gives more keys than its window has
         raise ValueError(f"kiln attention: the attention mask is {list(mask.shape)} for a sliding window over {key.shape[1]} keys, expected a column for "
-                         "each; use a cache that keeps the window alone, or another attn_implementation")
+                         "each; use DynamicCache(config=model.config), which keeps only the window, or another attn_implementation")
     if mask.is_floating_point():  # 0 is padding for some, and adds nothing to a score for others
         raise ValueError(f"kiln attention: the attention mask has {mask.dtype}, expected torch.bool, which is true for tokens")
     keys = mask.bool()

@@ -19,16 +19,17 @@ _TAKEN = {  # the arguments that the parts read; another one would be lost
     "RMSNorm": {"hidden_states"},
     "RotaryEmbedding": {"x", "position_ids"},
     "MLP": {"x"},
-    "Attention": {"hidden_states", "position_embeddings", "attention_mask"},
-    "DecoderLayer": {"hidden_states", "attention_mask", "position_ids", "use_cache", "position_embeddings"},
+    "Attention": {"hidden_states", "position_embeddings", "attention_mask", "cache_position"},
+    "DecoderLayer": {"hidden_states", "attention_mask", "position_ids", "use_cache", "position_embeddings", "cache_position"},
 }
 _CACHE = ("past_key_values", "cache")  # older releases of transformers call it by the first name, newer ones by the second
 _SERVED = {"MLP": served.ServedMlp, "Attention": served.ServedAttention}
 
 
 @functools.cache
-def _classes() -> dict[type, tuple[type, type]]:
-    """For transformers' own classes of parts, those of a patched model and of one that serves. A model that is loaded whole asks for them too."""
+def _classes() -> dict[type, tuple[type, type] | ValueError]:
+    """For transformers' own classes of parts, those of a patched model and of one that serves, or why the family has none. A model that is loaded whole
+    asks for them too."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
 
@@ -38,9 +39,14 @@ def _classes() -> dict[type, tuple[type, type]]:
     for family in FAMILIES:
         name = family.lower()
         module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+        own_parts = {part: getattr(module, family + part) for part in _PARTS}
+        try:
+            caches = {part: _cache_of(own, part) for part, own in own_parts.items()}
+        except ValueError as error:
+            found |= dict.fromkeys(own_parts.values(), error)
+            continue
         for part, replaced in _PARTS.items():
-            own = getattr(module, family + part)
-            cache = _cache_of(own, part)
+            own, cache = own_parts[part], caches[part]
             patched = _class("Kiln", replaced, own, cache)
             joins = part in _SERVED and not (family == "Qwen3" and part == "Attention")  # heads are normalised, for which they lie densely
             found[own] = patched, _class("KilnServed", _SERVED[part], own, cache) if joins else patched
@@ -62,7 +68,8 @@ def _cache_of(own: type, part: str) -> str:
         from transformers import __version__
 
         what = f"takes {unknown[0]}, which Kiln does not read" if unknown else f"takes no cache that is called {' or '.join(_CACHE)}"
-        raise ValueError(f"kiln.torch.patch: {own.__name__}.forward of transformers {__version__} {what}; use a release of transformers that docs/torch.md "
+        where = f"transformers {__version__}" + ("" if own.forward.__module__.startswith("transformers.") else f", replaced by {own.forward.__module__},")
+        raise ValueError(f"kiln.torch.patch: {own.__name__}.forward of {where} {what}; use a release of transformers that docs/torch.md "
                          "names as tested, or do not patch the model")
     return caches[0] if caches else ""
 
@@ -150,6 +157,8 @@ def _changes(model: nn.Module, inference: bool) -> Iterator[tuple[nn.Module, typ
     classes = _classes()
     for module in model.modules():
         own = getattr(type(module), "_kiln_own", type(module))
+        if isinstance(why := next((classes[each] for each in type(module).__mro__ if each in classes), None), ValueError):
+            raise why
         if own not in classes:
             base = next((each for each in type(module).__mro__ if each in classes and issubclass(classes[each][0], (parts.Attention, parts.Rotary))), None)
             if base is not None:

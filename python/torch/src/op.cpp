@@ -261,21 +261,31 @@ class Op::Call {
     return kiln().bind(bound.op, &binding, operands.data(), count);
   }
 
-  /// The op does not take a layout, as torch's own ops do not: inputs that are not dense are copied.
+  /// The op does not take a layout, as torch's own ops do not: inputs that are not dense are copied, the smallest first, until it does. Pools of pages
+  /// are not: they are most of a GPU's memory.
   void bind_copies(const Bound& bound, kiln_binding& binding) {
-    const std::string why = kiln().error();
-    bool has_copied = false;
+    std::string why = kiln().error();
+    const bool has_pages =
+        std::ranges::any_of(signature_.sizes, [](const Size& each) { return each.value == "page_size"; });
+    std::vector<std::size_t> inputs;
     for (std::size_t i = 0; i < count_; ++i) {
       const Argument& argument = signature_.arguments[i];
-      if (!tensors_[i] || argument.kind != Argument::Kind::tensor || argument.is_mutated) continue;
-      tensors_[i] = contiguous(std::move(tensors_[i]));
-      has_copied = has_copied || describe(tensors_[i], argument.name).address != described_[i].address;
-      read(i);
+      const bool is_pool = has_pages && (argument.name == "k" || argument.name == "v");
+      if (tensors_[i] && argument.kind == Argument::Kind::tensor && !argument.is_mutated && !is_pool)
+        inputs.push_back(i);
     }
-    if (!has_copied) fail(why);
-    binding = bound.binding;
-    set_values(bound, binding);
-    check_kiln(bind(bound, binding));
+    std::ranges::sort(inputs, {}, [&](std::size_t i) { return count_of(sizes_of(described_[i])); });
+    for (const std::size_t i : inputs) {
+      const void* const before = described_[i].address;
+      tensors_[i] = contiguous(std::move(tensors_[i]));
+      if (describe(tensors_[i], signature_.arguments[i].name).address == before) continue;
+      read(i);
+      binding = bound.binding;
+      set_values(bound, binding);
+      if (bind(bound, binding) == KILN_OK) return;
+      why = kiln().error();
+    }
+    fail(why);
   }
 
   /// A size is 0, for which a launch does nothing. What has no elements is complete.

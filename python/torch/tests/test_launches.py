@@ -131,7 +131,7 @@ assert ops.rotary(heads, tables, tables, on(torch.zeros(5, dtype=torch.int32))).
 q, pool, (offsets, lengths, table) = on(torch.zeros(7, 4, 64).half()), on(torch.zeros(5, 16, 2, 64).half()), (on(torch.zeros(each).int()) for each in ((3,), (2,), (2, 2)))
 refused(kiln.torch.attention_paged, q, pool, pool.view(10, 8, 2, 64), offsets, lengths, table)
 refused(lambda: kiln.torch.attention_paged(q, pool, pool, offsets, lengths, table, keys=16))
-refused(kiln.torch.attention_paged, q, pool.view(10, 8, 2, 64), pool.view(10, 8, 2, 64), offsets, lengths, table)
+refused(kiln.torch.attention_paged, q, on(torch.zeros(5, 16, 64, 2).half()).transpose(2, 3), pool, offsets, lengths, table)
 refused(kiln.torch.attention_paged, q, pool, pool, offsets[:2], lengths, table)
 """).splitlines()
     for line, sentence in zip(said, (
@@ -147,7 +147,7 @@ refused(kiln.torch.attention_paged, q, pool, pool, offsets[:2], lengths, table)
         "kiln::rotary: tensor 'positions' has shape [5, 1], expected the first dimensions of 'x', [1, 5]",
         "attention_paged: tensor 'v' of shape [pages, page_size, key_heads, value_dim] has 10 in dimension 0, expected pages = 5",
         "attention_paged: tensor 'block_table' of shape [batch, ceil_div(keys, page_size)] has 2 in dimension 1, expected ceil_div(keys, page_size) = 1",
-        "attention_paged: run-time value 'page_size' is 8, under its minimum (16)",
+        "attention_paged: tensor 'k' has stride 2 in dimension 3, expected 1",
         "attention_paged: tensor 'key_lengths' of shape [batch] has 2 in dimension 0, expected batch = 1 as in 'query_offsets'"), strict=True):
         assert sentence in line, said
 

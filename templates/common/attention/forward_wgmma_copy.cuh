@@ -12,7 +12,7 @@ struct TensorMaps {
   const tensor_map *q, *k, *v;
 };
 
-/// A place as the thread that fills it finds it: empty, and told of the bytes that will come.
+/// Waits until a place is empty, announces the bytes that will come, and returns it.
 __device__ __forceinline__ Place begun(const Place& place, unsigned parity, unsigned bytes) {
   mbarrier_wait(place.empty, parity ^ 1);
   mbarrier_arrive_expect_tx(place.full, bytes);
