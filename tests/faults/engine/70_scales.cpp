@@ -71,7 +71,7 @@ TEST_CASE("fault 70: each op that divides by a scale or a cap, or orders by it, 
       ++cases;
     }
   }
-  CHECK(cases == 8);
+  CHECK(cases == 10);
   tally(70, cases, "bounds of scales and caps");
 }
 
