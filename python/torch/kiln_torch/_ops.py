@@ -15,6 +15,7 @@ from . import _library
 from .signature import signature_of
 
 _shipped = _library.shipped()
+shipped_names = tuple(_shipped)
 for _each in _shipped.values():
     _library.define(_each, "kiln")
 

@@ -3,18 +3,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from ._ops import shipped_names
 from .autograd import applied, needs_gradient, refuse_tangents
 from .functions import autocast
 
-_kiln = torch.ops.kiln
-_OPS = {name: getattr(_kiln, name).default for layout in ("dense", "packed") for mask in ("", "_causal", "_window")
-        for ending in ("", "_backward", "_backward_deterministic") if (name := f"attention_{layout}{mask}{ending}")}
+_OPS = {name: getattr(torch.ops.kiln, name).default for name in shipped_names if name.startswith("attention_")}
 
 _KNOWN = frozenset((  # arguments of transformers' attention that attend() reads, and those that change no result of it
     "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "position_ids", "softcap", "s_aux", "seq_idx",
@@ -28,45 +27,72 @@ _MASKS = frozenset((  # transformers' mask functions that attend() computes by i
     "and_masks.<locals>.and_mask", "remap_positions_for_packed_sequence.<locals>.inner_mask"))
 _CHUNKED = "chunked_overlay.<locals>.inner_mask"
 
-_PAGED = {mask: getattr(_kiln, f"attention_paged{mask}").default for mask in ("", "_causal", "_window")}
+
+def _op(layout: str, mask: str, softcap: float | None, sinks: Tensor | None, ending: str = "") -> Any:
+    extra = "_sinks" if sinks is not None else "_softcap" if softcap is not None else ""
+    return _OPS[f"attention_{layout}{mask}{extra}{ending}"]
 
 
-def _named(offsets: Any, causal: bool, window: Any, ending: str = "") -> Any:
-    layout = "dense" if offsets is None else "packed"
-    mask = "_window" if window is not None else "_causal" if causal else ""
-    return _OPS[f"attention_{layout}{mask}{ending}"]
+def _mask(causal: bool, window: Any) -> str:
+    return "_window" if window is not None else "_causal" if causal else ""
 
 
-def _run(q: Tensor, k: Tensor, v: Tensor, offsets: Any, causal: bool, window: Any, scale: float | None, longest: Any) -> tuple[Tensor, Tensor]:
-    named = _named(offsets, causal, window)
-    values = (scale,) if window is None else (scale, *window)
-    return named(q, k, v, *values) if offsets is None else named(q, k, v, *offsets, *values, longest)
+def _sinks(function: str, softcap: float | None, sinks: Tensor | None) -> Tensor | None:
+    if softcap is not None and sinks is not None:
+        raise ValueError(f"kiln.torch.{function}: both softcap and sinks are given, expected one of them; kiln.torch.op() makes an op that has both")
+    return None if sinks is None else sinks.float()
+
+
+def _left(function: str, window: int | tuple[int | None, int] | None) -> int | None:
+    """How many keys before its own a query sees; None: all."""
+    left, right = window if isinstance(window, (tuple, list)) else (window, 0)
+    if right != 0:
+        raise ValueError(f"kiln.torch.{function}: the window is ({left}, {right}), expected (left, 0): no query sees keys after its own")
+    return left
+
+
+class _Form(NamedTuple):
+    """What is computed, beside tensors."""
+
+    causal: bool
+    window: tuple[int | None, int] | None
+    softcap: float | None
+    scale: float | None
+
+    def values(self) -> tuple[Any, ...]:
+        return self.scale, *(() if self.softcap is None else (self.softcap,)), *(self.window or ())
+
+
+def _run(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, offsets: tuple[Tensor, ...], form: _Form, longest: Any) -> tuple[Tensor, Tensor]:
+    run = _op("packed" if offsets else "dense", _mask(form.causal, form.window), form.softcap, sinks)
+    return run(q, k, v, *(() if sinks is None else (sinks,)), *offsets, *form.values(), *((longest,) if offsets else ()))
 
 
 @applied
 class _Attention(Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, query_offsets: Any, key_offsets: Any, causal: bool, window: Any, scale: Any,
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, query_offsets: Any, key_offsets: Any, form: _Form,
                 longest: Any) -> tuple[Tensor, Tensor]:
-        offsets = None if query_offsets is None else (query_offsets, key_offsets)
-        out, lse = _run(q, k, v, offsets, causal, window, scale, longest)
-        ctx.save_for_backward(q, k, v, out, lse, *(offsets or ()))
-        ctx.causal, ctx.window, ctx.scale = causal, window, scale
+        offsets = () if query_offsets is None else (query_offsets, key_offsets)
+        out, lse = _run(q, k, v, sinks, offsets, form, longest)
+        ctx.save_for_backward(q, k, v, out, lse, *(() if sinks is None else (sinks,)), *offsets)
+        ctx.form, ctx.has_sinks = form, sinks is not None
         ctx.mark_non_differentiable(lse)
         return out, lse
 
     @staticmethod
     def backward(ctx: Any, dout: Tensor, _: Any) -> tuple[Any, ...]:
-        q, k, v, out, lse, *offsets = ctx.saved_tensors
-        values = (ctx.scale,) if ctx.window is None else (ctx.scale, *ctx.window)
+        q, k, v, out, lse, *more = ctx.saved_tensors
+        sinks, form = more[0] if ctx.has_sinks else None, ctx.form
+        layout = "packed" if len(more) > ctx.has_sinks else "dense"
         ending = "_backward_deterministic" if torch.are_deterministic_algorithms_enabled() else "_backward"
-        named = _named(offsets or None, ctx.causal, ctx.window, ending)
-        return *named(q, k, v, out, lse, dout, *offsets, *values), None, None, None, None, None, None
+        found = _op(layout, _mask(form.causal, form.window), form.softcap, sinks, ending)(q, k, v, out, lse, dout, *more, *form.values())
+        return *found, *(() if ctx.has_sinks else (None,)), None, None, None, None
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: tuple[int | None, int] | None = None, scale: float | None = None,
-              query_offsets: Tensor | None = None, key_offsets: Tensor | None = None, longest_query: int | None = None,
-              return_lse: bool = False) -> Any:
+              softcap: float | None = None, sinks: Tensor | None = None, query_offsets: Tensor | None = None, key_offsets: Tensor | None = None,
+              longest_query: int | None = None, return_lse: bool = False) -> Any:
     """softmax(scale * q k^T) v, head by head; scale is 1 / sqrt(head_dim) unless given.
 
     q is [batch, queries, heads, head_dim], k [batch, keys, key_heads, head_dim], v [batch, keys, key_heads, value_dim]; heads may share keys.
@@ -74,24 +100,25 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: 
     offset are undefined. key_offsets are query_offsets unless given; longest_query, at least that of any sequence, saves work.
 
     causal: the last query sees all keys, the one before all but one. window: (left, right) keys beside that diagonal; a left of None is all.
+    softcap: scores are softcap * tanh(score / softcap), as in Gemma 2. sinks: [heads], a score a head that takes weight and has no value, as in gpt-oss.
+    It counts in the log-sum-exp, and has a gradient. ValueError where both are given.
     return_lse: (out, log-sum-exp of each row, f32 [batch, heads, queries]), the second without gradient.
 
     The backward gives the same bits each time where torch.use_deterministic_algorithms() is on, also by warn_only.
     """
     q, k, v = autocast(q, k, v)
-    offsets = None
-    if query_offsets is not None:
-        offsets = (query_offsets, query_offsets if key_offsets is None else key_offsets)
-    if needs_gradient(q, k, v):
-        out, lse = _Attention(q, k, v, *(offsets or (None, None)), causal, window, scale, longest_query)
+    sinks, form = _sinks("attention", softcap, sinks), _Form(causal, window, softcap, scale)
+    offsets = () if query_offsets is None else (query_offsets, query_offsets if key_offsets is None else key_offsets)
+    if needs_gradient(q, k, v, sinks):
+        out, lse = _Attention(q, k, v, sinks, *(offsets or (None, None)), form, longest_query)
     else:
-        out, lse = _run(q, k, v, offsets, causal, window, scale, longest_query)
+        out, lse = _run(q, k, v, sinks, offsets, form, longest_query)
     return (out, lse) if return_lse else out
 
 
 def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_lengths: Tensor, block_table: Tensor, *, causal: bool = True,
-                    window: int | tuple[int | None, int] | None = None, scale: float | None = None, keys: int | None = None,
-                    longest_query: int | None = None, return_lse: bool = False) -> Any:
+                    window: int | tuple[int | None, int] | None = None, scale: float | None = None, softcap: float | None = None,
+                    sinks: Tensor | None = None, keys: int | None = None, longest_query: int | None = None, return_lse: bool = False) -> Any:
     """Attention of packed queries over a cache in pages: prompts in chunks, and prompts after a cached prefix. No gradient.
 
     q is [tokens, heads, head_dim]; rows query_offsets[i] to query_offsets[i + 1] are the last tokens of sequence i. The result is [tokens, heads,
@@ -103,45 +130,48 @@ def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_
     unless given. longest_query is at least the queries of any sequence: rows past it may be left undefined.
 
     causal: the last query sees all keys, the one before all but one. window: how many keys a query sees before that diagonal, or (left, 0); a left of
-    None is all. A window is causal, and one with another right raises ValueError. A query that sees no key gives 0.
-    return_lse: (out, log-sum-exp of each row, f32 [heads, tokens]), which is -inf if the row sees no key.
+    None is all. A window is causal, and one with another right raises ValueError. A query that sees no key gives 0. softcap, sinks: as in attention().
+    return_lse: (out, log-sum-exp of each row, f32 [heads, tokens]), which is -inf if the row sees no key and there are no sinks.
 
     Sizes, types and strides of pools that do not fit raise RuntimeError. Offsets, lengths and the table are in device memory: no launch waits for them,
     kernels clamp them, and kiln.check() names offsets and lengths out of bounds.
     """
-    refuse_tangents(q, k, v)
-    left, right = window if isinstance(window, (tuple, list)) else (window, 0)
-    if right != 0:
-        raise ValueError(f"kiln.torch.attention_paged: the window is ({left}, {right}), expected (left, 0): no query sees keys after its own")
+    refuse_tangents(q, k, v, sinks)
+    left, sinks = _left("attention_paged", window), _sinks("attention_paged", softcap, sinks)
     keys = block_table.shape[1] * k.shape[1] if keys is None else keys
-    mask = "_window" if left is not None else "_causal" if causal or window is not None else ""
-    values = (scale,) if left is None else (scale, left)
-    out, lse = _PAGED[mask](*autocast(q, k, v), query_offsets, key_lengths, block_table, keys, *values, longest_query)
+    given = (query_offsets, key_lengths, block_table, *(() if sinks is None else (sinks,)), keys)
+    values = _Form(causal, None if left is None else (left,), softcap, scale).values()
+    out, lse = _op("paged", _mask(causal or window is not None, left), softcap, sinks)(*autocast(q, k, v), *given, *values, longest_query)
     return (out, lse) if return_lse else out
 
 
-def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, scale: float | None = None, block_table: Tensor | None = None,
+def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, window: int | tuple[int | None, int] | None = None,
+                     scale: float | None = None, softcap: float | None = None, sinks: Tensor | None = None, block_table: Tensor | None = None,
                      keys: int | None = None, k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> Tensor:
     """Attention of the last queries of each sequence over its cache. No gradient.
 
     q is [batch, queries, heads, head_dim] of 16 queries at most, k and v [batch, keys, key_heads, dim], key_lengths i32 [batch]. With a block_table, i32
     [batch, pages of a sequence], k and v are pools [pages, page_size, key_heads, dim]; `keys` is then the most that a sequence may have.
+    The mask is causal. window, softcap, sinks: as in attention_paged().
 
     k and v may be float8_e4m3fn beside q of another type. They then stand for k_scale * k and v_scale * v: f32 [key_heads], or one number in device
     memory for all heads; 1 unless given. Nobody checks that they are above 0: all keys have one weight where k_scale is 0, negative or NaN.
     """
-    refuse_tangents(q, k, v)
-    given: tuple[Any, ...] = (key_lengths,)
+    refuse_tangents(q, k, v, sinks)
+    left, sinks = _left("attention_decode", window), _sinks("attention_decode", softcap, sinks)
+    layout, is_wide = "decode_contiguous" if block_table is None else "decode_paged", k.dtype != torch.float8_e4m3fn
+    if is_wide and (k_scale is not None or v_scale is not None):
+        raise ValueError(f"kiln.torch.attention_decode: k_scale and v_scale are of keys and values in float8_e4m3fn; k has {k.dtype}")
+    given: list[Any] = [*autocast(q, k, v)] if is_wide else [*autocast(q), k, v, *(_of_heads(each, k) for each in (k_scale, v_scale))]
+    given.append(key_lengths)
     if block_table is not None:
-        given = key_lengths, block_table, block_table.shape[1] * k.shape[1] if keys is None else keys
-    if k.dtype != torch.float8_e4m3fn:
-        if k_scale is not None or v_scale is not None:
-            raise ValueError(f"kiln.torch.attention_decode: k_scale and v_scale are of keys and values in float8_e4m3fn; k has {k.dtype}")
-        named = _kiln.attention_decode_contiguous if block_table is None else _kiln.attention_decode_paged
-        return named.default(*autocast(q, k, v), *given, scale)[0]
-    scales = (_of_heads(each, k) for each in (k_scale, v_scale))
-    named = _kiln.attention_decode_contiguous_e4m3 if block_table is None else _kiln.attention_decode_paged_e4m3
-    return named.default(*autocast(q), k, v, *scales, *given, scale)[0]
+        given.append(block_table)
+    if sinks is not None:
+        given.append(sinks)
+    if block_table is not None:
+        given.append(block_table.shape[1] * k.shape[1] if keys is None else keys)
+    values = _Form(True, None if left is None else (left,), softcap, scale).values()
+    return _op(layout, "" if left is None else "_window", softcap, sinks, "" if is_wide else "_e4m3")(*given, *values)[0]
 
 
 def _of_heads(scale: Tensor | None, k: Tensor) -> Tensor:
@@ -191,7 +221,7 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
 
     Packed sequences come by cu_seq_lens_q, as flash_attention_2's do, or by position_ids that restart, for which the host waits at each forward of more
     than one token. A batch with padding is packed on the way, for which it waits too. One query of each sequence without padding, as in a step of
-    generation, goes to attention_decode. A static cache needs an attention mask, which tells its length. Dropout, softcap and sinks are refused.
+    generation, goes to attention_decode. A static cache needs an attention mask, which tells its length. Dropout is refused.
     """
     if attention_mask is None and not torch.compiler.is_compiling():
         if key.shape[2] == query.shape[2] > 1 and others.get("cu_seq_lens_q") is None and others.get("position_ids") is not None:
@@ -234,23 +264,24 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
             raise ValueError(f"kiln attention: the model gives the argument {name}, which Kiln does not know; leave it out, or use another attn_implementation")
     if others.get("seq_idx") is not None and others.get("cu_seq_lens_q") is None:
         raise ValueError("kiln attention: seq_idx alone does not separate sequences; give cu_seq_lens_q, cu_seq_lens_k and max_length_q too")
-    if dropout or others.get("softcap") is not None or others.get("s_aux") is not None:
-        raise ValueError("kiln attention: dropout, softcap and sinks are not supported; use another attn_implementation")
+    if dropout:
+        raise ValueError("kiln attention: dropout is not supported; set the config's attention_dropout to 0, or use another attn_implementation")
     if query.dtype == torch.float32 and query.is_cuda and not torch.is_autocast_enabled("cuda"):
         raise ValueError("kiln attention: the model computes in f32, expected bf16 or f16; use model.to(torch.bfloat16) or torch.autocast")
     cut = torch.compiler.is_compiling() or not sliding_window or _is_static(key)  # whether the mask may be of the first keys alone
     query, key, value = (each.transpose(1, 2) for each in (query, key, value))
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     window = (sliding_window - 1, 0 if causal else sliding_window - 1) if sliding_window else None
-    named: dict[str, Any] = {"causal": causal, "window": window, "scale": scaling}
+    extra = {"scale": scaling, "softcap": others.get("softcap"), "sinks": others.get("s_aux")}
+    named: dict[str, Any] = {"causal": causal, "window": window, **extra}
     if attention_mask is not None:
         return _padded(query, key, value, attention_mask, named, cut), None
     offsets = others.get("cu_seq_lens_q")
-    if offsets is None and query.shape[1] == 1 and not needs_gradient(query, key, value):
+    if offsets is None and query.shape[1] == 1 and not needs_gradient(query, key, value, extra["sinks"]):
         if named["window"] is not None:  # the last keys, which the one query sees all
             key, value = key[:, -sliding_window:], value[:, -sliding_window:]
         lengths = torch.full((key.shape[0],), key.shape[1], dtype=torch.int32, device=key.device)
-        return attention_decode(query, key, value, lengths, scale=scaling), None
+        return attention_decode(query, key, value, lengths, **extra), None
     if offsets is None:
         return attention(query, key, value, **named), None
     packed = attention(*(each.flatten(0, 1) for each in (query, key, value)), query_offsets=offsets.to(torch.int32),

@@ -58,23 +58,26 @@ def _products() -> list[Shipped]:
 
 
 def _attention() -> list[Shipped]:
+    """With `softcap` and `sinks` apart from each other: no known model has both."""
     ops = []
-    window = ("scale", "window_left", "window_right")
-    for layout in ("dense", "packed"):
-        for mask in ("none", "causal", "window"):
-            values = window if mask == "window" else ("scale",)
-            name, words = f"attention_{layout}" + ("" if mask == "none" else f"_{mask}"), {"layout": layout, "mask": mask}
-            forward = (*values, "longest_query") if layout == "packed" else values
-            ops.append(Shipped(name, "attention_forward", words, values=forward))
-            ops.append(Shipped(f"{name}_backward", "attention_backward", words, values=values))
-            ops.append(Shipped(f"{name}_backward_deterministic", "attention_backward", {**words, "deterministic": "yes"}, values=values))
-    for mask in ("none", "causal", "window"):
-        values = ("scale", "window_left", "longest_query") if mask == "window" else ("scale", "longest_query")
-        ops.append(Shipped("attention_paged" + ("" if mask == "none" else f"_{mask}"), "attention_paged", {"mask": mask}, values=values))
-    for layout in ("contiguous", "paged"):
-        words = {"layout": layout, "mask": "causal"}
-        ops.append(Shipped(f"attention_decode_{layout}", "attention_decode", words, values=("scale",)))
-        ops.append(Shipped(f"attention_decode_{layout}_e4m3", "attention_decode", {**words, "cache_dtype": "e4m3"}, values=("scale",)))
+    for extra, choice in (("", {}), ("_softcap", {"soft_cap": "tanh"}), ("_sinks", {"sinks": "head"})):
+        scale = ("scale", "cap") if extra == "_softcap" else ("scale",)
+        for mask, left, right in (("none", (), ()), ("causal", (), ()), ("window", ("window_left",), ("window_right",))):
+            ending = ("" if mask == "none" else f"_{mask}") + extra
+            values = (*scale, *left, *right)
+            for layout in ("dense", "packed"):
+                name, words = f"attention_{layout}{ending}", {"layout": layout, "mask": mask, **choice}
+                forward = (*values, "longest_query") if layout == "packed" else values
+                ops.append(Shipped(name, "attention_forward", words, values=forward))
+                ops.append(Shipped(f"{name}_backward", "attention_backward", words, values=values))
+                ops.append(Shipped(f"{name}_backward_deterministic", "attention_backward", {**words, "deterministic": "yes"}, values=values))
+            ops.append(Shipped(f"attention_paged{ending}", "attention_paged", {"mask": mask, **choice}, values=(*scale, *left, "longest_query")))
+            if mask == "none":
+                continue
+            for layout in ("contiguous", "paged"):
+                name, words = f"attention_decode_{layout}" + ending.removeprefix("_causal"), {"layout": layout, "mask": mask, **choice}
+                ops.append(Shipped(name, "attention_decode", words, values=(*scale, *left)))
+                ops.append(Shipped(f"{name}_e4m3", "attention_decode", {**words, "cache_dtype": "e4m3"}, values=(*scale, *left)))
     return ops
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import copy
+import itertools
 import json
 import os
 import pathlib
@@ -24,6 +25,7 @@ import torch.nn.functional as F  # noqa: E402
 
 import kiln  # noqa: E402
 import kiln.torch as kt  # noqa: E402
+import attention_models  # noqa: E402
 import decode  # noqa: E402
 import paged  # noqa: E402
 import reference  # noqa: E402
@@ -135,12 +137,15 @@ def gradient_cases() -> dict:
                                          lambda x, w, b, a=activation: reference._activate(F.linear(x, w, b), a), x, leaf(96, 256), leaf(96))
     dense = (leaf(2, 40, 4, 64), leaf(2, 48, 2, 64), leaf(2, 48, 2, 64))
     packed = (leaf(70, 4, 64), leaf(70, 2, 64), leaf(70, 2, 64))
-    for mask in ("none", "causal", "window"):
-        named = {"causal": mask == "causal", "window": (16, 0) if mask == "window" else None}
-        rest = (None, *((16, 0) if mask == "window" else ()))
-        cases[f"attention dense {mask}"] = (lambda *a, n=named: kt.attention(*a, **n), lambda *a, m=mask, r=rest: reference.attention("dense", m)(*a, *r)[0], *dense)
-        cases[f"attention packed {mask}"] = (lambda *a, n=named: kt.attention(*a, query_offsets=offsets, **n),
-                                             lambda *a, m=mask, r=rest: reference.attention("packed", m)(*a, offsets, offsets, *r)[0], *packed)
+    for mask, extra in itertools.product(("none", "causal", "window"), ("", "_softcap", "_sinks")):
+        named = {"causal": mask == "causal", "window": (16, 0) if mask == "window" else None, "softcap": 2.0 if extra == "_softcap" else None}
+        rest = (None, *((2.0,) if extra == "_softcap" else ()), *((16, 0) if mask == "window" else ()))
+        sinks = (leaf(4),) if extra == "_sinks" else ()
+        for layout, given, cut in (("dense", dense, ()), ("packed", packed, (offsets, offsets))):
+            named |= {"query_offsets": offsets} if cut else {}
+            cases[f"attention {layout} {mask}{extra}"] = (
+                lambda q, k, v, *s, n=dict(named): kt.attention(q, k, v, sinks=s[0] if s else None, **n),
+                lambda *a, l=layout, m=mask, e=extra, r=(*cut, *rest): reference.attention(l, m, e)(*a, *r)[0], *given, *sinks)
     return cases
 
 
@@ -393,6 +398,9 @@ def section_models() -> None:
             attempt("patch", family, model_of, family)
         else:
             row("patch", family, None, skipped="out of time")
+    for family in attention_models.FAMILIES:
+        for name, run in attention_models.checks(family):
+            attempt("attention", name, lambda: compare("attention", name, *run(), 4e-2))
 
 
 def model_of(family) -> None:

@@ -8,7 +8,7 @@ import kiln.torch as kt
 import reference
 import torch
 
-LEFT = 50  # of a window
+LEFT, CAP = 50, 2.0  # of a window, of a soft cap
 # (queries, keys) of each sequence: a chunk after a prefix, a prompt, none, one token, queries without keys, more queries than keys.
 BATCHES = ([(33, 200), (70, 70), (0, 90), (1, 129), (5, 0), (0, 0), (20, 8)], [(1, 1), (0, 0), (64, 256), (3, 7), (0, 5), (17, 255), (40, 41)],
            [(100, 256), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)], [(9, 90), (8, 80), (7, 70), (6, 60), (5, 50), (4, 40), (3, 30)])
@@ -16,21 +16,33 @@ TOKENS, KEYS = 136, 256  # at most
 MASKS = {"causal": {}, "none": {"causal": False}, "window": {"window": LEFT}}
 
 
+def pools_of(kind: str, pages: int, page_size: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """k and v, [pages, page_size, 2, 128 and 64]: each a tensor, or both in one as services have them, or with heads outermost."""
+    shapes = [(pages, page_size, 2, dim) for dim in (128, 64)]
+    if kind == "interleaved":
+        both = torch.empty(pages, 2, page_size, 2, 128, device="cuda", dtype=dtype)
+        return [both[:, 0], both[:, 1, ..., :64]]
+    if kind == "heads outermost":
+        return [torch.empty(pages, 2, page_size, dim, device="cuda", dtype=dtype).transpose(1, 2) for *_, dim in shapes]
+    return [torch.empty(shape, device="cuda", dtype=dtype) for shape in shapes]
+
+
 class Paged:
     """Tensors in device memory, of one shape for all batches."""
 
-    def __init__(self, page_size: int, mask: str, dtype: torch.dtype = torch.bfloat16) -> None:
-        sequences, entries = len(BATCHES[0]), KEYS // page_size
-        self.mask = mask
+    def __init__(self, page_size: int, mask: str, dtype: torch.dtype = torch.bfloat16, pools: str = "apart", extra: str = "") -> None:
+        sequences, entries = len(BATCHES[0]), -(-KEYS // page_size)
+        self.mask, self.extra = mask, extra
         self.q = torch.empty(TOKENS, 8, 128, device="cuda", dtype=dtype)
-        self.k, self.v = (torch.empty(2 * sequences * entries, page_size, 2, dim, device="cuda", dtype=dtype) for dim in (128, 64))
+        self.k, self.v = pools_of(pools, 2 * sequences * entries, page_size, dtype)
+        self.sinks = torch.randn(8, device="cuda") if extra == "_sinks" else None
         self.offsets, self.lengths, self.table = (torch.zeros(shape, device="cuda", dtype=torch.int32) for shape in ((sequences + 1,), (sequences,), (sequences, entries)))
 
     def given(self) -> tuple:
         return self.q, self.k, self.v, self.offsets, self.lengths, self.table
 
     def run(self):
-        return kt.attention_paged(*self.given(), return_lse=True, **MASKS[self.mask])
+        return kt.attention_paged(*self.given(), return_lse=True, sinks=self.sinks, softcap=CAP if self.extra == "_softcap" else None, **MASKS[self.mask])
 
     def draw(self, batch: list[tuple[int, int]]):
         """Writes a batch; gives its out and lse by f64, of the rows that are some sequence's."""
@@ -43,8 +55,9 @@ class Paged:
         self.q.normal_()
         self.offsets[1:].copy_(torch.tensor([queries for queries, _ in batch]).cumsum(0))
         self.lengths.copy_(torch.tensor([keys for _, keys in batch]))
-        values = (None, LEFT) if self.mask == "window" else (None,)
-        expected = reference.paged(self.mask)(self.q, self.k.normal_(), self.v.normal_(), self.offsets, self.lengths, pages, KEYS, *values)
+        values = (None, *((CAP,) if self.extra == "_softcap" else ()), *((LEFT,) if self.mask == "window" else ()))
+        given = (self.q, self.k.normal_(), self.v.normal_(), self.offsets, self.lengths, pages, *(() if self.sinks is None else (self.sinks,)))
+        expected = reference.paged(self.mask, self.extra)(*given, KEYS, *values)
         for pool in (self.k, self.v):
             pool.masked_fill_(~is_seen[..., None, None], torch.nan)
         self.table.copy_(pages.masked_fill(~is_seen.any(1)[pages.long()], 1 << 30))
@@ -67,10 +80,16 @@ def checks():
                 yield "values", name, functools.partial(eager, page_size, mask, dtype)
         yield "graph", f"attention_paged, {mask}", functools.partial(replayed, 64, mask)
         yield "values", f"attention_paged, {mask}, by torch.compile", functools.partial(compiled, 16, mask)
+        for extra in ("_softcap", "_sinks"):
+            yield "values", f"attention_paged{extra}, {mask}, pages of 16", functools.partial(eager, 16, mask, torch.bfloat16, "apart", extra)
+    for page_size in (1, 8, 16, 24, 64, 256):
+        for pools in ("interleaved", "heads outermost"):
+            name = f"attention_paged, causal, pages of {page_size}, {pools}"
+            yield "values", name, functools.partial(eager, page_size, "causal", torch.bfloat16, pools)
 
 
-def eager(page_size: int, mask: str, dtype: torch.dtype):
-    paged = Paged(page_size, mask, dtype)
+def eager(page_size: int, mask: str, *more):
+    paged = Paged(page_size, mask, *more)
     found, expected = [], []
     for batch in BATCHES:
         expected += paged.draw(batch)

@@ -181,35 +181,49 @@ def softmax_backward(y, dy, scale=1.0):
     return (scale * y_wide * (dy_wide - (dy_wide * y_wide).sum(-1, keepdim=True))).to(y.dtype)
 
 
-def _dense(q, k, v, mask, scale, left=None, right=0):
+def _dense(q, k, v, mask, scale, left=None, right=0, cap=None, sinks=None):
     """[batch, rows, heads, dim] in f64; gives out and lse."""
     shared = q.shape[2] // k.shape[2]
     k, v = (each.repeat_interleave(shared, 2) for each in (k, v))
     logits = torch.einsum("bihd,bjhd->bhij", q, k) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    logits = logits if cap is None else cap * torch.tanh(logits / cap)
     queries, keys = logits.shape[-2:]
     distance = torch.arange(keys, device=q.device) - torch.arange(queries, device=q.device)[:, None] - (keys - queries)
     if mask != "none":
         logits = logits.masked_fill(distance > (right if mask == "window" else 0), -math.inf)
     if mask == "window" and left is not None:
         logits = logits.masked_fill(distance < -left, -math.inf)
-    lse = torch.logsumexp(logits, -1)
+    with_sinks = logits if sinks is None else torch.cat([logits, sinks.double()[None, :, None, None].expand(*logits.shape[:-1], 1)], -1)
+    lse = torch.logsumexp(with_sinks, -1)
     weights = torch.exp(logits - lse.masked_fill(lse == -math.inf, 0)[..., None])
     return torch.einsum("bhij,bjhd->bihd", weights, v), lse
 
 
-def attention(layout, mask):
+def _form(mask, extra, values):
+    """What _dense() takes, of an op's values."""
+    scale, *values = values or (None,)
+    cap = (values.pop(0) if values else 30.0) if extra == "_softcap" else None
+    left, right = [*values, *(None, 0)[len(values) :]][:2] if mask == "window" else (None, 0)  # torch gives no defaults, and caches have no right
+    return {"mask": mask, "scale": scale, "left": left, "right": right, "cap": cap}
+
+
+def _sinks_of(extra, rest):
+    return (rest[0], rest[1:]) if extra == "_sinks" else (None, rest)
+
+
+def attention(layout, mask, extra=""):
     def run(q, k, v, *rest):
+        sinks, rest = _sinks_of(extra, rest)
         offsets, values = (rest[:2], rest[2:]) if layout == "packed" else (None, rest)
-        scale, *window = values or (None,)
-        window = window[:2] if mask == "window" else ()
+        form = _form(mask, extra, values)
         if layout == "dense":
-            out, lse = _dense(*wide(q, k, v), mask, scale, *window)
+            out, lse = _dense(*wide(q, k, v), **form, sinks=sinks)
             return out.to(q.dtype), lse.float()
         out = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=torch.float64, device=q.device)
         lse = torch.zeros(*q.shape[:-3], q.shape[-2], q.shape[-3], dtype=torch.float64, device=q.device)
         for rows, columns in _ranges(offsets):
             parts = [each[..., part, :, :].double().reshape(1, -1, *each.shape[-2:]) for each, part in ((q, rows), (k, columns), (v, columns))]
-            part_out, part_lse = _dense(*parts, mask, scale, *window)
+            part_out, part_lse = _dense(*parts, **form, sinks=sinks)
             out[..., rows, :, :], lse[..., rows] = part_out.reshape(out[..., rows, :, :].shape), part_lse.reshape(lse[..., rows].shape)
         return out.to(q.dtype), lse.float()
 
@@ -221,41 +235,49 @@ def _ranges(offsets):
     return [(slice(a, b), slice(c, d)) for a, b, c, d in zip(queries, queries[1:], keys, keys[1:])]
 
 
-def attention_backward(layout, mask):
-    forward = attention(layout, mask)
+def attention_backward(layout, mask, extra=""):
+    forward = attention(layout, mask, extra)
 
     def run(q, k, v, out, lse, dout, *rest):
-        found = _gradients(lambda *each: forward(*each, *rest)[0], wide(q, k, v), (dout.double(),))
-        return tuple(each.to(q.dtype) for each in found)
+        sinks, rest = _sinks_of(extra, rest)
+        found = _gradients(lambda *each: forward(*each, *rest)[0], wide(q, k, v, *(() if sinks is None else (sinks,))), (dout.double(),))
+        return *(each.to(q.dtype) for each in found[:3]), *(each.float() for each in found[3:])
 
     return run
 
 
-def decode(q, k, v, lengths, *rest):
-    table, scale = (rest[0], rest[2] if len(rest) > 2 else None) if len(rest) > 1 else (None, rest[0] if rest else None)
-    outs, lses = [], []
-    for i, length in enumerate(lengths.tolist()):
-        own = [each[i] if table is None else each[table[i]].flatten(0, 1) for each in (k, v)]
-        out, lse = _dense(*wide(q[i : i + 1], own[0][None, :length], own[1][None, :length]), "causal", scale)
-        outs.append(out)
-        lses.append(lse)
-    return torch.cat(outs).to(q.dtype), torch.cat(lses).float()
+def decode(layout, mask="causal", extra=""):
+    def run(q, k, v, lengths, *rest):
+        table, rest = (rest[0], rest[1:]) if layout == "paged" else (None, rest)
+        sinks, rest = _sinks_of(extra, rest)
+        form = _form(mask, extra, rest[1:] if layout == "paged" else rest)  # without `keys`
+        outs, lses = [], []
+        for i, length in enumerate(lengths.tolist()):
+            own = [each[i] if table is None else each[table[i]].flatten(0, 1) for each in (k, v)]
+            out, lse = _dense(*wide(q[i : i + 1], own[0][None, :length], own[1][None, :length]), **form, sinks=sinks)
+            outs.append(out)
+            lses.append(lse)
+        return torch.cat(outs).to(q.dtype), torch.cat(lses).float()
+
+    return run
 
 
-def decode_bytes(q, k, v, k_scale, v_scale, *rest):
-    return decode(q, k.double() * k_scale.double()[:, None], v.double() * v_scale.double()[:, None], *rest)
+def decode_bytes(layout, mask="causal", extra=""):
+    run = decode(layout, mask, extra)
+    return lambda q, k, v, k_scale, v_scale, *rest: run(q, k.double() * k_scale.double()[:, None], v.double() * v_scale.double()[:, None], *rest)
 
 
-def paged(mask):
-    def run(q, k, v, offsets, lengths, table, keys, scale=None, *rest):
-        window = rest[:1] if mask == "window" else ()
+def paged(mask, extra=""):
+    def run(q, k, v, offsets, lengths, table, *rest):
+        sinks, (keys, *values) = _sinks_of(extra, rest)
+        form = _form(mask, extra, values[: 1 + (extra == "_softcap") + (mask == "window")])  # without longest_query
         out = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=torch.float64, device=q.device)
         lse = torch.zeros(*q.shape[:-3], q.shape[-2], q.shape[-3], dtype=torch.float64, device=q.device)
         begins = offsets.tolist()
         for i, length in enumerate(lengths.tolist()):
             rows = slice(begins[i], begins[i + 1])
             own = [each[table[i]].flatten(0, 1)[None, :length] for each in (k, v)]
-            part_out, part_lse = _dense(*wide(q[..., rows, :, :].reshape(1, -1, *q.shape[-2:]), *own), mask, scale, *window)
+            part_out, part_lse = _dense(*wide(q[..., rows, :, :].reshape(1, -1, *q.shape[-2:]), *own), **form, sinks=sinks)
             out[..., rows, :, :], lse[..., rows] = part_out.reshape(out[..., rows, :, :].shape), part_lse.reshape(lse[..., rows].shape)
         return out.to(q.dtype), lse.float()
 
@@ -293,15 +315,18 @@ def references():
     found["softmax_backward"] = softmax_backward
     found["quantise"] = lambda x, scale: _scaled(x.double(), scale.double())
     found["quantise_block"], found["quantise_dynamic"] = lambda x: _block_scales(x.double()), quantise_dynamic
-    for layout in ("dense", "packed"):
+    for extra in ("", "_softcap", "_sinks"):
         for mask in ("none", "causal", "window"):
-            name = f"attention_{layout}" + ("" if mask == "none" else f"_{mask}")
-            found[name], found[f"{name}_backward"] = attention(layout, mask), attention_backward(layout, mask)
-            found[f"{name}_backward_deterministic"] = found[f"{name}_backward"]
-    for mask in ("none", "causal", "window"):
-        found["attention_paged" + ("" if mask == "none" else f"_{mask}")] = paged(mask)
-    found["attention_decode_contiguous"] = found["attention_decode_paged"] = decode
-    found["attention_decode_contiguous_e4m3"] = found["attention_decode_paged_e4m3"] = decode_bytes
+            ending = ("" if mask == "none" else f"_{mask}") + extra
+            for layout in ("dense", "packed"):
+                name = f"attention_{layout}{ending}"
+                found[name], found[f"{name}_backward"] = attention(layout, mask, extra), attention_backward(layout, mask, extra)
+                found[f"{name}_backward_deterministic"] = found[f"{name}_backward"]
+            found[f"attention_paged{ending}"] = paged(mask, extra)
+            if mask != "none":
+                for layout in ("contiguous", "paged"):
+                    name = f"attention_decode_{layout}" + ending.removeprefix("_causal")
+                    found[name], found[f"{name}_e4m3"] = decode(layout, mask, extra), decode_bytes(layout, mask, extra)
     return found
 
 

@@ -1,6 +1,8 @@
 """Arguments for each shipped op."""
 from __future__ import annotations
 
+import itertools
+
 import torch
 
 F8 = torch.float8_e4m3fn
@@ -72,24 +74,25 @@ def _attention(normal, integers, eighth, uniform) -> dict[str, tuple]:
         "dense": (normal(batch, rows, heads, dim), normal(batch, rows + 8, key_heads, dim), normal(batch, rows + 8, key_heads, dim)),
         "packed": (normal(tokens, heads, dim), normal(tokens, key_heads, dim), normal(tokens, key_heads, dim)),
     }
+    extras = (("", (), ()), ("_softcap", (), (2.0,)), ("_sinks", (normal(heads, kind=torch.float32),), ()))  # their tensors and values
     for layout, (q, k, v) in tensors.items():
-        for mask in ("", "_causal", "_window"):
-            name = f"attention_{layout}{mask}"
-            ending = (*((offsets, offsets) if layout == "packed" else ()), None, *((16, 0) if mask == "_window" else ()))
+        for (extra, sinks, cap), mask in itertools.product(extras, ("", "_causal", "_window")):
+            name = f"attention_{layout}{mask}{extra}"
+            ending = (*sinks, *((offsets, offsets) if layout == "packed" else ()), None, *cap, *((16, 0) if mask == "_window" else ()))
             found[name] = (q, k, v, *ending)
             for backward in ("_backward", "_backward_deterministic"):
                 found[name + backward] = (q, k, v, None, None, normal(*q.shape), *ending)  # out and lse: the forward pass's
     q, lengths = normal(3, 1, heads, dim), integers([5, 64, 33])
-    found["attention_decode_contiguous"] = (q, normal(3, 64, key_heads, dim), normal(3, 64, key_heads, dim), lengths, None)
-    pages = [normal(13, 16, key_heads, dim) for _ in range(2)]
+    pages, scales = (13, 16, key_heads, dim), (uniform(key_heads), uniform(key_heads))
     table = integers([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 12]])
-    found["attention_decode_paged"] = (q, *pages, lengths, table, 64, None)
-    for mask in ("", "_causal", "_window"):
-        values = (None, 16) if mask == "_window" else (None,)
-        found[f"attention_paged{mask}"] = (normal(tokens, heads, dim), *pages, offsets, integers([40, 20, 64]), table, 64, *values)
-    scales = uniform(key_heads), uniform(key_heads)
-    found["attention_decode_contiguous_e4m3"] = (q, eighth(3, 64, key_heads, dim), eighth(3, 64, key_heads, dim), *scales, lengths, None)
-    found["attention_decode_paged_e4m3"] = (q, eighth(13, 16, key_heads, dim), eighth(13, 16, key_heads, dim), *scales, lengths, table, 64, None)
+    for (extra, sinks, cap), mask in itertools.product(extras, ("", "_causal", "_window")):
+        values = (None, *cap, *((16,) if mask == "_window" else ()))
+        found[f"attention_paged{mask}{extra}"] = (normal(tokens, heads, dim), normal(*pages), normal(*pages), offsets, integers([40, 20, 64]), table, *sinks, 64, *values)
+        if mask == "_causal":
+            continue
+        for layout, cache, rest in (("contiguous", (3, 64, key_heads, dim), (lengths, *sinks)), ("paged", pages, (lengths, table, *sinks, 64))):
+            found[f"attention_decode_{layout}{mask}{extra}"] = (q, normal(*cache), normal(*cache), *rest, *values)
+            found[f"attention_decode_{layout}{mask}{extra}_e4m3"] = (q, eighth(*cache), eighth(*cache), *scales, *rest, *values)
     return found
 
 

@@ -1,6 +1,9 @@
 """Small models of Hugging Face for tests of patch(), with the references in the kernels' place."""
 from __future__ import annotations
 
+import copy
+
+import kiln.torch
 import torch
 import transformers
 
@@ -26,6 +29,15 @@ def model_of(family, **more):
             else:
                 each.mul_(10)  # each weight counts
     return model.eval()
+
+
+def with_kiln(model):
+    """Its attention alone is Kiln's."""
+    transformers.AttentionInterface.register("kiln", kiln.torch.huggingface_attention)
+    transformers.masking_utils.AttentionMaskInterface.register("kiln", kiln.torch.huggingface_mask)
+    bare = copy.deepcopy(model)
+    bare.set_attn_implementation("kiln")
+    return bare
 
 
 class Launched(TorchDispatchMode):

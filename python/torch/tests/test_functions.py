@@ -76,17 +76,38 @@ def test_swiglu_rotary_and_softmax_have_gradients():
         same_gradients(lambda x: kt.softmax(x, 0.5, **named), lambda x: reference._softmax(rest[0])(x, *values), scores)
 
 
+@pytest.mark.parametrize("extra", ["", "_softcap", "_sinks"])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("mask", ["none", "causal", "window"])
-def test_attention_has_gradients(packed, mask):
+def test_attention_has_gradients(packed, mask, extra):
     q, k, v = (leaf(*shape) for shape in ([(9, 4, 8), (9, 2, 8), (9, 2, 8)] if packed else [(2, 5, 4, 8), (2, 7, 2, 8), (2, 7, 2, 8)]))
     offsets = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
-    named = {"causal": mask == "causal", "window": (2, 1) if mask == "window" else None}
+    named = {"causal": mask == "causal", "window": (2, 1) if mask == "window" else None, "softcap": 1.5 if extra == "_softcap" else None}
     if packed:
         named |= {"query_offsets": offsets}
-    rest = (*((offsets, offsets) if packed else ()), None, *((2, 1) if mask == "window" else ()))
-    expected = reference.attention("packed" if packed else "dense", mask)
-    same_gradients(lambda *a: kt.attention(*a, **named), lambda *a: expected(*a, *rest)[0], q, k, v)
+    rest = (*((offsets, offsets) if packed else ()), None, *((1.5,) if extra == "_softcap" else ()), *((2, 1) if mask == "window" else ()))
+    expected = reference.attention("packed" if packed else "dense", mask, extra)
+    sinks = [torch.randn(4, requires_grad=True)] if extra == "_sinks" else []
+    same_gradients(lambda q, k, v, *s: kt.attention(q, k, v, sinks=s[0] if s else None, **named), lambda *a: expected(*a, *rest)[0], q, k, v, *sinks)
+
+
+def test_sinks_of_any_type_take_weight_and_count_in_the_sum():
+    q, k, v, sinks = torch.randn(1, 3, 2, 8), torch.randn(1, 3, 2, 8), torch.randn(1, 3, 2, 8), torch.tensor([0.5, 4.0]).bfloat16().requires_grad_()
+    (out, lse), (plain, of_keys) = (kt.attention(q, k, v, sinks=each, return_lse=True) for each in (sinks, None))
+    share = torch.exp(of_keys - lse)  # of the keys
+    torch.testing.assert_close(lse, torch.logaddexp(of_keys, sinks.float()[None, :, None].expand_as(of_keys)))
+    torch.testing.assert_close(out, plain * share.mT[..., None])
+    out.sum().backward()
+    assert sinks.grad.dtype == torch.bfloat16 and sinks.grad.abs().min() > 0
+
+
+def test_softcap_and_sinks_together_are_refused():
+    q, lengths, sinks = torch.randn(1, 1, 2, 8), torch.tensor([1], dtype=torch.int32), torch.zeros(2)
+    table, offsets = torch.zeros(1, 1, dtype=torch.int32), torch.tensor([0, 1], dtype=torch.int32)
+    for name, given in (("attention", ()), ("attention_paged", (offsets, lengths, table)), ("attention_decode", (lengths,))):
+        tensors = (q[0], q, q) if name == "attention_paged" else (q, q, q)
+        with pytest.raises(ValueError, match=re.escape(f"kiln.torch.{name}: both softcap and sinks are given, expected one of them; kiln.torch.op() makes")):
+            getattr(kt, name)(*tensors, *given, softcap=30.0, sinks=sinks)
 
 
 def differentiable():
@@ -196,12 +217,12 @@ def test_attention_decode_takes_keys_and_values_of_8_bits_with_their_scales():
     q, lengths = torch.randn(2, 1, 4, 16), torch.tensor([5, 9], dtype=torch.int32)
     k, v = (torch.randn(2, 9, 2, 16).to(torch.float8_e4m3fn) for _ in range(2))
     of_heads, of_all = torch.tensor([0.5, 2.0]), torch.tensor(3.0)
-    expected = reference.decode_bytes(q, k, v, of_heads, of_all.expand(2), lengths, None)[0]
+    expected = reference.decode_bytes("contiguous")(q, k, v, of_heads, of_all.expand(2), lengths, None)[0]
     torch.testing.assert_close(kt.attention_decode(q, k, v, lengths, k_scale=of_heads, v_scale=of_all), expected)
     table = torch.tensor([[0], [1]], dtype=torch.int32)
     paged = kt.attention_decode(q, k, v, lengths, block_table=table, k_scale=of_heads, v_scale=of_all)
     torch.testing.assert_close(paged, expected)
-    torch.testing.assert_close(kt.attention_decode(q, k, v, lengths), reference.decode(q, k.float(), v.float(), lengths, None)[0])
+    torch.testing.assert_close(kt.attention_decode(q, k, v, lengths), reference.decode("contiguous")(q, k.float(), v.float(), lengths, None)[0])
     with pytest.raises(ValueError, match="k has torch.float32"):
         kt.attention_decode(q, k.float(), v.float(), lengths, v_scale=of_all)
 
@@ -219,13 +240,19 @@ def in_pages(lengths=(9, 20, 0, 40), queries=(4, 0, 2, 40)):
     return (q, k, v, *offsets), (q, *pools, offsets[0], torch.tensor(lengths, dtype=torch.int32), table)
 
 
+EXTRA = ({}, {"softcap": 2.0}, {"sinks": torch.tensor([0.5, -1.0, 3.0, 0.0])})
+
+
+@pytest.mark.parametrize("extra", EXTRA)
 @pytest.mark.parametrize("named", [{}, {"causal": False}, {"window": (5, 0)}, {"scale": 0.5, "causal": False, "window": (0, 0), "longest_query": 40}])
-def test_attention_paged_is_packed_attention_of_what_the_pages_have(named):
+def test_attention_paged_is_packed_attention_of_what_the_pages_have(named, extra):
     (q, k, v, queries, keys), given = in_pages()
+    named = {**named, **extra}
     expected = kt.attention(q, k, v, query_offsets=queries, key_offsets=keys, return_lse=True, **{"causal": True, **named})
     found = kt.attention_paged(*given, return_lse=True, **named)
     torch.testing.assert_close(found, expected)
-    assert found[0].shape == (46, 4, 8) and found[1].shape == (4, 46) and not found[0][4:6].any() and (found[1][:, 4:6] == -torch.inf).all()
+    assert found[0].shape == (46, 4, 8) and found[1].shape == (4, 46) and not found[0][4:6].any()
+    assert (found[1][:, 4:6] == (extra["sinks"][:, None] if "sinks" in extra else -torch.inf)).all()
     torch.testing.assert_close(kt.attention_paged(*given[:5], given[5][:, :3], keys=40, **named), expected[0])
 
 
@@ -233,8 +260,29 @@ def test_a_window_over_pages_is_a_number_of_keys_before_the_diagonal():
     _, given = in_pages()
     torch.testing.assert_close(kt.attention_paged(*given, window=5), kt.attention_paged(*given, window=(5, 0)))
     torch.testing.assert_close(kt.attention_paged(*given, causal=False, window=(None, 0)), kt.attention_paged(*given))
-    with pytest.raises(ValueError, match=re.escape("attention_paged: the window is (5, 1), expected (left, 0): no query sees keys after its own")):
-        kt.attention_paged(*given, window=(5, 1))
+    one = torch.randn(4, 2, 4, 16)
+    for name, run in (("attention_paged", lambda **named: kt.attention_paged(*given, **named)),
+                      ("attention_decode", lambda **named: kt.attention_decode(one, *given[1:3], given[4], block_table=given[5], **named))):
+        with pytest.raises(ValueError, match=re.escape(f"{name}: the window is (5, 1), expected (left, 0): no query sees keys after its own")):
+            run(window=(5, 1))
+
+
+@pytest.mark.parametrize("extra", EXTRA)
+@pytest.mark.parametrize("window", [None, 0, 5, (5, 0), (None, 0), 100])
+@pytest.mark.parametrize("is_of_bytes", [False, True])
+def test_attention_decode_is_attention_of_the_last_queries(window, extra, is_of_bytes):
+    q, lengths, k_scale = torch.randn(4, 2, 4, 16), (9, 20, 2, 40), torch.tensor([0.5, 2.0])
+    (_, k, v, _, keys), (_, *pools, _, counts, table) = in_pages(lengths)
+    scales = {"k_scale": k_scale} if is_of_bytes else {}
+    if is_of_bytes:
+        k, v, *pools = (each.to(torch.float8_e4m3fn) for each in (k, v, *pools))
+        k, v = k.float() * k_scale[:, None], v.float()
+    named = {"window": None if window is None else window if isinstance(window, tuple) else (window, 0), **extra}
+    expected = kt.attention(q.flatten(0, 1), k, v, causal=True, query_offsets=torch.arange(0, 9, 2).int(), key_offsets=keys, **named).view(4, 2, 4, 8)
+    paged = kt.attention_decode(q, *pools, counts, block_table=table, window=window, **scales, **extra)
+    torch.testing.assert_close(paged, expected)
+    whole = [each[table].flatten(1, 2) for each in pools]
+    torch.testing.assert_close(kt.attention_decode(q, *whole, counts, window=window, **scales, **extra), expected)
 
 
 @pytest.mark.parametrize("named", [{}, {"window": 5}])

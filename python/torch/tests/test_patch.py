@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import kiln.torch  # noqa: E402
-from small_models import FAMILIES, TOKENS, Launched, model_of  # noqa: E402
+from small_models import FAMILIES, TOKENS, Launched, model_of, with_kiln  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 
@@ -110,7 +110,7 @@ def test_what_attention_does_not_have_is_refused(pair):
     patched.train()
     for layer in patched.model.layers:
         layer.self_attn.attention_dropout = 0.1
-    with pytest.raises(ValueError, match="dropout, softcap and sinks are not supported; use another attn_implementation"):
+    with pytest.raises(ValueError, match="dropout is not supported; set the config's attention_dropout to 0, or use another attn_implementation"):
         patched(TOKENS)
 
 
@@ -297,15 +297,6 @@ def test_they_do_without_patch_and_have_the_same_gradients(pair):
     for (name, expected), *found in zip(model.named_parameters(), patched.parameters(), bare.parameters()):
         for each in found:
             torch.testing.assert_close(each.grad, expected.grad, rtol=1e-3, atol=1e-3, msg=lambda text: f"{name}: {text}")
-
-
-def with_kiln(model):
-    """Its attention alone is Kiln's."""
-    transformers.AttentionInterface.register("kiln", kiln.torch.huggingface_attention)
-    transformers.masking_utils.AttentionMaskInterface.register("kiln", kiln.torch.huggingface_mask)
-    bare = copy.deepcopy(model)
-    bare.set_attn_implementation("kiln")
-    return bare
 
 
 def test_positions_are_waited_for_once_and_only_where_given(pair, monkeypatch):
