@@ -102,7 +102,7 @@ def values_of(name, ours, theirs) -> None:
         found, expected = ours[-1], theirs[-1]
     if name.endswith("_deterministic"):
         assert all(map(torch.equal, found, op_of(name)(*samples.complete(name, ours, op_of)))), "a second launch gives other bits"
-    compare("values", name, found, expected)
+    compare("values", name, found, expected, 2e-2 if "sinks_backward" in name else None)  # dsink is f32, of results in bf16
 
 
 def check_of(name, given) -> None:
