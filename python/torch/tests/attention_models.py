@@ -1,4 +1,4 @@
-"""What gpu.py checks of models that patch() does not know: Kiln's attention by transformers' AttentionInterface, beside the model's own in f32."""
+"""What gpu.py checks of models that patch() does not know: Kiln's attention by transformers' AttentionInterface, beside the model's own in bf16 and f32."""
 from __future__ import annotations
 
 import copy
@@ -6,6 +6,7 @@ import functools
 
 import kiln.torch as kt
 import torch
+from errors import error_of
 
 SIZES = dict(vocab_size=512, hidden_size=512, intermediate_size=256, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, head_dim=64,
              max_position_embeddings=1024, sliding_window=24)
@@ -15,8 +16,8 @@ FAMILIES = {
 
 
 @functools.cache
-def pair(family: str):
-    """With Kiln's attention in bf16, and its own in f32: in f64 transformers gives NaN to rows of padding in a window."""
+def models_of(family: str):
+    """With Kiln's attention, with the model's own, and with that in f32: in f64 transformers gives NaN to rows of padding in a window."""
     import transformers
 
     transformers.AttentionInterface.register("kiln", kt.huggingface_attention)
@@ -24,14 +25,14 @@ def pair(family: str):
     torch.manual_seed(0)
     config = getattr(transformers, f"{family}Config")(**SIZES, **FAMILIES[family])
     config._attn_implementation = "eager"
-    plain = getattr(transformers, f"{family}ForCausalLM")(config).to("cuda", torch.bfloat16)
+    plain = getattr(transformers, f"{family}ForCausalLM")(config).to("cuda", torch.bfloat16).eval()
     with torch.no_grad():
         for name, each in plain.named_parameters():
             if "q_proj" in name or "sinks" in name:
                 each.normal_(0, 0.3)  # so that scores reach the soft cap, and sinks differ
-    wide = copy.deepcopy(plain).float().eval()
-    plain.set_attn_implementation("kiln")
-    return plain.eval(), wide
+    ours, wide = copy.deepcopy(plain), copy.deepcopy(plain).float()
+    ours.set_attn_implementation("kiln")
+    return ours, plain, wide
 
 
 def tokens_of(shape=(2, 70)):
@@ -39,41 +40,37 @@ def tokens_of(shape=(2, 70)):
 
 
 def checks(family: str):
-    """Name, and a function that gives what Kiln computed and what f32 did."""
+    """Name, and a function that gives the errors of Kiln's and of the model's own in bf16."""
     for what in (logits, gradients, padded, steps):
-        yield f"{family}: {what.__name__}", functools.partial(what, family)
+        yield f"{family}: {what.__name__}", functools.partial(errors, family, what)
 
 
-def logits(family: str):
-    with torch.no_grad():
-        ours, expected = (model(tokens_of()).logits for model in pair(family))
-    return ours, expected.to(torch.bfloat16)
+def errors(family: str, what):
+    ours, plain, wide = map(what, models_of(family))
+    return [[error_of(one, wanted) for one, wanted in zip(found, wide, strict=True)] for found in (ours, plain)]
 
 
-def gradients(family: str):
+@torch.no_grad()
+def logits(model):
+    return [model(tokens_of()).logits]
+
+
+def gradients(model):
     """Of all weights of attention."""
-    found = []
-    for model in pair(family):
-        model.zero_grad()
-        model(tokens_of(), labels=tokens_of()).loss.backward()
-        found.append([each.grad.to(torch.bfloat16) for name, each in model.named_parameters() if "self_attn" in name])
-    return found
+    model.zero_grad()
+    model(tokens_of(), labels=tokens_of()).loss.backward()
+    return [each.grad for name, each in model.named_parameters() if "self_attn" in name]
 
 
-def padded(family: str):
+@torch.no_grad()
+def padded(model):
     mask = torch.ones(2, 70, dtype=torch.long, device="cuda")
     mask[0, :20] = 0
-    positions = (mask.cumsum(1) - 1).clamp(0)
-    with torch.no_grad():
-        ours, expected = (model(tokens_of(), attention_mask=mask, position_ids=positions).logits[mask.bool()] for model in pair(family))
-    return ours, expected.to(torch.bfloat16)
+    return [model(tokens_of(), attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(0)).logits[mask.bool()]]
 
 
-def steps(family: str):
+@torch.no_grad()
+def steps(model):
     """Of one token, over a cache that is longer than the window."""
-    found = []
-    with torch.no_grad():
-        for model in pair(family):
-            cache = model(tokens_of(), use_cache=True).past_key_values
-            found.append([model(tokens_of((2, 1)), past_key_values=cache).logits.to(torch.bfloat16) for _ in range(3)])
-    return found
+    cache = model(tokens_of(), use_cache=True).past_key_values
+    return [model(tokens_of((2, 1)), past_key_values=cache).logits for _ in range(3)]

@@ -400,7 +400,13 @@ def section_models() -> None:
             row("patch", family, None, skipped="out of time")
     for family in attention_models.FAMILIES:
         for name, run in attention_models.checks(family):
-            attempt("attention", name, lambda: compare("attention", name, *run(), 4e-2))
+            attempt("attention", name, as_near, name, run)
+
+
+def as_near(name, run) -> None:
+    ours, theirs = run()
+    ok = all(one <= 1.5 * own + 5e-3 for one, own in zip(ours, theirs))  # NaN is not
+    row("attention", name, ok, errors=[float(f"{each:.3g}") for each in ours], errors_of_eager=[float(f"{each:.3g}") for each in theirs])
 
 
 def model_of(family) -> None:
