@@ -27,7 +27,8 @@ struct WorkloadSettings {
   std::string config;
   bool from_histogram = false;
   std::string histogram;  // a file with counts; empty: the overlay
-  std::string tokens = "1..16384", batch = "1..32", projections = "both", runner = "server";
+  std::string tokens = "1..16384", batch = "1..32", projections = "both", prompts = "packed", runner = "server";
+  std::string keys;  // empty: by the tokens
   int ranks = 1;
   bool gradients = false;
   OutputChoice output;
@@ -58,6 +59,20 @@ void declare(CLI::App& command, WorkloadSettings& settings) {
       ->needs(config)
       ->capture_default_str()
       ->type_name("LOW..HIGH");
+  command
+      .add_option("--keys", settings.keys,
+                  "The keys of the longest sequence in a cache; without it, 1024 up to the most of --tokens")
+      ->needs(config)
+      ->type_name("LOW..HIGH");
+  command
+      .add_option(
+          "--prompts", settings.prompts,
+          "packed: whole prompts, by attention_forward; paged: prompts in chunks or after a cached prefix, whose "
+          "keys lie in pages, by attention_paged. Steps of decode are paged in both")
+      ->needs(config)
+      ->capture_default_str()
+      ->check(CLI::Validator(CLI::IsMember({"packed", "paged"})).description(""))
+      ->type_name("NAME");
   command.add_option("--ranks", settings.ranks, "The GPUs that divide the model, tensor parallel")
       ->needs(config)
       ->capture_default_str()
@@ -103,7 +118,9 @@ std::string by_torch(const ModelConfig& model, const WorkloadSettings& settings)
   const char* const refused = settings.ranks > 1 ? "--ranks: kiln.torch.patch divides no model"
                               : settings.projections != "both"
                                   ? "--projections: its workload has joined and separate ones"
-                                  : nullptr;
+                              : settings.prompts == "paged" ? "--prompts paged: its caches have no pages"
+                              : !settings.keys.empty()      ? "--keys: its caches are as long as --tokens"
+                                                            : nullptr;
   if (refused != nullptr)
     throw Error(ErrorKind::bad_input, fmt::format("--for torch takes no {}; leave one of them out", refused));
   return torch_workload(
@@ -112,11 +129,12 @@ std::string by_torch(const ModelConfig& model, const WorkloadSettings& settings)
 
 std::string by_server(const ModelConfig& model, const WorkloadSettings& settings) {
   if (settings.gradients) throw Error(ErrorKind::bad_input, "--gradients needs --for torch");
-  return model_workload(model,
-                        {range_of(settings.tokens, "--tokens"), range_of(settings.batch, "--batch"), settings.ranks,
-                         settings.projections == "separate" ? Projections::separate
-                         : settings.projections == "joined" ? Projections::joined
-                                                            : Projections::both});
+  ModelRun run{range_of(settings.tokens, "--tokens"), range_of(settings.batch, "--batch"), settings.ranks};
+  if (settings.projections != "both")
+    run.projections = settings.projections == "joined" ? Projections::joined : Projections::separate;
+  if (settings.prompts == "paged") run.prompts = Prompts::paged;
+  if (!settings.keys.empty()) run.keys = range_of(settings.keys, "--keys");
+  return model_workload(model, run);
 }
 
 std::string of_model(const WorkloadSettings& settings, const manifest::Catalogue& ops) {
@@ -125,9 +143,11 @@ std::string of_model(const WorkloadSettings& settings, const manifest::Catalogue
       parse_model_config(manifest::read_text_file(settings.config, most_config_bytes), settings.config);
   const bool is_torch = settings.runner == "torch";
   std::string text = fmt::format(
-      "# Written by kiln workload: {} of type {}, {}, {} tokens and {} sequences a batch{}{}{}.\n",
+      "# Written by kiln workload: {} of type {}, {}, {} tokens and {} sequences a batch{}{}{}{}{}.\n",
       std::filesystem::path(settings.config).filename().string(), model.type, model.dtype, settings.tokens,
       settings.batch, settings.ranks > 1 ? fmt::format(", tensor parallel on {} ranks", settings.ranks) : std::string(),
+      settings.prompts == "paged" ? ", prompts over pages" : "",
+      settings.keys.empty() ? std::string() : fmt::format(", {} keys in a cache", settings.keys),
       is_torch ? ", by kiln.torch.patch" : "", settings.gradients ? ", with gradients" : "");
   if (model.is_gated && !model.has_swiglu) text += "# Its gate is not the op swiglu: Kiln has no op for it.\n";
   text += is_torch ? by_torch(model, settings) : by_server(model, settings);
@@ -174,6 +194,7 @@ void add_workload(CLI::App& app, Chosen& chosen) {
   command->footer(
       "Examples:\n  kiln workload --config config.json --tokens 1..16384 -o model.toml\n"
       "  kiln workload --config config.json --tokens 1..8192 --ranks 2 --projections joined -o model_tp2.toml\n"
+      "  kiln workload --config config.json --prompts paged --tokens 1..2048 --keys 1024..8192 -o paged.toml\n"
       "  kiln workload --config config.json --for torch --gradients -o training.toml\n"
       "  kiln workload --from-histogram production.kiln -o production.toml");
 }

@@ -33,6 +33,7 @@ struct ModelConfig {
   bool is_diffusion = false;                        // sequences of a batch are as long, and see themselves whole
   bool joins_outputs = false;                       // one product for attention's output and down, in some layers
   [[nodiscard]] bool is_encoder() const noexcept { return positions > 0; }
+  [[nodiscard]] bool has_cache() const noexcept { return !is_encoder() && !is_diffusion; }  // of keys and values
 };
 
 /// Parses config.json. `name` is for messages. Throws Error(bad_input) that names the key which is missing or of

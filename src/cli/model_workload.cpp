@@ -17,6 +17,9 @@ using manifest::SizeRange;
 /// From this many tokens on, the ranks of a team keep a part of the tokens each between the products.
 constexpr std::int64_t divided_from = 256;
 constexpr std::int64_t most_head_dim = 256;  // of the ops of attention
+/// Of a sequence in the mean, where a batch has several paged prompts. Those with fewer belong in attention_decode.
+constexpr std::int64_t fewest_queries = 16;
+constexpr std::int64_t usual_keys = 1024;  // of the longest sequence in a cache, at least
 
 class ModelWorkload {
  public:
@@ -143,16 +146,51 @@ class ModelWorkload {
                  attention_axes(toml(batch), toml(model_.positions), toml(model_.positions)), kinds);
     }
     if (model_.is_diffusion) return add_attention_of_images(kinds);
-    Values packed = kinds, paged = kinds;
-    packed.emplace_back("layout", toml(Words{"packed"}));
-    paged.emplace_back("layout", toml(Words{"paged"}));
+    run_.prompts == Prompts::paged ? add_paged_prompts(kinds) : add_packed_prompts(kinds);
+    kinds.emplace_back("layout", toml(Words{"paged"}));
+    add("the next token of each sequence", "attention_decode",
+        attention_axes(toml(run_.batch), "1", toml(cached_keys())), kinds);
+  }
+
+  [[nodiscard]] SizeRange cached_keys() const {
+    return run_.keys.value_or(SizeRange{std::min(run_.tokens.high, usual_keys), run_.tokens.high});
+  }
+
+  void add_packed_prompts(Values kinds) {
+    kinds.emplace_back("layout", toml(Words{"packed"}));
     for (const std::int64_t length : lengths_of(run_.tokens))
       add("prompts: so many tokens in all", "attention_forward",
-          attention_axes(toml(SizeRange{1, std::min(run_.batch.high, length)}), toml(length), toml(length)), packed);
-    add("the next token of each sequence", "attention_decode",
-        attention_axes(toml(run_.batch), "1",
-                       toml(SizeRange{std::min<std::int64_t>(run_.tokens.high, 1024), run_.tokens.high})),
-        paged);
+          attention_axes(toml(SizeRange{1, std::min(run_.batch.high, length)}), toml(length), toml(length)), kinds);
+  }
+
+  /// The longest sequence has no fewer keys than the mean of the queries: fewer sequences give fewer buckets of keys.
+  void add_paged_prompts(const Values& kinds) {
+    const SizeRange keys = cached_keys();
+    bool has_any = false;
+    const auto text_of = [](const SizeRange& sizes) { return sizes.low == sizes.high ? toml(sizes.low) : toml(sizes); };
+    for (const std::int64_t queries : lengths_of(run_.tokens)) {
+      const auto with = [&](const SizeRange& batch, std::int64_t fewest_keys) {
+        add("prompts over pages: so many new tokens in all", "attention_paged",
+            attention_axes(text_of(batch), toml(queries), text_of({fewest_keys, keys.high})), kinds);
+        has_any = true;
+      };
+      const std::int64_t most = std::clamp<std::int64_t>(queries / fewest_queries, 1, run_.batch.high);
+      const std::int64_t fewest_in_bucket = std::max(run_.tokens.low, pow2_ceil(queries) / 2 + 1);
+      for (const std::int64_t batch : lengths_of({1, most})) {
+        const std::int64_t mean = (fewest_in_bucket + batch - 1) / batch;
+        if (mean <= keys.low) {
+          with({batch, most}, keys.low);
+          break;
+        }
+        if (mean <= keys.high) with({batch, batch}, std::min(pow2_ceil(mean), keys.high));
+      }
+    }
+    if (has_any) return;
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("prompts of {} tokens or more, in {} sequences at most, have more than {} keys each; raise the "
+                    "most of --keys",
+                    run_.tokens.low, run_.batch.high, keys.high));
   }
 
   /// Of images or videos, as long in a batch. The tokens of a batch are those of all.
@@ -245,6 +283,12 @@ class ModelWorkload {
 
 }  // namespace
 
-std::string model_workload(const ModelConfig& model, const ModelRun& run) { return ModelWorkload(model, run).make(); }
+std::string model_workload(const ModelConfig& model, const ModelRun& run) {
+  if (!model.has_cache() && (run.prompts == Prompts::paged || run.keys))
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("a model of type {} has no cache of keys; leave out --prompts paged and --keys", model.type));
+  return ModelWorkload(model, run).make();
+}
 
 }  // namespace kiln::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/model_config.hpp"
@@ -10,6 +11,8 @@
 namespace kiln::cli {
 
 enum class Projections : std::uint8_t { both, separate, joined };
+/// packed: a prompt's keys lie beside its queries. paged: in the pages of a cache, as those of its prefix.
+enum class Prompts : std::uint8_t { packed, paged };
 
 /// How a model is run.
 struct ModelRun {
@@ -19,9 +22,13 @@ struct ModelRun {
   /// separate: query, key, value, gate and up are products of their own, and swiglu an op, as in transformers. joined:
   /// one product each, with swiglu in the product. both: either.
   Projections projections = Projections::both;
+  Prompts prompts = Prompts::packed;
+  /// Of the longest sequence in a cache. Without a value: 1024 up to the most tokens.
+  std::optional<manifest::SizeRange> keys = std::nullopt;
 };
 
-/// Throws Error(bad_input) where the ranks do not divide heads or sizes.
+/// Throws Error(bad_input) if the ranks do not divide heads or sizes, if `run` has paged prompts or keys of a cache and
+/// the model has no cache, or if all its paged prompts are longer than its keys.
 std::string model_workload(const ModelConfig& model, const ModelRun& run);
 
 }  // namespace kiln::cli

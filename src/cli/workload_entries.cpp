@@ -16,6 +16,10 @@ std::string toml(const Words& words) {
   return words.size() == 1 ? fmt::format("\"{}\"", words.front()) : fmt::format("[\"{}\"]", fmt::join(words, "\", \""));
 }
 
+std::int64_t pow2_ceil(std::int64_t size) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(size)));
+}
+
 Sizes distinct(std::initializer_list<std::int64_t> sizes) {
   Sizes result;
   for (const std::int64_t each : sizes)
@@ -24,11 +28,8 @@ Sizes distinct(std::initializer_list<std::int64_t> sizes) {
 }
 
 Sizes lengths_of(const manifest::SizeRange& range) {
-  const auto up = [](std::int64_t size) {
-    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(size)));
-  };
   Sizes lengths;
-  for (std::int64_t length = up(range.low); length <= up(range.high); length *= 2)
+  for (std::int64_t length = pow2_ceil(range.low); length <= pow2_ceil(range.high); length *= 2)
     lengths.push_back(std::min(length, range.high));
   return lengths;
 }

@@ -21,6 +21,8 @@ std::string toml(const manifest::SizeRange& range);
 std::string toml(const Sizes& sizes);
 std::string toml(const Words& words);
 
+/// The last size of the bucket of powers of two that `size` is in.
+std::int64_t pow2_ceil(std::int64_t size);
 /// Sizes in the order in which they came, each once, without zeros.
 Sizes distinct(std::initializer_list<std::int64_t> sizes);
 /// One size of each bucket of powers of two that the range meets.

@@ -2,12 +2,16 @@
 #include "cli/model_workload.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "cli/workload.hpp"
+#include "cli/workload_entries.hpp"
+#include "command.hpp"
 #include "kiln/error.hpp"
 #include "manifest/workload_text.hpp"
 #include "sample_op.hpp"
@@ -18,12 +22,16 @@ using kiln::testing::message_of;
 
 namespace {
 
-std::string config_text(const std::string& name) {
-  std::ifstream file(KILN_SOURCE_DIR "/tests/cli/models/" + name + ".json");
-  REQUIRE(file.is_open());
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  REQUIRE_MESSAGE(file.is_open(), path);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+std::string config_text(const std::string& name) {
+  return read_text(KILN_SOURCE_DIR "/tests/cli/models/" + name + ".json");
 }
 
 std::string workload_text_of(const std::string& name, ModelRun run = {}) {
@@ -49,6 +57,10 @@ bool holds(const std::vector<std::string>& problems, const std::string& problem)
 
 void check_holds(const std::vector<std::string>& problems, const std::vector<std::string>& expected) {
   for (const std::string& each : expected) CHECK_MESSAGE(holds(problems, each), each);
+}
+
+std::ptrdiff_t count_of(const std::vector<std::string>& problems, const std::string& beginning) {
+  return std::count_if(problems.begin(), problems.end(), [&](const auto& each) { return each.starts_with(beginning); });
 }
 
 const ModelRun few{{1024, 1024}, {1, 4}};
@@ -117,6 +129,134 @@ TEST_CASE("models with norms of heads, windows, partial rotary, experts and sink
   const std::string gemma = workload_text_of("gemma3", few);
   CHECK_FALSE(tells(gemma, "swiglu"));
   check_holds(problems_of(gemma), {"rms_norm rows=8192 cols=256 dtype=bf16", "gemm m=1024 n=20480 k=2560 dtype=bf16"});
+}
+
+TEST_CASE("paged prompts are written in place of packed ones, with the same keys as the steps of decode") {
+  ModelRun run{{1024, 2048}, {1, 4}};
+  run.prompts = Prompts::paged;
+  run.keys = {1024, 4096};
+  const auto problems = problems_of(workload_text_of("llama", run));
+  CHECK(count_of(problems, "attention_forward") == 0);
+  CHECK(count_of(problems, "attention_paged") == 17);  // 1024: 3 batches x 3 keys; 2048: not 1 sequence with 1024 keys
+  CHECK(count_of(problems, "attention_decode") == 9);
+  check_holds(problems, {"attention_paged batch=1 queries=2048 keys=4096 heads=32 key_heads=8 head_dim=128 "
+                         "value_dim=128 dtype=bf16",
+                         "attention_decode batch=4 keys=4096 queries=1 heads=32 key_heads=8 head_dim=128 "
+                         "value_dim=128 dtype=bf16 layout=paged"});
+  run.prompts = Prompts::packed;
+  CHECK(count_of(problems_of(workload_text_of("llama", run)), "attention_decode") == 9);
+  run.prompts = Prompts::paged;
+  run.keys.reset();  // 1024 up to the tokens
+  const auto by_tokens = problems_of(workload_text_of("llama", run));
+  CHECK(count_of(by_tokens, "attention_paged") == 11);
+  CHECK(count_of(by_tokens, "attention_decode") == 6);
+}
+
+TEST_CASE("paged prompts have each bucket in which the longest sequence can have its queries as keys, and no other") {
+  ModelRun run{{100, 3000}, {1, 6}};
+  run.prompts = Prompts::paged;
+  run.keys = {500, 5000};
+  const auto bucket_of = [](std::int64_t batch, std::int64_t queries, std::int64_t keys) {
+    return fmt::format(
+        "attention_paged batch={} queries={} keys={} heads=32 key_heads=8 head_dim=128 value_dim=128 dtype=bf16",
+        pow2_ceil(batch), pow2_ceil(queries), pow2_ceil(keys));
+  };
+  std::set<std::string> expected;
+  for (std::int64_t queries = 100; queries <= 3000; ++queries)
+    for (std::int64_t batch = 1; batch <= 6; ++batch)
+      for (std::int64_t keys = std::max<std::int64_t>(500, (queries + batch - 1) / batch); keys <= 5000; keys += 100)
+        expected.insert(bucket_of(batch, queries, keys));
+  std::set<std::string> written;
+  for (const std::string& each : problems_of(workload_text_of("llama", run)))
+    if (each.starts_with("attention_paged ")) written.insert(each);
+  CHECK(written == expected);
+}
+
+TEST_CASE("batches of paged prompts have at least 16 queries in the mean, or one sequence") {
+  ModelRun run{{1, 64}, {1, 32}};
+  run.prompts = Prompts::paged;
+  const auto problems = problems_of(workload_text_of("llama", run));
+  CHECK(count_of(problems, "attention_paged batch=1 ") == 7);
+  CHECK(count_of(problems, "attention_paged batch=2 ") == 2);
+  CHECK(count_of(problems, "attention_paged batch=4 ") == 1);
+  CHECK(count_of(problems, "attention_paged batch=8 ") == 0);
+}
+
+TEST_CASE("paged prompts have the windows, sinks and soft caps of their model, and the heads of one rank") {
+  ModelRun run = few;
+  run.prompts = Prompts::paged;
+  const std::string of_1024 = "attention_paged batch=4 queries=1024 keys=1024 ";
+  const auto mistral = problems_of(workload_text_of("mistral", run));
+  check_holds(mistral, {of_1024 + "heads=32 key_heads=8 head_dim=128 value_dim=128 dtype=f16 mask=window"});
+  CHECK(count_of(mistral, "attention_paged") == 3);  // none causal
+  for (const char* mask : {"", " mask=window"}) {
+    check_holds(problems_of(workload_text_of("gpt_oss", run)),
+                {of_1024 + "heads=64 key_heads=8 head_dim=64 value_dim=64 dtype=bf16" + mask + " sinks=head"});
+    check_holds(problems_of(workload_text_of("gemma2", run)),
+                {of_1024 + "heads=8 key_heads=4 head_dim=256 value_dim=256 dtype=bf16" + mask + " soft_cap=tanh"});
+  }
+  run.ranks = 2;
+  check_holds(problems_of(workload_text_of("llama", run), 2),
+              {of_1024 + "heads=16 key_heads=4 head_dim=128 value_dim=128 dtype=bf16"});
+}
+
+TEST_CASE("paged prompts that are all longer than the keys of a cache are refused") {
+  ModelRun run{{8192, 16384}, {1, 2}};
+  run.prompts = Prompts::paged;
+  run.keys = {1024, 4095};
+  CHECK(
+      tells(message_of([&] { workload_text_of("llama", run); }),
+            "prompts of 8192 tokens or more, in 2 sequences at most, have more than 4095 keys each; raise the most of "
+            "--keys"));
+  run.keys = {1024, 4096};
+  CHECK(count_of(problems_of(workload_text_of("llama", run)), "attention_paged batch=2 queries=8192 keys=4096") == 1);
+}
+
+TEST_CASE("the documented numbers of buckets of paged prompts are those that are written") {
+  struct Written {
+    manifest::SizeRange tokens, batch, keys;
+  };
+  const std::string document = read_text(KILN_SOURCE_DIR "/docs/deployment.md");
+  for (const Written& each : {Written{{1, 8192}, {1, 32}, {1024, 8192}}, Written{{1, 2048}, {1, 8}, {1024, 8192}},
+                              Written{{128, 8192}, {1, 8}, {1024, 8192}}}) {
+    ModelRun run{each.tokens, each.batch};
+    run.prompts = Prompts::paged;
+    run.keys = each.keys;
+    const auto text_of = [](const manifest::SizeRange& range) { return fmt::format("{}..{}", range.low, range.high); };
+    const std::string row =
+        fmt::format("| {} | {} | {} | {} |\n", text_of(each.tokens), text_of(each.batch), text_of(each.keys),
+                    count_of(problems_of(workload_text_of("llama3_8b", run)), "attention_paged"));
+    CHECK_MESSAGE(tells(document, row), row);
+  }
+}
+
+TEST_CASE("a model without a cache refuses paged prompts, and keys of a cache") {
+  ModelRun paged = few, with_keys = few;
+  paged.prompts = Prompts::paged;
+  with_keys.keys = {1024, 2048};
+  for (const char* model : {"vit", "flux", "whisper"})
+    for (const ModelRun& run : {paged, with_keys})
+      CHECK(tells(message_of([&] { workload_text_of(model, run); }),
+                  "has no cache of keys; leave out --prompts paged and --keys"));
+}
+
+TEST_CASE("one command writes prompts and steps over pages, and says so in the file") {
+  const kiln::testing::Command command;
+  const std::string config = " --config " + command.path("config.json", config_text("llama"));
+  const std::string paged = "workload" + config + " --tokens 1024 --batch 1..4 --prompts paged --keys 1024..2048";
+  const auto ran = command.run(paged);
+  CHECK(
+      tells(ran.output, ", 1024 tokens and 1..4 sequences a batch, prompts over pages, 1024..2048 keys in a cache.\n"));
+  CHECK(count_of(problems_of(ran.output), "attention_paged") == 6);
+  CHECK(count_of(problems_of(ran.output), "attention_decode") == 6);
+  CHECK(tells(command.run("workload" + config).output, "layout = \"packed\""));
+  const auto refused = [&](const std::string& more, const std::string& sentence) {
+    kiln::testing::check_refused(command.run("workload" + config + more), 2, sentence);
+  };
+  refused(" --prompts pages", "pages not in {packed,paged}");
+  refused(" --keys 2048..1024", "--keys is '2048..1024', expected a size or a range");
+  refused(" --for torch --prompts paged", "--for torch takes no --prompts paged: its caches have no pages");
+  refused(" --for torch --keys 2048", "--for torch takes no --keys");
 }
 
 TEST_CASE("an encoder's sequences are all as long, and see each other without a mask") {
