@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import pathlib
+import sys
 from typing import Any
 
 import torch
@@ -19,7 +20,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def _open() -> ctypes.CDLL:
-    path = os.environ.get("KILN_TORCH_LIBRARY") or str(HERE / "libkiln_torch.so")
+    folders = map(pathlib.Path, sys.modules[__package__].__path__)  # two, where an editable install leaves the sources where they are
+    own = next((each for each in (folder / "libkiln_torch.so" for folder in folders) if each.exists()), HERE / "libkiln_torch.so")
+    path = os.environ.get("KILN_TORCH_LIBRARY") or str(own)
     torch.ops.load_library(path)
     library = ctypes.CDLL(path)
     for function in (library.kiln_torch_install, library.kiln_torch_define):

@@ -1,4 +1,8 @@
 """From torch.ops.kiln to launches on the fake driver, in host memory."""
+import importlib.util
+import os
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -9,6 +13,25 @@ torch = pytest.importorskip("torch")
 COMPUTED = ["rms_norm", "linear", "linear_gelu", "linear_swiglu", "linear_add", "linear_grouped", "matmul_nn", "matmul_tn", "bmm_nt", "rotary", "rotary_interleaved",
             "softmax", "softmax_causal", "softmax_bias"]  # those that the fake driver has twins of
 OPS = "OPS = __import__('pathlib').Path(fake_device.__file__).parents[2] / 'tests/e2e/ops'\n"
+
+
+def test_an_editable_install_has_its_library_in_a_folder_of_its_own(tmp_path):
+    """As scikit-build-core lays it out: the package has two folders, and its sources are in the second."""
+    own = pathlib.Path(importlib.util.find_spec("kiln_torch").origin).parent
+    shutil.copytree(own, tmp_path / "sources", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    (tmp_path / "library").mkdir()
+    shutil.copy(os.environ.get("KILN_TORCH_LIBRARY", own / "libkiln_torch.so"), tmp_path / "library/libkiln_torch.so")
+    program = f"""
+import importlib.util, sys
+folders = [{str(tmp_path / "library")!r}, {str(tmp_path / "sources")!r}]
+spec = importlib.util.spec_from_file_location("kiln_torch", folders[1] + "/__init__.py", submodule_search_locations=folders)
+sys.modules["kiln_torch"] = package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+print(len(package.ops()))
+"""
+    without = {name: value for name, value in os.environ.items() if name != "KILN_TORCH_LIBRARY"}
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=without)
+    assert ran.returncode == 0 and int(ran.stdout) > 100, ran.stderr
 
 
 def test_ops_compute(run_program):
