@@ -1,4 +1,4 @@
-// Inputs for verification and timing: lengths by the cases of op.toml's [prepare], tables of distinct pages, and values.
+// Inputs for verification and timing: lengths by the cases of op.toml's [prepare], tables of distinct pages, scales, and values.
 #pragma once
 
 #include "common/attention/cache_rows.cuh"
@@ -52,6 +52,15 @@ __global__ __launch_bounds__(256) void attention_cache_table(kiln::view<int, 1> 
       entry * page_size < key_lengths[sequence]
           ? static_cast<int>((i % pages * stride + static_cast<long long>(seed % 1000)) % pages)
           : -1;
+}
+
+/// grid (1), block (256): a key head's scales of 8-bit k and v, from 3 / 4 to 5 / 4.
+__global__ __launch_bounds__(256) void attention_cache_scales(float* k_scale, float* v_scale, long long key_heads,
+                                                              unsigned long long seed) {
+  for (long long i = threadIdx.x; i < key_heads; i += 256) {
+    k_scale[i] = 1.0f + 0.25f * kiln::attention::drawn_value(~seed, 2 * i);
+    v_scale[i] = 1.0f + 0.25f * kiln::attention::drawn_value(~seed, 2 * i + 1);
+  }
 }
 
 /// grid (keys of all sequences), block (128): values as attention_values draws them, for keys that exist; the others are left as they are.
