@@ -12,13 +12,14 @@
 namespace test {
 
 /// Pages lie in reverse, and between them pages of NaN. Keys and values that no query sees are NaN. Entries of pages without a key that some
-/// query sees are no pages.
-template <typename Form>
+/// query sees are no pages. Of caches in e4m3 each head has scales of its own.
+template <typename Form, typename Cache = typename Form::T>
 struct PagedAttention {
   using T = typename Form::T;
   using PackedForm = kiln::attention::Form<T, Form::head_dim, Form::value_dim, Layout::packed, Form::mask,
                                            Form::soft_cap, Form::sinks>;
-  using Heads = kiln::attention::HeadRows<const T>;
+  using Heads = kiln::attention::HeadRows<const Cache>;
+  static constexpr bool scaled = sizeof(Cache) == 1;  // by a head's own scales
 
   PagedAttention(AttentionProblem problem, int keys_of_page)
       : of(std::move(problem)),
@@ -36,15 +37,19 @@ struct PagedAttention {
         const int page = pages() - 2 - 2 * (sequence * entries() + key / page_size);
         table[static_cast<std::size_t>(sequence * stride() + key / page_size)] = page;
         const std::int64_t row = std::int64_t{page} * page_size + key % page_size, from = of.row(false, sequence, key);
-        for (std::int64_t i = 0; i < k.columns(); ++i) k.at(row, i) = of.k.at(from, i);
-        for (std::int64_t i = 0; i < v.columns(); ++i) v.at(row, i) = of.v.at(from, i);
+        for (std::int64_t i = 0; i < k.columns(); ++i) k.at(row, i) = in_cache(of.k.at(from, i));
+        for (std::int64_t i = 0; i < v.columns(); ++i) v.at(row, i) = in_cache(of.v.at(from, i));
       }
+    }
+    for (int head = 0; scaled && head < of.problem.key_heads; ++head) {
+      of.k_scales.at(0, head) = 0.5f + 0.5f * static_cast<float>(head);
+      of.v_scales.at(0, head) = 4.0f / (1.0f + 3.0f * static_cast<float>(head));
     }
   }
 
   Attention<PackedForm> of;  // has what is right, and takes the results
   int page_size;
-  Matrix<T> k, v;
+  Matrix<Cache> k, v;
   std::vector<int> table, lengths;
 
   [[nodiscard]] int most_keys() const {
@@ -53,12 +58,12 @@ struct PagedAttention {
   [[nodiscard]] int entries() const { return (most_keys() + page_size - 1) / page_size; }  // of a sequence
   [[nodiscard]] int stride() const { return entries() + 1; }
   [[nodiscard]] int pages() const { return 2 * of.count() * entries() + 1; }
-  [[nodiscard]] Matrix<T> pool(const Matrix<T>& like) const {
+  [[nodiscard]] Matrix<Cache> pool(const Matrix<T>& like) const {
     const std::int64_t dim =
         like.columns() / of.problem.key_heads;  // whole heads lie between pages, as maps of several need
     return {std::int64_t{pages()} * page_size, like.columns(), like.columns() + (of.problem.key_heads == 1 ? 8 : dim)};
   }
-  [[nodiscard]] Heads rows(Matrix<T>& from, int dim) const {
+  [[nodiscard]] Heads rows(Matrix<Cache>& from, int dim) const {
     return {from.data(), page_size * from.stride(), from.stride(), dim};
   }
   [[nodiscard]] kiln::view<const int, 1> block_table() const { return {table.data(), {stride()}}; }
@@ -75,11 +80,12 @@ struct PagedAttention {
                       .shared_bytes = shared,
                       .seed = seed},
                      [&] {
-                       attention_paged_mma<Form, tile_n, warps>(
+                       attention_paged_mma<Form, tile_n, warps, Cache>(
                            of.q_rows(), rows(k, Form::head_dim), rows(v, Form::value_dim), of.out_rows(), of.lse_sums(),
                            of.told_query_offsets.data(), lengths.data(), block_table(), &of.reports[0], &of.reports[1],
                            of.count(), of.rows(true), most_keys(), longest, problem.heads, problem.key_heads, page_size,
-                           pages(), problem.scale, problem.cap, problem.left, of.sinks.data());
+                           pages(), problem.scale, problem.cap, problem.left, of.sinks.data(),
+                           scaled ? of.k_scales.data() : nullptr, scaled ? of.v_scales.data() : nullptr);
                      });
   }
 
@@ -110,10 +116,17 @@ struct PagedAttention {
   }
 
  private:
+  static Cache in_cache(T value) {  // small multiples of 1 / 8, which each type has
+    if constexpr (scaled) {
+      return kiln::from_float<Cache>(static_cast<float>(number_of(value)));
+    } else {
+      return value;
+    }
+  }
   static std::uint32_t word(std::int64_t value) { return static_cast<std::uint32_t>(value); }
   static std::uint64_t bytes(std::int64_t elements) { return static_cast<std::uint64_t>(elements) * sizeof(T); }
   /// From a page to the next, along the first dimension of its map.
-  [[nodiscard]] int heads_of(const Matrix<T>& of_pool, int dim) const {
+  [[nodiscard]] int heads_of(const Matrix<Cache>& of_pool, int dim) const {
     return of.problem.key_heads == 1 ? 1 : static_cast<int>(page_size * of_pool.stride() / dim);
   }
   template <typename Tile>
@@ -126,7 +139,7 @@ struct PagedAttention {
   }
   /// As kiln::attention::PagedMaps says.
   template <typename Tile>
-  kiln::tensor_map map_of_pages(Matrix<T>& of_pool, int box_keys) {
+  kiln::tensor_map map_of_pages(Matrix<Cache>& of_pool, int box_keys) {
     const std::int64_t dim = of_pool.columns() / of.problem.key_heads;
     const bool in_groups = dim % Tile::box_columns == 0;
     const std::int64_t boxes = in_groups ? dim / Tile::box_columns : 1,

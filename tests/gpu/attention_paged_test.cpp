@@ -30,7 +30,8 @@ TEST_CASE("attention_paged is right with each page size and case of lengths") {
     for (const std::int64_t page_size : {1, 16, 24, 32, 48, 64, 128, 256, 1024}) {
       tune::Placement placement = placed(op, {{"page_size", page_size}});
       placement.prepare_case = each;
-      check_all(fixture, op, paged(op, sizes, {}), placement, generator);
+      for (const char* cache : {"bf16", "e4m3"})
+        check_all(fixture, op, paged(op, sizes, {{"cache_dtype", cache}}), placement, generator);
     }
 }
 
@@ -48,7 +49,9 @@ TEST_CASE("attention_paged is right with each mask, head dimension, group and nu
       tune::Placement placement = placed(op, {{"window_left", 100}});
       placement.prepare_case = each;
       for (const auto& [sizes, dtype] : all)
-        check_all(fixture, op, paged(op, sizes, {{"mask", mask}, {"dtype", dtype}}), placement, generator);
+        for (const char* cache : {dtype, "e4m3"})
+          check_all(fixture, op, paged(op, sizes, {{"mask", mask}, {"dtype", dtype}, {"cache_dtype", cache}}),
+                    placement, generator);
     }
 }
 
@@ -56,29 +59,31 @@ TEST_CASE("attention_paged is right with a soft cap and sinks, without lse, and 
   Fixture fixture;
   std::mt19937 generator(107);
   const manifest::Op& op = fixture.op("attention_paged");
-  const Problem problem =
-      paged(op, {"3", "500", "3000", "8", "2", "64", "64"}, {{"soft_cap", "tanh"}, {"sinks", "head"}});
-  for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each) {
-    tune::Placement placement;
-    placement.prepare_case = each;
-    check_all(fixture, op, problem, placement, generator);
+  for (const char* cache : {"bf16", "e4m3"}) {
+    const Problem problem = paged(op, {"3", "500", "3000", "8", "2", "64", "64"},
+                                  {{"soft_cap", "tanh"}, {"sinks", "head"}, {"cache_dtype", cache}});
+    for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each) {
+      tune::Placement placement;
+      placement.prepare_case = each;
+      check_all(fixture, op, problem, placement, generator);
+    }
+    tune::Placement no_lse;
+    no_lse.leave_optional_out = true;
+    check_all(fixture, op, problem, no_lse, generator);
+    // Heads outermost in a page, and rows with something behind them.
+    check_all(fixture, op, problem,
+              placed(op, {{"page_size", 64},
+                          {"k_row_stride", 72},
+                          {"k_head_stride", 64 * 72},
+                          {"k_outer_stride", 2 * 64 * 72},
+                          {"v_row_stride", 72},
+                          {"v_head_stride", 64 * 72},
+                          {"v_outer_stride", 2 * 64 * 72},
+                          {"out_row_stride", 8 * 64 + 8},
+                          {"lse_head_stride", 503},
+                          {"lse_batch_stride", 8 * 503}}),
+              generator);
   }
-  tune::Placement no_lse;
-  no_lse.leave_optional_out = true;
-  check_all(fixture, op, problem, no_lse, generator);
-  // Heads outermost in a page, and rows with something behind them.
-  check_all(fixture, op, problem,
-            placed(op, {{"page_size", 64},
-                        {"k_row_stride", 72},
-                        {"k_head_stride", 64 * 72},
-                        {"k_outer_stride", 2 * 64 * 72},
-                        {"v_row_stride", 72},
-                        {"v_head_stride", 64 * 72},
-                        {"v_outer_stride", 2 * 64 * 72},
-                        {"out_row_stride", 8 * 64 + 8},
-                        {"lse_head_stride", 503},
-                        {"lse_batch_stride", 8 * 503}}),
-            generator);
 }
 
 }  // namespace kiln::gpu_tests

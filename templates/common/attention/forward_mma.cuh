@@ -39,7 +39,8 @@ struct TensorKeys {
   }
 };
 
-/// A block of attention_mma: its rows, and keys and values from where `Keys` finds them.
+/// A block of attention_mma: its rows, and keys and values from where `Keys` finds them. `scales`: of 8-bit types those of q's, k's and v's
+/// heads; where keys and values alone had 8 bits, those two.
 template <typename Form, int tile_n, int warps, typename Keys, typename Out, typename... Scales>
 __device__ __forceinline__ void attention_mma_block(const HeadRows<const typename Form::T>& q, const Keys& keys,
                                                     const HeadRows<Out>& out, const LogSums& lse, const Sequences& all,
@@ -85,6 +86,10 @@ __device__ __forceinline__ void attention_mma_block(const HeadRows<const typenam
     const HeadScales of_heads[] = {scales...};
     logits = logit_scale(by.scale, of_heads[0][head], of_heads[1][key_head]);
     value_scale *= of_heads[2][key_head];
+  } else if constexpr (sizeof...(Scales) == 2) {
+    const HeadScales of_heads[] = {scales...};
+    logits = logit_scale(by.scale, 1.0f, of_heads[0][key_head]);
+    value_scale *= of_heads[1][key_head];
   }
   const Scores<Form::soft_cap> to_scores(logits, by.cap);
   const RowTerms<Form> terms(inputs, to_scores, visible, of, head, row);
