@@ -118,12 +118,13 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: 
 
 def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_lengths: Tensor, block_table: Tensor, *, causal: bool = True,
                     window: int | tuple[int | None, int] | None = None, scale: float | None = None, softcap: float | None = None,
-                    sinks: Tensor | None = None, keys: int | None = None, longest_query: int | None = None, return_lse: bool = False) -> Any:
+                    sinks: Tensor | None = None, keys: int | None = None, longest_query: int | None = None, k_scale: Tensor | None = None,
+                    v_scale: Tensor | None = None, return_lse: bool = False) -> Any:
     """Attention of packed queries over a cache in pages: prompts in chunks, and prompts after a cached prefix. No gradient.
 
     q is [tokens, heads, head_dim]; rows query_offsets[i] to query_offsets[i + 1] are the last tokens of sequence i. The result is [tokens, heads,
     value_dim]. Rows past the last offset are undefined. k is the pool [pages, page_size, key_heads, head_dim], v [pages, page_size, key_heads,
-    value_dim]. The keys of all queries are in the pools before the call. Pages of a multiple of 16 keys are fastest.
+    value_dim]. The keys of all queries are in the pools before the call. Pages of a multiple of 16 keys in the type of q are fastest.
 
     query_offsets is i32 [batch + 1]. key_lengths, i32 [batch], counts a sequence's keys with those of its queries. Row i of block_table, i32
     [batch, ceil(keys / page_size)], has the pages of sequence i in order. `keys` is the most that a sequence may have, block_table.shape[1] * page_size
@@ -133,15 +134,18 @@ def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_
     None is all. A window is causal, and one with another right raises ValueError. A query that sees no key gives 0. softcap, sinks: as in attention().
     return_lse: (out, log-sum-exp of each row, f32 [heads, tokens]), which is -inf if the row sees no key and there are no sinks.
 
+    k and v may be float8_e4m3fn beside q of another type, with k_scale and v_scale as in attention_decode().
+
     Sizes, types and strides of pools that do not fit raise RuntimeError. Offsets, lengths and the table are in device memory: no launch waits for them,
     kernels clamp them, and kiln.check() names offsets and lengths out of bounds.
     """
     refuse_tangents(q, k, v, sinks)
     left, sinks = _left("attention_paged", window), _sinks("attention_paged", softcap, sinks)
     keys = block_table.shape[1] * k.shape[1] if keys is None else keys
+    tensors, ending = _over_cache("attention_paged", q, k, v, k_scale, v_scale)
     given = (query_offsets, key_lengths, block_table, *(() if sinks is None else (sinks,)), keys)
     values = _Form(causal, None if left is None else (left,), softcap, scale).values()
-    out, lse = _op("paged", _mask(causal or window is not None, left), softcap, sinks)(*autocast(q, k, v), *given, *values, longest_query)
+    out, lse = _op("paged", _mask(causal or window is not None, left), softcap, sinks, ending)(*tensors, *given, *values, longest_query)
     return (out, lse) if return_lse else out
 
 
@@ -159,19 +163,22 @@ def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, wi
     """
     refuse_tangents(q, k, v, sinks)
     left, sinks = _left("attention_decode", window), _sinks("attention_decode", softcap, sinks)
-    layout, is_wide = "decode_contiguous" if block_table is None else "decode_paged", k.dtype != torch.float8_e4m3fn
-    if is_wide and (k_scale is not None or v_scale is not None):
-        raise ValueError(f"kiln.torch.attention_decode: k_scale and v_scale are of keys and values in float8_e4m3fn; k has {k.dtype}")
-    given: list[Any] = [*autocast(q, k, v)] if is_wide else [*autocast(q), k, v, *(_of_heads(each, k) for each in (k_scale, v_scale))]
-    given.append(key_lengths)
-    if block_table is not None:
-        given.append(block_table)
-    if sinks is not None:
-        given.append(sinks)
-    if block_table is not None:
-        given.append(block_table.shape[1] * k.shape[1] if keys is None else keys)
+    tensors, ending = _over_cache("attention_decode", q, k, v, k_scale, v_scale)
+    table = () if block_table is None else (block_table,)
+    most = () if block_table is None else (block_table.shape[1] * k.shape[1] if keys is None else keys,)
+    given = (key_lengths, *table, *(() if sinks is None else (sinks,)), *most)
     values = _Form(True, None if left is None else (left,), softcap, scale).values()
-    return _op(layout, "" if left is None else "_window", softcap, sinks, "" if is_wide else "_e4m3")(*given, *values)[0]
+    run = _op("decode_paged" if table else "decode_contiguous", "" if left is None else "_window", softcap, sinks, ending)
+    return run(*tensors, *given, *values)[0]
+
+
+def _over_cache(function: str, q: Tensor, k: Tensor, v: Tensor, k_scale: Tensor | None, v_scale: Tensor | None) -> tuple[tuple[Tensor, ...], str]:
+    """q, k and v as ops over a cache take them, with scales of e4m3, and what the op's name ends with."""
+    if k.dtype == torch.float8_e4m3fn:
+        return (*autocast(q), k, v, _of_heads(k_scale, k), _of_heads(v_scale, k)), "_e4m3"
+    if k_scale is not None or v_scale is not None:
+        raise ValueError(f"kiln.torch.{function}: k_scale and v_scale are of keys and values in float8_e4m3fn; k has {k.dtype}")
+    return autocast(q, k, v), ""
 
 
 def _of_heads(scale: Tensor | None, k: Tensor) -> Tensor:

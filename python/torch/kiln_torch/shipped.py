@@ -71,13 +71,11 @@ def _attention() -> list[Shipped]:
                 ops.append(Shipped(name, "attention_forward", words, values=forward))
                 ops.append(Shipped(f"{name}_backward", "attention_backward", words, values=values))
                 ops.append(Shipped(f"{name}_backward_deterministic", "attention_backward", {**words, "deterministic": "yes"}, values=values))
-            ops.append(Shipped(f"attention_paged{ending}", "attention_paged", {"mask": mask, **choice}, values=(*scale, *left, "longest_query")))
-            if mask == "none":
-                continue
-            for layout in ("contiguous", "paged"):
-                name, words = f"attention_decode_{layout}" + ending.removeprefix("_causal"), {"layout": layout, "mask": mask, **choice}
-                ops.append(Shipped(name, "attention_decode", words, values=(*scale, *left)))
-                ops.append(Shipped(f"{name}_e4m3", "attention_decode", {**words, "cache_dtype": "e4m3"}, values=(*scale, *left)))
+            for of_bytes, cache in (("", {}), ("_e4m3", {"cache_dtype": "e4m3"})):
+                ops.append(Shipped(f"attention_paged{ending}{of_bytes}", "attention_paged", {"mask": mask, **choice, **cache}, values=(*scale, *left, "longest_query")))
+                for layout in ("contiguous", "paged") if mask != "none" else ():
+                    name = f"attention_decode_{layout}" + ending.removeprefix("_causal") + of_bytes
+                    ops.append(Shipped(name, "attention_decode", {"layout": layout, "mask": mask, **choice, **cache}, values=(*scale, *left)))
     return ops
 
 

@@ -30,11 +30,12 @@ def pools_of(kind: str, pages: int, page_size: int, dtype: torch.dtype) -> list[
 class Paged:
     """Tensors in device memory, of one shape for all batches."""
 
-    def __init__(self, page_size: int, mask: str, dtype: torch.dtype = torch.bfloat16, pools: str = "apart", extra: str = "") -> None:
+    def __init__(self, page_size: int, mask: str, dtype: torch.dtype = torch.bfloat16, pools: str = "apart", extra: str = "", of_bytes: bool = False) -> None:
         sequences, entries = len(BATCHES[0]), -(-KEYS // page_size)
         self.mask, self.extra = mask, extra
         self.q = torch.empty(TOKENS, 8, 128, device="cuda", dtype=dtype)
-        self.k, self.v = pools_of(pools, 2 * sequences * entries, page_size, dtype)
+        self.k, self.v = pools_of(pools, 2 * sequences * entries, page_size, torch.float8_e4m3fn if of_bytes else dtype)
+        self.scales = {f"{name}_scale": torch.rand(2, device="cuda") + 0.5 for name in "kv"} if of_bytes else {}
         self.sinks = torch.randn(8, device="cuda") if extra == "_sinks" else None
         self.offsets, self.lengths, self.table = (torch.zeros(shape, device="cuda", dtype=torch.int32) for shape in ((sequences + 1,), (sequences,), (sequences, entries)))
 
@@ -42,7 +43,8 @@ class Paged:
         return self.q, self.k, self.v, self.offsets, self.lengths, self.table
 
     def run(self):
-        return kt.attention_paged(*self.given(), return_lse=True, sinks=self.sinks, softcap=CAP if self.extra == "_softcap" else None, **MASKS[self.mask])
+        extra = {"sinks": self.sinks, "softcap": CAP if self.extra == "_softcap" else None}
+        return kt.attention_paged(*self.given(), return_lse=True, **extra, **self.scales, **MASKS[self.mask])
 
     def draw(self, batch: list[tuple[int, int]]):
         """Writes a batch; gives its out and lse by f64, of the rows that are some sequence's."""
@@ -56,10 +58,11 @@ class Paged:
         self.offsets[1:].copy_(torch.tensor([queries for queries, _ in batch]).cumsum(0))
         self.lengths.copy_(torch.tensor([keys for _, keys in batch]))
         values = (None, *((CAP,) if self.extra == "_softcap" else ()), *((LEFT,) if self.mask == "window" else ()))
-        given = (self.q, self.k.normal_(), self.v.normal_(), self.offsets, self.lengths, pages, *(() if self.sinks is None else (self.sinks,)))
-        expected = reference.paged(self.mask, self.extra)(*given, KEYS, *values)
-        for pool in (self.k, self.v):
-            pool.masked_fill_(~is_seen[..., None, None], torch.nan)
+        pools = [torch.randn(each.shape, device="cuda").to(each.dtype) for each in (self.k, self.v)]
+        given = (self.q, *pools, *self.scales.values(), self.offsets, self.lengths, pages, *(() if self.sinks is None else (self.sinks,)))
+        expected = (reference.paged_bytes if self.scales else reference.paged)(self.mask, self.extra)(*given, KEYS, *values)
+        for pool, drawn in zip((self.k, self.v), pools):
+            pool.copy_(drawn.float().masked_fill(~is_seen[..., None, None], torch.nan).to(pool.dtype))
         self.table.copy_(pages.masked_fill(~is_seen.any(1)[pages.long()], 1 << 30))
         return rows_of(expected, batch)
 
@@ -82,6 +85,8 @@ def checks():
         yield "values", f"attention_paged, {mask}, by torch.compile", functools.partial(compiled, 16, mask)
         for extra in ("_softcap", "_sinks"):
             yield "values", f"attention_paged{extra}, {mask}, pages of 16", functools.partial(eager, 16, mask, torch.bfloat16, "apart", extra)
+        yield "values", f"attention_paged, {mask}, over e4m3", functools.partial(eager, 16, mask, torch.float16, "apart", "_sinks", True)
+        yield "graph", f"attention_paged, {mask}, over e4m3", functools.partial(replayed, 16, mask, torch.bfloat16, "interleaved", "", True)
     for page_size in (1, 8, 16, 24, 64, 256):
         for pools in ("interleaved", "heads outermost"):
             name = f"attention_paged, causal, pages of {page_size}, {pools}"
@@ -97,9 +102,9 @@ def eager(page_size: int, mask: str, *more):
     return found, expected
 
 
-def replayed(page_size: int, mask: str):
+def replayed(page_size: int, mask: str, *more):
     """One captured graph, which compiles nothing more."""
-    paged = Paged(page_size, mask)
+    paged = Paged(page_size, mask, *more)
     paged.draw(BATCHES[-1])
     paged.run()
     kiln.wait_for_tunes(120)

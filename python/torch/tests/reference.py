@@ -267,6 +267,11 @@ def decode_bytes(layout, mask="causal", extra=""):
     return lambda q, k, v, k_scale, v_scale, *rest: run(q, k.double() * k_scale.double()[:, None], v.double() * v_scale.double()[:, None], *rest)
 
 
+def paged_bytes(mask, extra=""):
+    run = paged(mask, extra)
+    return lambda q, k, v, k_scale, v_scale, *rest: run(q, k.double() * k_scale.double()[:, None], v.double() * v_scale.double()[:, None], *rest)
+
+
 def paged(mask, extra=""):
     def run(q, k, v, offsets, lengths, table, *rest):
         sinks, (keys, *values) = _sinks_of(extra, rest)
@@ -322,7 +327,7 @@ def references():
                 name = f"attention_{layout}{ending}"
                 found[name], found[f"{name}_backward"] = attention(layout, mask, extra), attention_backward(layout, mask, extra)
                 found[f"{name}_backward_deterministic"] = found[f"{name}_backward"]
-            found[f"attention_paged{ending}"] = paged(mask, extra)
+            found[f"attention_paged{ending}"], found[f"attention_paged{ending}_e4m3"] = paged(mask, extra), paged_bytes(mask, extra)
             if mask != "none":
                 for layout in ("contiguous", "paged"):
                     name = f"attention_decode_{layout}" + ending.removeprefix("_causal")

@@ -87,7 +87,9 @@ def _attention(normal, integers, eighth, uniform) -> dict[str, tuple]:
     table = integers([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 12]])
     for (extra, sinks, cap), mask in itertools.product(extras, ("", "_causal", "_window")):
         values = (None, *cap, *((16,) if mask == "_window" else ()))
-        found[f"attention_paged{mask}{extra}"] = (normal(tokens, heads, dim), normal(*pages), normal(*pages), offsets, integers([40, 20, 64]), table, *sinks, 64, *values)
+        packed = (offsets, integers([40, 20, 64]), table, *sinks, 64, *values)
+        found[f"attention_paged{mask}{extra}"] = (normal(tokens, heads, dim), normal(*pages), normal(*pages), *packed)
+        found[f"attention_paged{mask}{extra}_e4m3"] = (normal(tokens, heads, dim), eighth(*pages), eighth(*pages), *scales, *packed)
         if mask == "_causal":
             continue
         for layout, cache, rest in (("contiguous", (3, 64, key_heads, dim), (lengths, *sinks)), ("paged", pages, (lengths, table, *sinks, 64))):

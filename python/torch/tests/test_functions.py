@@ -256,6 +256,18 @@ def test_attention_paged_is_packed_attention_of_what_the_pages_have(named, extra
     torch.testing.assert_close(kt.attention_paged(*given[:5], given[5][:, :3], keys=40, **named), expected[0])
 
 
+@pytest.mark.parametrize("extra", EXTRA)
+@pytest.mark.parametrize("named", [{}, {"causal": False}, {"window": 5}])
+def test_attention_paged_takes_pages_of_8_bits_with_their_scales(named, extra):
+    _, (q, *pools, offsets, lengths, table) = in_pages()
+    pools, k_scale = [each.to(torch.float8_e4m3fn) for each in pools], torch.tensor([0.5, 2.0])
+    found = kt.attention_paged(q, *pools, offsets, lengths, table, k_scale=k_scale, return_lse=True, **named, **extra)
+    expected = kt.attention_paged(q, pools[0].float() * k_scale[:, None], pools[1].float(), offsets, lengths, table, return_lse=True, **named, **extra)
+    torch.testing.assert_close(found, expected)
+    with pytest.raises(ValueError, match="kiln.torch.attention_paged: k_scale and v_scale are of keys and values in float8_e4m3fn; k has torch.float32"):
+        kt.attention_paged(q, *(each.float() for each in pools), offsets, lengths, table, v_scale=k_scale)
+
+
 def test_a_window_over_pages_is_a_number_of_keys_before_the_diagonal():
     _, given = in_pages()
     torch.testing.assert_close(kt.attention_paged(*given, window=5), kt.attention_paged(*given, window=(5, 0)))
