@@ -7,6 +7,7 @@
 // What kernels include comes after what they take for built in.
 #include "attention.hpp"
 #include "attention_paged/mma.cuh"
+#include "attention_paged/reference.cuh"
 #include "attention_paged/wgmma.cuh"
 
 namespace test {
@@ -87,6 +88,26 @@ struct PagedAttention {
                            pages(), problem.scale, problem.cap, problem.left, of.sinks.data(),
                            scaled ? of.k_scales.data() : nullptr, scaled ? of.v_scales.data() : nullptr);
                      });
+  }
+
+  void launch_reference() {
+    const AttentionProblem& problem = of.problem;
+    Matrix<float> out(of.out.rows(), of.out.columns(), of.out.stride());
+    emulator::launch({.grid = {static_cast<unsigned>(of.rows(true)), static_cast<unsigned>(problem.heads)},
+                      .block = {256},
+                      .seed = 1},
+                     [&] {
+                       attention_paged_reference<Form, Cache>(
+                           of.q_rows(), rows(k, Form::head_dim), rows(v, Form::value_dim),
+                           {out.data(), 0, out.stride(), Form::value_dim}, of.lse_sums(), of.sinks.data(),
+                           of.told_query_offsets.data(), lengths.data(), block_table(), of.count(), of.rows(true),
+                           most_keys(), problem.heads, problem.key_heads, page_size, pages(), problem.scale,
+                           problem.cap, problem.left, 1, scaled ? of.k_scales.data() : nullptr,
+                           scaled ? of.v_scales.data() : nullptr);
+                     });
+    for (std::int64_t row = 0; row < out.rows(); ++row)
+      for (std::int64_t column = 0; column < out.columns(); ++column)
+        of.out.at(row, column) = kiln::from_float<T>(out.at(row, column));
   }
 
   template <int tile_m = 128, int tile_n = 64, int stages = 2, bool pingpong = true, bool holds = false,

@@ -138,6 +138,25 @@ TEST_CASE("attention_paged gives all keys of a head one weight where the scale o
   CHECK(of.of.error() < close);
 }
 
+template <typename Form, typename Cache = typename Form::T>
+double reference_error(AttentionProblem problem) {
+  problem.left = 9;
+  PagedAttention<Form, Cache> of(std::move(problem), 16);
+  of.launch_reference();
+  return of.of.error();
+}
+
+TEST_CASE("attention_paged's reference is right with each mask, a soft cap and sinks, and caches in e4m3") {
+  const AttentionProblem problem = {.lengths = {{7, 20}, {0, 4}, {3, 3}, {2, 33}}, .heads = 4, .key_heads = 2};
+  constexpr double rounded = 4e-3;
+  using Sunk = PagedForm<Mask::none, 16, 16, SoftCap::tanh, Sinks::head>;
+  CHECK(reference_error<PagedForm<Mask::causal, 16>>(problem) < rounded);
+  CHECK(reference_error<Sunk>(problem) < rounded);
+  CHECK(reference_error<PagedForm<Mask::causal, 16, 32>, kiln::e4m3>(problem) < rounded);
+  CHECK(reference_error<PagedForm<Mask::window, 16, 8>, kiln::e4m3>(problem) < rounded);
+  CHECK(reference_error<Sunk, kiln::e4m3>(problem) < rounded);
+}
+
 TEST_CASE("attention_paged reports lengths and offsets past their bounds, and clamps them") {
   for (const bool wgmma : {false, true}) {
     CAPTURE(wgmma);
