@@ -40,7 +40,8 @@ class Table(unittest.TestCase):
 
 class Draws(unittest.TestCase):
     def test_a_seed_gives_the_same_problems_and_another_one_others(self):
-        for words in (["draw.py", "12", "--models", "served"], ["draw_attention.py", "--models", "12"], ["draw_attention.py", "--models", "5", "--packed"]):
+        for words in (["draw.py", "12", "--models", "served"], ["draw_attention.py", "--models", "12"], ["draw_attention.py", "--models", "5", "--packed"],
+                      ["draw_attention.py", "--models", "8", "--extras"]):
             with self.subTest(words):
                 once, again, other = (drawn(*words, "--seed", seed) for seed in ("7", "7", "8"))
                 self.assertEqual(once, again)
@@ -70,6 +71,31 @@ class Draws(unittest.TestCase):
             lengths = [int(each) for each in line.split("lengths=")[1].split()[0].split(",")]
             asked = sizes(line)
             self.assertEqual((asked["batch"], asked["queries"], asked["keys"]), (len(lengths), sum(lengths), sum(lengths)))
+
+    def test_models_with_a_soft_cap_or_sinks_have_dense_problems_of_global_and_of_local_layers(self):
+        table = {each.name: each for each in models.read(models.EXTRAS)}
+        self.assertTrue(all(bool(each.soft_cap) != each.sinks for each in table.values()))
+        for seed in map(str, range(20)):
+            seen = set()
+            for line in drawn("draw_attention.py", "--models", "8", "--extras", "--seed", seed):
+                own, model = sizes(line), table[line.split("# ")[1].rsplit(",", 1)[0]]
+                seen.add((model.name, "mask=window" in line))
+                self.assertEqual(own.get("cap", 0), model.soft_cap, line)
+                self.assertEqual([word in line for word in (" soft_cap=tanh", " sinks=head")], [bool(model.soft_cap), model.sinks])
+                if "mask=window" in line:
+                    self.assertEqual(own["window_left"], model.window - 1)
+                    self.assertGreater(own["queries"], model.window)
+            self.assertEqual(seen, {(name, is_local) for name in table for is_local in (False, True)})
+
+    def test_packed_problems_of_models_with_a_soft_cap_or_sinks_are_of_each_model(self):
+        lines = drawn("draw_attention.py", "--models", "4", "--extras", "--packed")
+        self.assertEqual(sorted(line.split("# ")[1] for line in lines), sorted(f"{each.name}, served" for each in models.read(models.EXTRAS)))
+        self.assertTrue(all(("soft_cap=tanh cap=50" in line) != ("sinks=head" in line) and "layout=packed" in line for line in lines))
+
+    def test_paged_problems_have_no_soft_cap_and_no_sinks(self):
+        ran = subprocess.run([sys.executable, BENCH / "draw_attention.py", "--models", "4", "--extras", "--paged"], capture_output=True, text=True, check=False)
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("--extras has no problems over pages", ran.stderr)
 
     def test_a_window_that_sees_all_keys_is_a_plain_causal_mask(self):
         mistral = next(each for each in models.read() if each.name.startswith("Mistral 7B"))

@@ -11,7 +11,8 @@ import math
 import pathlib
 import tomllib
 
-FILE = pathlib.Path(__file__).resolve().parent / "problems/models.toml"
+PROBLEMS = pathlib.Path(__file__).resolve().parent / "problems"
+FILE, EXTRAS = PROBLEMS / "models.toml", PROBLEMS / "models_extras.toml"
 DISTRIBUTIONS = ("log", "served")
 LEAST, MOST = 128, 32768  # of a drawn length of attention; a decode step of a product has fewer rows
 TOKENS = 16384  # of a batch of attention, about
@@ -37,6 +38,9 @@ class Model:
     tokens: list = dataclasses.field(default_factory=list)
     window: int = 0
     local: float = 0.0
+    shortest: int = LEAST  # of the lengths that `log` draws
+    soft_cap: int = 0
+    sinks: bool = False
     products: list = dataclasses.field(default_factory=list)
 
     def __post_init__(self):
@@ -52,7 +56,7 @@ class Model:
         most = min(self.longest, MOST)
         if self.tokens:
             return draw.choice(self.tokens) if distribution == "served" else log_even(draw, min(self.tokens), max(self.tokens))
-        return min(most, prompt(draw)) if distribution == "served" else log_even(draw, LEAST, most)
+        return min(most, prompt(draw)) if distribution == "served" else log_even(draw, self.shortest, most)
 
     def rows(self, draw, distribution):
         """Of a product."""
@@ -61,12 +65,15 @@ class Model:
         return self.length(draw, distribution) if self.tokens or distribution == "served" else log_even(draw, 1, 16384)
 
     def words(self, draw, length):
-        """Its heads and its mask, of a layer that is local as often as its layers are."""
+        """Its heads, its mask, of a layer that is local as often as its layers are, and its soft cap or sinks."""
         sizes = f"heads={self.heads} key_heads={self.key_heads} head_dim={self.head_dim} value_dim={self.value_dim}"
         is_local = draw.random() < self.local
         if is_local and self.window < length:
-            return f"{sizes} mask=window window_left={self.window - 1} window_right=0"
-        return sizes + (f" mask={self.mask}" if self.mask != "none" else "")
+            return f"{sizes} mask=window window_left={self.window - 1} window_right=0" + self.extras()
+        return sizes + (f" mask={self.mask}" if self.mask != "none" else "") + self.extras()
+
+    def extras(self):
+        return (f" soft_cap=tanh cap={self.soft_cap}" if self.soft_cap else "") + (" sinks=head" if self.sinks else "")
 
 
 def log_even(draw, least, most):
@@ -77,8 +84,15 @@ def prompt(draw):
     return max(1, round(draw.choice(PROMPTS) * math.exp(draw.gauss(0, SIGMA))))
 
 
-def read():
-    return [Model(**each) for each in tomllib.loads(FILE.read_text())["model"]]
+def read(file=FILE):
+    return [Model(**each) for each in tomllib.loads(file.read_text())["model"]]
+
+
+def with_extras():
+    """The models of models_extras.toml, each as its global layers and as its local ones, which see sequences longer than the window."""
+    for model in read(EXTRAS):
+        yield dataclasses.replace(model, local=0.0)
+        yield dataclasses.replace(model, local=1.0, shortest=model.window + 1)
 
 
 def products(draw, count, distribution, ranks=1):
@@ -114,17 +128,17 @@ def collectives(draw, count, distribution, ranks):
         yield f"{op} {size} # {model.name}, {distribution}"
 
 
-def attention(draw, count, distribution, backward=False):
-    """Lines of problems of dense batches."""
-    for model in turns(draw, read(), count):
+def attention(draw, count, distribution, backward=False, table=None):
+    """Lines of problems of dense batches, of the models of `table` or of models.toml."""
+    for model in turns(draw, table or read(), count):
         length = model.length(draw, distribution)
         yield (f"attention_{'backward' if backward else 'forward'} batch={max(1, TOKENS // length)} queries={length} keys={length} "
                f"{model.words(draw, length)} # {model.name}, {distribution}")
 
 
-def packed(draw, count, backward=False):
+def packed(draw, count, backward=False, table=None):
     """Lines of problems of packed batches of decoders, lengths as they are served."""
-    for model in turns(draw, [each for each in read() if not each.tokens], count):
+    for model in turns(draw, [each for each in table or read() if not each.tokens], count):
         lengths = []
         while not lengths or sum(lengths) < TOKENS // 2:
             lengths.append(min(TOKENS // 2, model.length(draw, "served")))  # a longer prompt is served in parts
