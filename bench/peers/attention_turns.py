@@ -168,10 +168,11 @@ class Reference:
         return right, round(worst, 6)
 
 
-def run(case, ways, check):
+def run(case, reference, ways, check, **choices):
+    """`choices`: words of the problem that are neither sizes nor layout nor mask."""
     import kiln
 
-    row, reference = {}, Reference(case)
+    row = {}
 
     def prepare(way):
         before = kiln.stats() if way == "kiln" else {}
@@ -185,7 +186,7 @@ def run(case, ways, check):
     ready, launches = prepared(ways, prepare)
     if "kiln" in launches:
         try:
-            row |= launched(case.op, **case.sizes, layout="packed" if case.packed else "dense", mask=case.mask)
+            row |= launched(case.op, **case.sizes, layout="packed" if case.packed else "dense", mask=case.mask, **choices)
         except Exception as error:
             row["because"] = f"{type(error).__name__}: {error}"
     if not check:
@@ -193,9 +194,10 @@ def run(case, ways, check):
     return {"ways": ready, **row}
 
 
-def main():
+def main(bench, ways, answer):
+    """A row of `bench` for each problem: the op and the rest of the row, as `answer(line, ways, check)` gives them."""
     options = argparse.ArgumentParser()
-    options.add_argument("--ways", default="kiln,flash3,flash4,cudnn,varlen")
+    options.add_argument("--ways", default=ways)
     options.add_argument("--base", action="append", default=[])
     options.add_argument("--check", action="store_true", help="compare results, time nothing")
     options.add_argument("--share", default="0/1")
@@ -207,12 +209,16 @@ def main():
     torch.manual_seed(SEED)
     part, parts = map(int, asked.share.split("/"))
     for line in [line for line in sys.stdin if line.startswith("attention_")][part::parts]:
-        case = Case(line)
+        op, row = answer(line, asked.ways.split(","), asked.check)
         text, _, remark = line.partition("#")
-        emit(bench="attention_turns", op=case.op, asked=" ".join(text.split()[1:]), remark=remark.strip(), **run(case, asked.ways.split(","), asked.check))
-        del case
+        emit(bench=bench, op=op, asked=" ".join(text.split()[1:]), remark=remark.strip(), **row)
         torch.cuda.empty_cache()  # else a tune of the next one may find too little memory
 
 
+def answer(line, ways, check):
+    case = Case(line)
+    return case.op, run(case, Reference(case), ways, check)
+
+
 if __name__ == "__main__":
-    main()
+    main("attention_turns", "kiln,flash3,flash4,cudnn,varlen", answer)
