@@ -65,6 +65,15 @@ class Run(Folder):
         self.assertEqual([sum("gemm" in line for line in part) for part in (drawn[:5], drawn[5:])], [0, 5])
         self.assertIn("--world 4 ", (self.root / "out/team_drawn.json").read_text())
 
+    def test_attention_with_a_soft_cap_or_sinks_runs_once_by_the_packages(self):
+        self.write("bin/python3", f'#!/bin/sh\ncase "$1" in bench/peers/*) echo "$PYTHONPATH $*"; wc -l ;; *) exec {sys.executable} "$@" ;; esac\n')
+        ran = self.run_steps("attention_extras", KILN_BENCH_PACKAGES="/peers")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        ops = [line.split()[0] for line in (self.root / "out/attention_extras.txt").read_text().splitlines()]
+        self.assertEqual(ops, ["attention_forward"] * 12 + ["attention_backward"] * 8)
+        self.assertEqual((self.root / "out/attention_extras.json").read_text().splitlines(),
+                         ["/peers bench/peers/attention_extras.py --base cache/h200.jsonl", "20"])
+
     def test_all_steps_pass(self):
         ran = self.run_steps("cold", "first_batches")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
