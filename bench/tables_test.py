@@ -27,7 +27,7 @@ class Tables(unittest.TestCase):
         return {"asked": asked, "peer": peer, "right": right, "ns": ns, "host_us": 100.0, **more}
 
     def test_tables_of_absent_files_are_empty(self):
-        for name in ("team_ops", "team_ops4", "team_skew", "team_parts", "attention_models", "turns_log"):
+        for name in ("team_ops", "team_ops4", "team_skew", "team_parts", "attention_models", "turns_log", "turns_extras", "turns_extras_backward"):
             self.assertEqual(self.table(name), [], name)
 
     def test_ops_of_four_ranks_are_not_those_of_two(self):
@@ -78,6 +78,24 @@ class Tables(unittest.TestCase):
         model = ["2", "100", "8 of 2", "64", "window of 10"]
         self.assertEqual(rows[:2], [["A model", *model, "2.0", "1.50", "-", "0.90", "0.90"], ["Another", *model, "no answer", "-", "-", "-", "-"]])
         self.assertEqual((len(rows), rows[2][-1]), (3, "0.90"))
+
+    def test_forward_and_backward_with_a_soft_cap_or_sinks_have_a_table_each(self):
+        sizes = "batch=1 queries=5000 keys=5000 heads=16 key_heads=8 head_dim=256 value_dim=256"
+        masks = ("mask=causal soft_cap=tanh cap=50", "mask=window window_left=127 window_right=0 sinks=head")
+        ways = {"kiln": {"right": True, "ns": 2000}, "flash3": {"right": True, "ns": 3000}, "flash4": {"right": True, "ns": 4000}}
+        of = {masks[0]: ways, masks[1]: ways | {"flash3": {"reason": "no sinks"}}}
+        rows = [{"op": f"attention_{op}", "asked": f"{sizes} {mask}", "remark": f"A model, {op}", "ways": of[mask]} for op in ("forward", "backward") for mask in masks]
+        size = ["1", "5000", "16 of 8", "256"]
+        self.assertEqual(self.table("turns_extras", attention_extras=rows),
+                         [["A model, forward", *size, "causal, soft cap of 50", "2.0", "1.50", "2.00", "1.50"],
+                          ["A model, forward", *size, "window of 128, sinks", "2.0", "-", "2.00", "2.00"],
+                          ["geometric mean", *[""] * 6, "1.50", "2.00", "1.73"]])
+        for row in rows:
+            row["ways"] = {"kiln": row["ways"]["kiln"], "flash4": row["ways"]["flash4"]}
+        rows[2]["ways"]["kiln"] = {"right": False}
+        self.assertEqual(self.table("turns_extras_backward", attention_extras=rows),
+                         [["A model, backward", *size, "causal, soft cap of 50", "no answer", "-"],
+                          ["A model, backward", *size, "window of 128, sinks", "2.0", "2.00"], ["geometric mean", *[""] * 6, "2.00"]])
 
     def test_the_sentences_on_torch_name_who_takes_less_time(self):
         routes = {"kiln.torch": 11, "torch": 12, "kiln.torch, forward and backward": 20, "torch, forward and backward": 19, "Triton": 1,

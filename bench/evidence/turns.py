@@ -31,6 +31,10 @@ def is_masked(row):
     return words(row["asked"]).get("mask", "none") != "none"
 
 
+def is_forward(row):
+    return row["op"] == "attention_forward"
+
+
 def is_short(row):
     return int(words(row["asked"])["queries"]) < 1000
 
@@ -40,7 +44,7 @@ def kiln_us(row):
 
 
 def of_model(row):
-    """The model, the batch, lengths, heads, dimension and mask."""
+    """The model, the batch, lengths, heads, dimension, and mask with a soft cap or sinks."""
     size = words(row["asked"])
     heads = size["heads"] if size["heads"] == size["key_heads"] else f"{size['heads']} of {size['key_heads']}"
     dims = size["head_dim"] if size["head_dim"] == size["value_dim"] else f"{size['head_dim']}, {size['value_dim']}"
@@ -48,24 +52,27 @@ def of_model(row):
         pairs = zip(*(size[name].split(",") for name in ("lengths", "key_lengths")))
         size["lengths"] = ",".join(new if new == all else f"{new} of {all}" for new, all in pairs)
     mask = f"window of {int(size['window_left']) + 1}" if size.get("mask") == "window" else size.get("mask", "none")
+    mask += f", soft cap of {size['cap']}" if "soft_cap" in size else ", sinks" if "sinks" in size else ""
     lengths = size["lengths"].replace(",", ", ") if "lengths" in size else size["queries"]
     return [re.sub(r", (log|served)$", "", row["remark"]), size["batch"], lengths, heads, dims, mask]
 
 
-def attention(read, lists, peers):
-    body, columns = [], {each: [] for each in (*peers, None)}
-    for row in (row for name in lists for row in read(f"{name}.json")):
+def attention(read, lists, peers, counts=lambda row: True):
+    """Beside each of `peers`, and beside the fastest where there are several."""
+    body, columns = [], {each: [] for each in (*peers, *[None][:len(peers) - 1])}
+    for row in (row for name in lists for row in read(f"{name}.json") if counts(row)):
         if "ns" not in row["ways"].get("kiln", {}):
-            body.append([*of_model(row), "no answer", *["-"] * (len(peers) + 1)])
+            body.append([*of_model(row), "no answer", *["-"] * len(columns)])
             continue
         found = {each: over_kiln(row, each) for each in of_peers(row) if each in peers} | ({None: over_kiln(row)} if is_timed(row) else {})
-        for each, ratio in found.items():
-            columns[each].append(ratio)
+        for each in found.keys() & columns:
+            columns[each].append(found[each])
         body.append([*of_model(row), kiln_us(row), *(number(found.get(each)) for each in columns)])
     if not body:
         return ""
     body.append(["geometric mean", *[""] * 6, *(number(mean(each)) for each in columns.values())])
-    return markdown(["model", "batch", "queries and keys", "heads", "dimension", "mask", "us", *(f"{ATTENTION[each]} / Kiln" for each in peers), "the fastest / Kiln"], body)
+    ratios = (f"{ATTENTION.get(each, 'the fastest')} / Kiln" for each in columns)
+    return markdown(["model", "batch", "queries and keys", "heads", "dimension", "mask", "us", *ratios], body)
 
 
 def compared(read, lists=("log", "served")):
@@ -113,6 +120,7 @@ LOG, SERVED, PACKED, BACKWARD = lists_of("log"), lists_of("served"), lists_of("p
 DENSE = (*LOG, *SERVED)
 LOG_H200, SERVED_H200, PACKED_H200, BACKWARD_H200 = (lists_of(name, folder="peers-h200") for name in ("log", "served", "packed", "backward"))
 PAGED_H200 = ("peers-h200/attention_paged",)
+EXTRAS_H200 = ("peers-h200/attention_extras",)  # a soft cap or sinks
 FORWARD_H200 = (*LOG_H200, *SERVED_H200, *PACKED_H200)
 IN_A_ROW = ("flash3", "flash4", "cudnn", "varlen")  # peers of keys without pages
 OF_FORWARD, OF_BACKWARD = ("flash3", "flash4", "cudnn"), ("flash4", "cudnn")
@@ -131,4 +139,6 @@ def of_h200(read):
 TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),
           "turns_packed": lambda read: attention(read, PACKED, ("flash3", "flash4", "varlen")), "turns_backward": lambda read: attention(read, BACKWARD, OF_BACKWARD),
           "turns_paged": lambda read: attention(read, PAGED_H200, ("flash4", "rows3")),
+          "turns_extras": lambda read: attention(read, EXTRAS_H200, ("flash3", "flash4"), is_forward),
+          "turns_extras_backward": lambda read: attention(read, EXTRAS_H200, ("flash4",), lambda row: not is_forward(row)),
           "turns_h200": of_h200, "turns_products": products, "turns_family": family}
