@@ -68,6 +68,7 @@ def in_turns():
     for lists, title, device in ((turns.LOG, "attention forward of 20 models, lengths log-uniform", "H100"), (turns.SERVED, "attention forward of 20 models, lengths as served", "H100"),
                                  (turns.PACKED, "attention forward of models, packed batches", "H100"), (turns.BACKWARD, "attention backward of models", "H100"),
                                  (turns.FORWARD_H200, "attention forward of 20 models, dense and packed", "H200"), (turns.BACKWARD_H200, "attention backward of models", "H200"), (turns.PAGED_H200, "`attention_paged` of 14 models, pages of 16 keys", "H200"),
+                                 (turns.EXTRAS_H200, "attention with a soft cap or sinks, both passes", "H200"),
                                  ((f"{turns.FOLDER}/family_turns",), "norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB", "H100")):
         yield title, device, "the fastest of its peers at each", lambda read, lists=lists: as_fast(turns.ratios_of(read, lists))
 
