@@ -1,24 +1,12 @@
 // attention_backward against its reference: head dimensions, masks, choices, strides, packed batches in each case, equal bits.
 #include <random>
 
+#include "gpu/attention.hpp"
 #include "gpu/products.hpp"
 #include "tune/tensor_extent.hpp"
 
 namespace kiln::gpu_tests {
 namespace {
-
-struct BackwardSizes {
-  const char *batch, *queries, *keys, *heads, *key_heads, *head_dim, *value_dim;
-};
-
-Problem backward(const manifest::Op& op, const BackwardSizes& sizes, std::initializer_list<manifest::Setting> choices) {
-  std::vector<manifest::Setting> all = {{"batch", sizes.batch},         {"queries", sizes.queries},
-                                        {"keys", sizes.keys},           {"heads", sizes.heads},
-                                        {"key_heads", sizes.key_heads}, {"head_dim", sizes.head_dim},
-                                        {"value_dim", sizes.value_dim}};
-  all.insert(all.end(), choices);
-  return manifest::make_problem(op, all);
-}
 
 /// Of each gradient, after one launch.
 std::vector<Bits> gradients(Fixture& fixture, const manifest::Op& op, const tune::VerificationCase& of) {
@@ -40,7 +28,7 @@ TEST_CASE("attention_backward is right with each mask and head dimension, at rag
   Fixture fixture;
   std::mt19937 generator(73);
   const manifest::Op& op = fixture.op("attention_backward");
-  const std::vector<std::pair<BackwardSizes, const char*>> all = {
+  const std::vector<std::pair<AttentionSizes, const char*>> all = {
       {{"2", "300", "445", "4", "2", "128", "128"}, "bf16"}, {{"1", "1", "1000", "2", "1", "64", "64"}, "f16"},
       {{"1", "1000", "1", "2", "1", "64", "64"}, "bf16"},    {{"1", "515", "129", "3", "1", "96", "96"}, "bf16"},
       {{"3", "67", "70", "4", "4", "192", "128"}, "f16"},    {{"1", "200", "333", "2", "2", "256", "256"}, "bf16"},
@@ -51,7 +39,7 @@ TEST_CASE("attention_backward is right with each mask and head dimension, at rag
       SUBCASE(fmt::format("mask={} deterministic={}", mask, deterministic).c_str()) {
         for (const auto& [sizes, dtype] : all) {
           const Problem problem =
-              backward(op, sizes, {{"mask", mask}, {"dtype", dtype}, {"deterministic", deterministic}});
+              attention(op, sizes, {{"mask", mask}, {"dtype", dtype}, {"deterministic", deterministic}});
           check_all(fixture, op, problem, {}, generator);
           if (mask != std::string_view("none"))
             check_all(fixture, op, problem, placed(op, {{"from_end", 0}, {"window_left", 40}}), generator);
@@ -66,8 +54,8 @@ TEST_CASE(
   const manifest::Op& op = fixture.op("attention_backward");
   for (const char* deterministic : {"no", "yes"}) {
     const Problem problem =
-        backward(op, {"2", "130", "190", "4", "2", "64", "64"},
-                 {{"mask", "causal"}, {"soft_cap", "tanh"}, {"sinks", "head"}, {"deterministic", deterministic}});
+        attention(op, {"2", "130", "190", "4", "2", "64", "64"},
+                  {{"mask", "causal"}, {"soft_cap", "tanh"}, {"sinks", "head"}, {"deterministic", deterministic}});
     check_all(fixture, op, problem, {}, generator);
     tune::Placement no_sinks;
     no_sinks.leave_optional_out = true;
@@ -92,18 +80,18 @@ TEST_CASE("attention_backward is right with ALiBi's slopes, dense from either di
   Fixture fixture;
   std::mt19937 generator(101);
   const manifest::Op& op = fixture.op("attention_backward");
-  const BackwardSizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
-  check_all(fixture, op, backward(op, sizes, {{"alibi", "head"}}), {}, generator);
+  const AttentionSizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
+  check_all(fixture, op, attention(op, sizes, {{"alibi", "head"}}), {}, generator);
   check_all(fixture, op,
-            backward(op, {"1", "1025", "2048", "4", "4", "128", "128"}, {{"alibi", "head"}, {"mask", "causal"}}), {},
+            attention(op, {"1", "1025", "2048", "4", "4", "128", "128"}, {{"alibi", "head"}, {"mask", "causal"}}), {},
             generator);
   check_all(
       fixture, op,
-      backward(op, sizes, {{"alibi", "head"}, {"mask", "causal"}, {"soft_cap", "tanh"}, {"deterministic", "yes"}}),
+      attention(op, sizes, {{"alibi", "head"}, {"mask", "causal"}, {"soft_cap", "tanh"}, {"deterministic", "yes"}}),
       placed(op, {{"from_end", 0}}), generator);
   check_all(fixture, op,
-            backward(op, {"7", "1301", "1445", "4", "2", "64", "64"},
-                     {{"alibi", "head"}, {"mask", "window"}, {"layout", "packed"}}),
+            attention(op, {"7", "1301", "1445", "4", "2", "64", "64"},
+                      {{"alibi", "head"}, {"mask", "window"}, {"layout", "packed"}}),
             {}, generator);
 }
 
@@ -111,15 +99,15 @@ TEST_CASE("attention_backward is right with a bias a head, of the batch or of al
   Fixture fixture;
   std::mt19937 generator(107);
   const manifest::Op& op = fixture.op("attention_backward");
-  const BackwardSizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
-  check_all(fixture, op, backward(op, sizes, {{"bias", "tensor"}}), {}, generator);
+  const AttentionSizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
+  check_all(fixture, op, attention(op, sizes, {{"bias", "tensor"}}), {}, generator);
   check_all(
       fixture, op,
-      backward(op, sizes, {{"bias", "tensor"}, {"mask", "causal"}, {"soft_cap", "tanh"}, {"deterministic", "yes"}}),
+      attention(op, sizes, {{"bias", "tensor"}, {"mask", "causal"}, {"soft_cap", "tanh"}, {"deterministic", "yes"}}),
       placed(op, {{"bias_batch_stride", 0}, {"bias_head_stride", 300 * 450}, {"bias_row_stride", 450}}), generator);
   check_all(fixture, op,
-            backward(op, {"2", "67", "70", "3", "1", "256", "256"},
-                     {{"bias", "tensor"}, {"alibi", "head"}, {"dtype", "f16"}}),
+            attention(op, {"2", "67", "70", "3", "1", "256", "256"},
+                      {{"bias", "tensor"}, {"alibi", "head"}, {"dtype", "f16"}}),
             placed(op, {{"bias_head_stride", 0}, {"bias_batch_stride", 67 * 70}}), generator);
 }
 
@@ -128,16 +116,16 @@ TEST_CASE("attention_backward drops the weights that its reference drops, dense,
   std::mt19937 generator(113);
   const manifest::Op& op = fixture.op("attention_backward");
   check_all(fixture, op,
-            backward(op, {"2", "300", "445", "4", "2", "128", "128"},
-                     {{"dropout", "philox"}, {"sinks", "head"}, {"deterministic", "yes"}}),
+            attention(op, {"2", "300", "445", "4", "2", "128", "128"},
+                      {{"dropout", "philox"}, {"sinks", "head"}, {"deterministic", "yes"}}),
             {}, generator);
   check_all(fixture, op,
-            backward(op, {"7", "1301", "1445", "4", "2", "64", "64"},
-                     {{"dropout", "philox"}, {"mask", "causal"}, {"soft_cap", "tanh"}, {"layout", "packed"}}),
+            attention(op, {"7", "1301", "1445", "4", "2", "64", "64"},
+                      {{"dropout", "philox"}, {"mask", "causal"}, {"soft_cap", "tanh"}, {"layout", "packed"}}),
             {}, generator);
   check_all(fixture, op,
-            backward(op, {"2", "67", "70", "3", "1", "256", "256"},
-                     {{"dropout", "philox"}, {"bias", "tensor"}, {"dtype", "f16"}}),
+            attention(op, {"2", "67", "70", "3", "1", "256", "256"},
+                      {{"dropout", "philox"}, {"bias", "tensor"}, {"dtype", "f16"}}),
             {}, generator);
 }
 
@@ -147,14 +135,14 @@ TEST_CASE("attention_backward is right with packed batches in each case of their
   const manifest::Op& op = fixture.op("attention_backward");
   for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each)
     for (const char* mask : {"none", "causal", "window"})
-      for (const BackwardSizes& sizes : {BackwardSizes{"7", "1301", "1445", "4", "2", "128", "128"},
-                                         BackwardSizes{"40", "333", "700", "2", "1", "64", "64"}}) {
+      for (const AttentionSizes& sizes : {AttentionSizes{"7", "1301", "1445", "4", "2", "128", "128"},
+                                          AttentionSizes{"40", "333", "700", "2", "1", "64", "64"}}) {
         tune::Placement placement;
         placement.prepare_case = each;
-        check_all(fixture, op, backward(op, sizes, {{"mask", mask}, {"layout", "packed"}}), placement, generator);
+        check_all(fixture, op, attention(op, sizes, {{"mask", mask}, {"layout", "packed"}}), placement, generator);
         check_all(
             fixture, op,
-            backward(op, sizes, {{"mask", mask}, {"layout", "packed"}, {"sinks", "head"}, {"deterministic", "yes"}}),
+            attention(op, sizes, {{"mask", mask}, {"layout", "packed"}, {"sinks", "head"}, {"deterministic", "yes"}}),
             placement, generator);
       }
 }
@@ -163,8 +151,8 @@ TEST_CASE("attention_backward's gradients have equal bits in 1,000 runs where th
   Fixture fixture;
   std::mt19937 generator(89);
   const manifest::Op& op = fixture.op("attention_backward");
-  const Problem problem = backward(op, {"2", "777", "1023", "4", "2", "128", "128"},
-                                   {{"mask", "causal"}, {"sinks", "head"}, {"deterministic", "yes"}});
+  const Problem problem = attention(op, {"2", "777", "1023", "4", "2", "128", "128"},
+                                    {{"mask", "causal"}, {"sinks", "head"}, {"deterministic", "yes"}});
   const Problem bucket = manifest::bucket_of(op, problem);
   tune::VerificationCase verified({op, fixture.facts()}, problem, fixture.arch(), fixture.cubins, 5,
                                   fixture.stream.handle());

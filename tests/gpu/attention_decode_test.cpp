@@ -3,24 +3,11 @@
 #include <cstring>
 #include <random>
 
-#include "gpu/check_implementations.hpp"
+#include "gpu/attention.hpp"
 #include "gpu/graph.hpp"
 
 namespace kiln::gpu_tests {
 namespace {
-
-struct DecodeSizes {
-  const char *batch, *keys, *queries, *heads, *key_heads, *head_dim, *value_dim;
-};
-
-Problem decode(const manifest::Op& op, const DecodeSizes& sizes, std::initializer_list<manifest::Setting> choices) {
-  std::vector<manifest::Setting> all = {{"batch", sizes.batch},         {"keys", sizes.keys},
-                                        {"queries", sizes.queries},     {"heads", sizes.heads},
-                                        {"key_heads", sizes.key_heads}, {"head_dim", sizes.head_dim},
-                                        {"value_dim", sizes.value_dim}};
-  all.insert(all.end(), choices);
-  return manifest::make_problem(op, all);
-}
 
 /// A batch of sequences in pages, each with the same queries, keys and values whatever stands beside it.
 struct PagedBatch {
@@ -108,17 +95,17 @@ TEST_CASE("attention_decode is right with each layout, page size and case of len
   Fixture fixture;
   std::mt19937 generator(73);
   const manifest::Op& op = fixture.op("attention_decode");
-  const DecodeSizes sizes = {"5", "1500", "2", "8", "2", "128", "128"};
+  const AttentionSizes sizes = {"5", "2", "1500", "8", "2", "128", "128"};
   for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each) {
     tune::Placement placement;
     placement.prepare_case = each;
-    check_all(fixture, op, decode(op, sizes, {}), placement, generator);
+    check_all(fixture, op, attention(op, sizes, {}), placement, generator);
     for (const std::int64_t page_size : {16, 32, 64, 128, 256}) {
       placement = placed(op, {{"page_size", page_size}});
       placement.prepare_case = each;
-      check_all(fixture, op, decode(op, sizes, {{"layout", "paged"}}), placement, generator);
-      placement.bound = decode(op, {"8", "2048", "2", "8", "2", "128", "128"}, {{"layout", "paged"}});
-      check_all(fixture, op, decode(op, sizes, {{"layout", "paged"}}), placement, generator);
+      check_all(fixture, op, attention(op, sizes, {{"layout", "paged"}}), placement, generator);
+      placement.bound = attention(op, {"8", "2", "2048", "8", "2", "128", "128"}, {{"layout", "paged"}});
+      check_all(fixture, op, attention(op, sizes, {{"layout", "paged"}}), placement, generator);
     }
   }
 }
@@ -127,25 +114,25 @@ TEST_CASE("attention_decode is right with each mask, head dimension, group and n
   Fixture fixture;
   std::mt19937 generator(79);
   const manifest::Op& op = fixture.op("attention_decode");
-  const std::vector<std::pair<DecodeSizes, const char*>> all = {
-      {{"3", "777", "1", "4", "4", "64", "64"}, "bf16"},    {{"2", "5000", "1", "16", "2", "128", "128"}, "f16"},
-      {{"1", "40000", "3", "8", "1", "96", "96"}, "bf16"},  {{"4", "333", "16", "8", "2", "192", "128"}, "f16"},
-      {{"2", "1025", "4", "8", "1", "256", "256"}, "bf16"}, {{"70", "130", "2", "4", "2", "72", "40"}, "bf16"},
-      {{"2", "600", "16", "32", "2", "128", "128"}, "bf16"}};
-  const std::vector<std::pair<DecodeSizes, const char*>> of_bytes = {
-      {{"3", "777", "1", "4", "4", "64", "64"}, "bf16"},   {{"2", "5000", "1", "16", "2", "128", "128"}, "f16"},
-      {{"4", "333", "16", "8", "2", "192", "128"}, "f16"}, {{"2", "1025", "4", "8", "1", "256", "256"}, "bf16"},
-      {{"70", "130", "2", "4", "2", "80", "48"}, "bf16"},  {{"2", "600", "16", "32", "2", "48", "112"}, "bf16"}};
+  const std::vector<std::pair<AttentionSizes, const char*>> all = {
+      {{"3", "1", "777", "4", "4", "64", "64"}, "bf16"},    {{"2", "1", "5000", "16", "2", "128", "128"}, "f16"},
+      {{"1", "3", "40000", "8", "1", "96", "96"}, "bf16"},  {{"4", "16", "333", "8", "2", "192", "128"}, "f16"},
+      {{"2", "4", "1025", "8", "1", "256", "256"}, "bf16"}, {{"70", "2", "130", "4", "2", "72", "40"}, "bf16"},
+      {{"2", "16", "600", "32", "2", "128", "128"}, "bf16"}};
+  const std::vector<std::pair<AttentionSizes, const char*>> of_bytes = {
+      {{"3", "1", "777", "4", "4", "64", "64"}, "bf16"},   {{"2", "1", "5000", "16", "2", "128", "128"}, "f16"},
+      {{"4", "16", "333", "8", "2", "192", "128"}, "f16"}, {{"2", "4", "1025", "8", "1", "256", "256"}, "bf16"},
+      {{"70", "2", "130", "4", "2", "80", "48"}, "bf16"},  {{"2", "16", "600", "32", "2", "48", "112"}, "bf16"}};
   for (const char* mask : {"causal", "none", "window"})
     for (const char* layout : {"contiguous", "paged"}) {
       tune::Placement placement = placed(op, {{"window_left", 100}});
       placement.prepare_case = 3;  // one_long
       for (const auto& [sizes, dtype] : all)
-        check_all(fixture, op, decode(op, sizes, {{"mask", mask}, {"dtype", dtype}, {"layout", layout}}), placement,
+        check_all(fixture, op, attention(op, sizes, {{"mask", mask}, {"dtype", dtype}, {"layout", layout}}), placement,
                   generator);
       for (const auto& [sizes, dtype] : of_bytes)
         check_all(fixture, op,
-                  decode(op, sizes, {{"mask", mask}, {"dtype", dtype}, {"cache_dtype", "e4m3"}, {"layout", layout}}),
+                  attention(op, sizes, {{"mask", mask}, {"dtype", dtype}, {"cache_dtype", "e4m3"}, {"layout", layout}}),
                   placement, generator);
     }
 }
@@ -157,12 +144,12 @@ TEST_CASE("attention_decode is right with a soft cap and sinks, invariant, witho
   for (const auto& [invariant, cache] : std::vector<std::pair<const char*, const char*>>{
            {"no", "bf16"}, {"yes", "bf16"}, {"no", "e4m3"}, {"yes", "e4m3"}})
     for (const char* layout : {"contiguous", "paged"}) {
-      const Problem problem = decode(op, {"3", "3000", "2", "8", "2", "64", "64"},
-                                     {{"cache_dtype", cache},
-                                      {"layout", layout},
-                                      {"soft_cap", "tanh"},
-                                      {"sinks", "head"},
-                                      {"invariant", invariant}});
+      const Problem problem = attention(op, {"3", "2", "3000", "8", "2", "64", "64"},
+                                        {{"cache_dtype", cache},
+                                         {"layout", layout},
+                                         {"soft_cap", "tanh"},
+                                         {"sinks", "head"},
+                                         {"invariant", invariant}});
       for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each) {
         tune::Placement placement;
         placement.prepare_case = each;

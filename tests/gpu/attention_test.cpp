@@ -1,31 +1,14 @@
 // attention_forward against its reference: head dimensions, masks, choices, strides, packed batches in each case.
 #include <random>
 
-#include "gpu/check_implementations.hpp"
+#include "gpu/attention.hpp"
 
 namespace kiln::gpu_tests {
-namespace {
-
-struct Sizes {
-  const char *batch, *queries, *keys, *heads, *key_heads, *head_dim, *value_dim;
-};
-
-Problem attention(const manifest::Op& op, const Sizes& sizes, std::initializer_list<manifest::Setting> choices) {
-  std::vector<manifest::Setting> all = {{"batch", sizes.batch},         {"queries", sizes.queries},
-                                        {"keys", sizes.keys},           {"heads", sizes.heads},
-                                        {"key_heads", sizes.key_heads}, {"head_dim", sizes.head_dim},
-                                        {"value_dim", sizes.value_dim}};
-  all.insert(all.end(), choices);
-  return manifest::make_problem(op, all);
-}
-
-}  // namespace
-
 TEST_CASE("attention_forward is right with each mask and head dimension, at ragged sizes") {
   Fixture fixture;
   std::mt19937 generator(61);
   const manifest::Op& op = fixture.op("attention_forward");
-  const std::vector<std::pair<Sizes, const char*>> all = {
+  const std::vector<std::pair<AttentionSizes, const char*>> all = {
       {{"2", "300", "445", "4", "2", "128", "128"}, "bf16"}, {{"1", "1", "1000", "2", "1", "64", "64"}, "f16"},
       {{"1", "515", "129", "3", "1", "96", "96"}, "bf16"},   {{"3", "67", "70", "4", "4", "192", "128"}, "f16"},
       {{"1", "200", "333", "2", "2", "256", "256"}, "bf16"}, {{"2", "33", "50", "2", "1", "72", "40"}, "f16"},
@@ -67,7 +50,7 @@ TEST_CASE("attention_forward is right with ALiBi's slopes, dense from either dia
   Fixture fixture;
   std::mt19937 generator(97);
   const manifest::Op& op = fixture.op("attention_forward");
-  const Sizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
+  const AttentionSizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
   check_all(fixture, op, attention(op, sizes, {{"alibi", "head"}}), {}, generator);
   check_all(fixture, op, attention(op, sizes, {{"alibi", "head"}, {"mask", "causal"}, {"soft_cap", "tanh"}}),
             placed(op, {{"from_end", 0}}), generator);
@@ -81,7 +64,7 @@ TEST_CASE("attention_forward is right with a bias a head, of the batch or of all
   Fixture fixture;
   std::mt19937 generator(103);
   const manifest::Op& op = fixture.op("attention_forward");
-  const Sizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
+  const AttentionSizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
   check_all(fixture, op, attention(op, sizes, {{"bias", "tensor"}}), {}, generator);
   check_all(fixture, op, attention(op, sizes, {{"bias", "tensor"}, {"mask", "causal"}, {"soft_cap", "tanh"}}),
             placed(op, {{"bias_batch_stride", 0}, {"bias_head_stride", 300 * 450}, {"bias_row_stride", 450}}),
@@ -115,8 +98,8 @@ TEST_CASE("attention_forward is right with packed batches in each case of their 
   const manifest::Op& op = fixture.op("attention_forward");
   for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each)
     for (const char* mask : {"none", "causal", "window"})
-      for (const Sizes& sizes :
-           {Sizes{"7", "1301", "1445", "4", "2", "128", "128"}, Sizes{"40", "333", "700", "2", "1", "64", "64"}}) {
+      for (const AttentionSizes& sizes : {AttentionSizes{"7", "1301", "1445", "4", "2", "128", "128"},
+                                          AttentionSizes{"40", "333", "700", "2", "1", "64", "64"}}) {
         tune::Placement placement;
         placement.prepare_case = each;
         check_all(fixture, op, attention(op, sizes, {{"mask", mask}, {"layout", "packed"}}), placement, generator);
@@ -127,7 +110,7 @@ TEST_CASE("attention_forward in e4m3 is right with each mask and head dimension,
   Fixture fixture;
   std::mt19937 generator(73);
   const manifest::Op& op = fixture.op("attention_forward");
-  const std::vector<std::pair<Sizes, const char*>> all = {
+  const std::vector<std::pair<AttentionSizes, const char*>> all = {
       {{"2", "300", "445", "4", "2", "128", "128"}, "bf16"}, {{"1", "1", "1000", "2", "1", "64", "64"}, "f16"},
       {{"1", "515", "129", "3", "1", "96", "96"}, "bf16"},   {{"3", "67", "70", "4", "4", "192", "128"}, "f16"},
       {{"1", "200", "333", "2", "2", "256", "256"}, "bf16"}, {{"2", "33", "50", "2", "1", "72", "40"}, "bf16"},
