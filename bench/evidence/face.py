@@ -61,7 +61,7 @@ FACE = [("{} GEMMs of 20 models, by Kiln's kernels or cuBLASLt's, as its tune ch
         ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", attention(turns.PACKED)),
         ("attention forward of 20 models on an H200, {} problems, dense and packed", "the fastest of these and cuDNN at each", attention(turns.FORWARD_H200)),
         ("`attention_paged` of 14 models on an H200, {} batches of prompts over pages of 16 keys", "the faster of FlashAttention-4 over the same pages and FlashAttention-3 on keys in a row", attention(turns.PAGED_H200)),
-        ("attention with the soft cap of Gemma 2 or the sinks of gpt-oss on an H200, both passes, {} problems", "the faster of FlashAttention-4 and FlashAttention-3, where it has them", attention(turns.EXTRAS_H200)),
+        ("attention with the soft cap of Gemma 2 or the sinks of gpt-oss on an H200, both passes, {} problems", "FlashAttention-4, or FlashAttention-3 at the problems that it takes", attention(turns.EXTRAS_H200)),
         ("attention backward of 20 models, sequences below 1,000 tokens, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", attention(turns.BACKWARD, turns.is_short)),
         ("the same, sequences from 1,000 tokens on, {} problems", "the faster of these at each", attention(turns.BACKWARD, lambda row: not turns.is_short(row))),
         ("`attention_decode` over caches of 64 MB and more, {} problems", "a plain read of the cache", of_decode),

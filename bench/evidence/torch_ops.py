@@ -15,12 +15,15 @@ ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES = 1, 10, 100, 1000
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
          "autocast": "autocast", "inputs": "empty, strided and refused inputs", "graph": "CUDA graphs beside eager", "300 lengths": "300 lengths through torch.compile",
-         "first launches": "first launches of 16 threads at once", "patch": "Llama, Qwen2 and Qwen3 after `patch`, beside f64"}
+         "first launches": "first launches of 16 threads at once", "patch": "Llama, Qwen2 and Qwen3 after `patch`, beside f64", "attention": "Gemma 2, gpt-oss and Mistral with Kiln's attention, beside f32"}
+UNSHOWN = {"machine", "host cost", "a step", "stats", "end", "first launch"}  # what has no result that is right or wrong, or is part of another check
 
 
 def torch_checks(read):
     passed, failed = collections.Counter(), collections.defaultdict(list)
     for row in read(CHECKS):
+        if row["check"] not in SHOWS.keys() | UNSHOWN:
+            raise ValueError(f"{CHECKS}: the table has no line for the check {row['check']}")
         if row["ok"] and row["check"] != "end":
             passed[row["check"]] += 1
         elif row["ok"] is False and row["check"] != "end":
@@ -81,11 +84,12 @@ def times_after(read):
 
 
 def eager_leads(contender):
-    """At which marks, of numbers of batches, eager torch is ahead of the contender."""
+    """After which numbers of batches eager torch is ahead of the contender, by more than is told as none."""
     def told(read):
         after = times_after(read)
-        runs = [list(run) for leads, run in itertools.groupby(sorted(after["eager"]), lambda count: after["eager"][count] < after[contender].get(count, float("inf"))) if leads]
-        return listed(f"{run[0]:,} to {run[-1]:,}" if len(run) > 1 else f"{run[0]:,}" for run in runs) or "none"
+        runs = [list(run) for leads, run in itertools.groupby(sorted(after["eager"]), lambda count: after["eager"][count] * (1 + AS_MUCH) < after[contender].get(count, float("inf"))) if leads]
+        marks = listed(f"{run[0]:,} to {run[-1]:,}" if len(run) > 1 else f"{run[0]:,}" for run in runs)
+        return f"after {marks} batches" if runs else "after no number of batches"
     return lambda read: read.figure(told)
 
 

@@ -25,6 +25,7 @@ _MASKS = frozenset((  # transformers' mask functions that attend() computes by i
     "causal_mask_function", "bidirectional_mask_function", "sliding_window_overlay.<locals>.inner_mask",
     "sliding_window_bidirectional_overlay.<locals>.inner_mask", "packed_sequence_mask_function.<locals>.inner_mask",
     "and_masks.<locals>.and_mask", "remap_positions_for_packed_sequence.<locals>.inner_mask"))
+_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")  # of a model's layer_types; others may have keys that are no tokens
 _CHUNKED = "chunked_overlay.<locals>.inner_mask"
 
 
@@ -38,9 +39,22 @@ def _mask(causal: bool, window: Any) -> str:
 
 
 def _sinks(function: str, softcap: float | None, sinks: Tensor | None) -> Tensor | None:
+    if isinstance(softcap, Tensor):
+        raise ValueError(f"kiln.torch.{function}: softcap is a tensor, expected a number, since it has no gradient; use softcap.item()")
+    if softcap is not None and softcap <= 0:
+        raise ValueError(f"kiln.torch.{function}: softcap is {softcap}, expected a number above 0, or None for no soft cap")
+    if sinks is not None and not isinstance(sinks, Tensor):
+        raise ValueError(f"kiln.torch.{function}: sinks is a {type(sinks).__name__}, expected a tensor of one number a head")
     if softcap is not None and sinks is not None:
         raise ValueError(f"kiln.torch.{function}: both softcap and sinks are given, expected one of them; kiln.torch.op() makes an op that has both")
     return None if sinks is None else sinks.float()
+
+
+def _without_gradient(function: str, *tensors: Tensor | None) -> None:
+    refuse_tangents(*tensors)
+    if needs_gradient(*tensors):
+        raise RuntimeError(f"kiln.torch.{function}: a tensor requires a gradient, and this function has none; call it under torch.no_grad(), or detach the "
+                           "tensors")
 
 
 def _left(function: str, window: int | tuple[int | None, int] | None) -> int | None:
@@ -139,8 +153,8 @@ def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_
     Sizes, types and strides of pools that do not fit raise RuntimeError. Offsets, lengths and the table are in device memory: no launch waits for them,
     kernels clamp them, and kiln.check() names offsets and lengths out of bounds.
     """
-    refuse_tangents(q, k, v, sinks)
     left, sinks = _left("attention_paged", window), _sinks("attention_paged", softcap, sinks)
+    _without_gradient("attention_paged", q, k, v, sinks)
     keys = block_table.shape[1] * k.shape[1] if keys is None else keys
     tensors, ending = _over_cache("attention_paged", q, k, v, k_scale, v_scale)
     given = (query_offsets, key_lengths, block_table, *(() if sinks is None else (sinks,)), keys)
@@ -161,8 +175,8 @@ def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, wi
     k and v may be float8_e4m3fn beside q of another type. They then stand for k_scale * k and v_scale * v: f32 [key_heads], or one number in device
     memory for all heads; 1 unless given. Nobody checks that they are above 0: all keys have one weight where k_scale is 0, negative or NaN.
     """
-    refuse_tangents(q, k, v, sinks)
     left, sinks = _left("attention_decode", window), _sinks("attention_decode", softcap, sinks)
+    _without_gradient("attention_decode", q, k, v, sinks)
     tensors, ending = _over_cache("attention_decode", q, k, v, k_scale, v_scale)
     table = () if block_table is None else (block_table,)
     most = () if block_table is None else (block_table.shape[1] * k.shape[1] if keys is None else keys,)
@@ -174,16 +188,23 @@ def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, wi
 
 def _over_cache(function: str, q: Tensor, k: Tensor, v: Tensor, k_scale: Tensor | None, v_scale: Tensor | None) -> tuple[tuple[Tensor, ...], str]:
     """q, k and v as ops over a cache take them, with scales of e4m3, and what the op's name ends with."""
+    if k.dtype != v.dtype:
+        raise ValueError(f"kiln.torch.{function}: k has {k.dtype} and v has {v.dtype}, expected one type")
     if k.dtype == torch.float8_e4m3fn:
-        return (*autocast(q), k, v, _of_heads(k_scale, k), _of_heads(v_scale, k)), "_e4m3"
+        return (*autocast(q), k, v, _of_heads(function, "k_scale", k_scale, k), _of_heads(function, "v_scale", v_scale, k)), "_e4m3"
+    if k.dtype.itemsize == 1:
+        raise ValueError(f"kiln.torch.{function}: k and v have {k.dtype}, expected float8_e4m3fn or the type of q")
     if k_scale is not None or v_scale is not None:
         raise ValueError(f"kiln.torch.{function}: k_scale and v_scale are of keys and values in float8_e4m3fn; k has {k.dtype}")
     return autocast(q, k, v), ""
 
 
-def _of_heads(scale: Tensor | None, k: Tensor) -> Tensor:
+def _of_heads(function: str, name: str, scale: Tensor | None, k: Tensor) -> Tensor:
     if scale is None:
         return torch.ones(k.shape[2], dtype=torch.float32, device=k.device)
+    if not isinstance(scale, Tensor) or scale.dim() > 1 or scale.numel() not in (1, k.shape[2]):
+        found = list(scale.shape) if isinstance(scale, Tensor) else f"a {type(scale).__name__}"
+        raise ValueError(f"kiln.torch.{function}: {name} is {found}, expected a tensor of f32, [{k.shape[2]}] or of one number")
     return scale.expand(k.shape[2]).contiguous()
 
 
@@ -235,7 +256,11 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
             others.update(_sequences_of_layer(others["position_ids"], query.shape[0]))
             others["seq_idx"] = None  # which says no more than the positions
         if key.shape[2] != query.shape[2] and _is_static(key):
-            raise ValueError("kiln attention: nothing tells how many keys of a static cache are written; give an attention mask, or use a DynamicCache")
+            raise ValueError("kiln attention: nothing tells how many keys of a static cache are written; use a DynamicCache (an attention mask would tell, but "
+                             "transformers drops one without padding)")
+    kinds, at = getattr(getattr(module, "config", None), "layer_types", None), getattr(module, "layer_idx", None)
+    if kinds is not None and at is not None and at < len(kinds) and kinds[at] not in _LAYERS:
+        raise ValueError(f"kiln attention: layer {at} is of the type {kinds[at]}, expected one of {', '.join(_LAYERS)}; use another attn_implementation")
     return attend(module, query, key, value, attention_mask, dropout, scaling, sliding_window, is_causal, **others)
 
 
@@ -297,11 +322,13 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
 
 
 def _padded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, named: dict[str, Any], cut: bool) -> Tensor:
-    """Of sequences with padding, which the mask, [batch, keys], tells from tokens. Queries are the last of them; those of padding give 0.
+    """Of sequences with padding, which the mask, [batch, keys], tells from tokens. Under a causal mask or a window queries are the last of them, and those of
+    padding give 0. Without either, as in attention to another sequence, all queries are tokens.
 
     Keys beyond the mask are those of a static cache that are not written yet. Without `cut` there may be none.
     """
-    if not isinstance(mask, Tensor) or mask.dim() != 2 or mask.shape[0] != query.shape[0] or not query.shape[1] <= mask.shape[1] <= key.shape[1]:
+    least = query.shape[1] if named["causal"] or named["window"] is not None else 0
+    if not isinstance(mask, Tensor) or mask.dim() != 2 or mask.shape[0] != query.shape[0] or not least <= mask.shape[1] <= key.shape[1]:
         found = list(mask.shape) if isinstance(mask, Tensor) else f"a {type(mask).__name__}"
         raise ValueError(f"kiln attention: the attention mask is {found}, expected [{query.shape[0]}, {key.shape[1]}], which tells tokens from padding")
     if not cut and mask.shape[1] < key.shape[1]:  # a cache that records its past gives more keys than its window has
@@ -317,7 +344,8 @@ def _padded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, named: dict
         elif (keys[:, 0] + (keys[:, 1:] & ~keys[:, :-1]).sum(1) > 1).any():
             raise ValueError("kiln attention: an attention mask has padding between tokens, over which a sliding window would reach too far; "
                              "pad only the ends, or use another attn_implementation")
-    queries = keys[:, keys.shape[1] - query.shape[1] :]
+    are_keys = named["causal"] or named["window"] is not None
+    queries = keys[:, keys.shape[1] - query.shape[1] :] if are_keys else keys.new_ones(query.shape[:2])
     offsets = [torch.nn.functional.pad(each.sum(1).cumsum(0), (1, 0)).to(torch.int32) for each in (queries, keys)]
     packed = attention(query[queries], key[keys], value[keys], query_offsets=offsets[0], key_offsets=offsets[1], **named)
     return packed.new_zeros(*query.shape[:-1], value.shape[-1]).index_put((queries,), packed)

@@ -260,12 +260,47 @@ def test_attention_paged_is_packed_attention_of_what_the_pages_have(named, extra
 @pytest.mark.parametrize("named", [{}, {"causal": False}, {"window": 5}])
 def test_attention_paged_takes_pages_of_8_bits_with_their_scales(named, extra):
     _, (q, *pools, offsets, lengths, table) = in_pages()
-    pools, k_scale = [each.to(torch.float8_e4m3fn) for each in pools], torch.tensor([0.5, 2.0])
-    found = kt.attention_paged(q, *pools, offsets, lengths, table, k_scale=k_scale, return_lse=True, **named, **extra)
-    expected = kt.attention_paged(q, pools[0].float() * k_scale[:, None], pools[1].float(), offsets, lengths, table, return_lse=True, **named, **extra)
-    torch.testing.assert_close(found, expected)
+    pools, k_scale, v_scale = [each.to(torch.float8_e4m3fn) for each in pools], torch.tensor([0.5, 2.0]), torch.tensor([3.0, 0.25])
+    found = kt.attention_paged(q, *pools, offsets, lengths, table, k_scale=k_scale, v_scale=v_scale, return_lse=True, **named, **extra)
+    wide = [each.float() * scale[:, None] for each, scale in zip(pools, (k_scale, v_scale))]
+    torch.testing.assert_close(found, kt.attention_paged(q, *wide, offsets, lengths, table, return_lse=True, **named, **extra))
     with pytest.raises(ValueError, match="kiln.torch.attention_paged: k_scale and v_scale are of keys and values in float8_e4m3fn; k has torch.float32"):
         kt.attention_paged(q, *(each.float() for each in pools), offsets, lengths, table, v_scale=k_scale)
+
+
+def over_caches():
+    """attention_paged and attention_decode of one query a sequence, by name, with other tensors where these are given."""
+    q, k, lengths, table = torch.randn(2, 4, 16), torch.randn(2, 16, 2, 16), torch.tensor([5, 16], dtype=torch.int32), torch.tensor([[0], [1]], dtype=torch.int32)
+    offsets = torch.arange(3, dtype=torch.int32)
+    return {"attention_paged": lambda q=q, k=k, v=k, **named: kt.attention_paged(q, k, v, offsets, lengths, table, **named),
+            "attention_decode": lambda q=q, k=k, v=k, **named: kt.attention_decode(q[:, None], k, v, lengths, block_table=table, **named)}
+
+
+@pytest.mark.parametrize("name", ["attention_paged", "attention_decode"])
+def test_attention_over_a_cache_refuses_gradients_and_mixed_types(name):
+    run = over_caches()[name]
+    for given in ({"q": leaf(2, 4, 16)}, {"v": leaf(2, 16, 2, 16)}, {"sinks": torch.zeros(4, requires_grad=True)}):
+        with pytest.raises(RuntimeError, match=f"kiln.torch.{name}: a tensor requires a gradient, and this function has none; call it under torch.no_grad"):
+            run(**given)
+        with torch.no_grad():
+            run(**{key: each.float() for key, each in given.items()})
+    eighth = torch.randn(2, 16, 2, 16).to(torch.float8_e4m3fn)
+    with pytest.raises(ValueError, match=f"kiln.torch.{name}: k has torch.float32 and v has torch.float8_e4m3fn, expected one type"):
+        run(v=eighth)
+    with pytest.raises(ValueError, match=f"kiln.torch.{name}: k and v have torch.float8_e5m2, expected float8_e4m3fn or the type of q"):
+        run(k=eighth.to(torch.float8_e5m2), v=eighth.to(torch.float8_e5m2))
+    for scale, found in ((2.0, "a float"), (torch.ones(3), r"\[3\]"), (torch.ones(1, 2), r"\[1, 2\]")):
+        with pytest.raises(ValueError, match=rf"kiln.torch.{name}: v_scale is {found}, expected a tensor of f32, \[2\] or of one number"):
+            run(k=eighth, v=eighth, v_scale=scale)
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_paged", "attention_decode"])
+def test_a_soft_cap_is_a_number_above_0_and_sinks_are_a_tensor(name):
+    run = over_caches().get(name, lambda **named: kt.attention(*(torch.randn(1, 3, 2, 8) for _ in range(3)), **named))
+    for named, found in (({"softcap": 0.0}, "softcap is 0.0, expected a number above 0, or None for no soft cap"), ({"softcap": -1}, "softcap is -1, expected"),
+                         ({"softcap": torch.tensor(2.0)}, "softcap is a tensor, expected a number"), ({"sinks": [0.0, 0.0]}, "sinks is a list, expected a tensor")):
+        with pytest.raises(ValueError, match=f"kiln.torch.{name}: {found}"):
+            run(**named)
 
 
 def test_a_window_over_pages_is_a_number_of_keys_before_the_diagonal():
@@ -283,12 +318,12 @@ def test_a_window_over_pages_is_a_number_of_keys_before_the_diagonal():
 @pytest.mark.parametrize("window", [None, 0, 5, (5, 0), (None, 0), 100])
 @pytest.mark.parametrize("is_of_bytes", [False, True])
 def test_attention_decode_is_attention_of_the_last_queries(window, extra, is_of_bytes):
-    q, lengths, k_scale = torch.randn(4, 2, 4, 16), (9, 20, 2, 40), torch.tensor([0.5, 2.0])
+    q, lengths, k_scale, v_scale = torch.randn(4, 2, 4, 16), (9, 20, 2, 40), torch.tensor([0.5, 2.0]), torch.tensor([3.0, 0.25])
     (_, k, v, _, keys), (_, *pools, _, counts, table) = in_pages(lengths)
-    scales = {"k_scale": k_scale} if is_of_bytes else {}
+    scales = {"k_scale": k_scale, "v_scale": v_scale} if is_of_bytes else {}
     if is_of_bytes:
         k, v, *pools = (each.to(torch.float8_e4m3fn) for each in (k, v, *pools))
-        k, v = k.float() * k_scale[:, None], v.float()
+        k, v = k.float() * k_scale[:, None], v.float() * v_scale[:, None]
     named = {"window": None if window is None else window if isinstance(window, tuple) else (window, 0), **extra}
     expected = kt.attention(q.flatten(0, 1), k, v, causal=True, query_offsets=torch.arange(0, 9, 2).int(), key_offsets=keys, **named).view(4, 2, 4, 8)
     paged = kt.attention_decode(q, *pools, counts, block_table=table, window=window, **scales, **extra)

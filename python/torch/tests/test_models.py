@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+import kiln.torch  # noqa: E402
 from small_models import TOKENS, Launched, model_of, with_kiln  # noqa: E402
 
 KINDS = {
@@ -59,3 +60,32 @@ def test_steps_and_padding_are_right_too(of_kind):
         positions = (mask.cumsum(1) - 1).clamp(0)
         found, expected = (each(TOKENS, attention_mask=mask, position_ids=positions).logits[mask.bool()] for each in (ours, model))
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+class Layer(torch.nn.Module):
+    """What attention reads of a layer."""
+
+    def __init__(self, kind="full_attention", is_causal=True):
+        super().__init__()
+        self.layer_idx, self.is_causal, self.config = 0, is_causal, transformers.PretrainedConfig()
+        self.config.layer_types = [kind]
+
+
+def test_layers_whose_keys_may_be_no_tokens_are_refused():
+    given = [torch.randn(1, 2, 5, 8) for _ in range(3)]
+    for kind in ("full_attention", "sliding_attention", "chunked_attention"):
+        kiln.torch.huggingface_attention(Layer(kind), *given, None)
+    with pytest.raises(ValueError, match="layer 0 is of the type compressed_sparse_attention, expected one of full_attention, .*use another"):
+        kiln.torch.huggingface_attention(Layer("compressed_sparse_attention"), *given, None)
+
+
+@pytest.mark.parametrize("queries", [1, 4, 9, 12])
+def test_padding_of_another_sequence_hides_its_keys_alone(queries):
+    q, k, v = torch.randn(2, 4, queries, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8)
+    for padding in (slice(6, 9), slice(0, 3), slice(3, 5)):
+        mask = torch.ones(2, 9, dtype=torch.bool)
+        mask[0, padding] = False
+        found = kiln.torch.huggingface_attention(Layer(is_causal=False), q, k, v, mask)[0]
+        for i in range(2):
+            own = [each[i : i + 1].transpose(1, 2) for each in (q, k[:, :, mask[i]], v[:, :, mask[i]])]
+            torch.testing.assert_close(found[i : i + 1], kiln.torch.attention(*own))
