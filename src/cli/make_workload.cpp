@@ -28,7 +28,8 @@ struct WorkloadSettings {
   bool from_histogram = false;
   std::string histogram;  // a file with counts; empty: the overlay
   std::string tokens = "1..16384", batch = "1..32", projections = "both", prompts = "packed", runner = "server";
-  std::string keys;  // empty: by the tokens
+  std::string keys;         // empty: by the tokens
+  std::string cache_dtype;  // empty: the model's
   int ranks = 1;
   bool gradients = false;
   OutputChoice output;
@@ -72,6 +73,12 @@ void declare(CLI::App& command, WorkloadSettings& settings) {
       ->needs(config)
       ->capture_default_str()
       ->check(CLI::Validator(CLI::IsMember({"packed", "paged"})).description(""))
+      ->type_name("NAME");
+  command
+      .add_option("--cache-dtype", settings.cache_dtype,
+                  "e4m3: keys and values in a cache have this type, in place of the model's")
+      ->needs(config)
+      ->check(CLI::Validator(CLI::IsMember({"e4m3"})).description(""))
       ->type_name("NAME");
   command.add_option("--ranks", settings.ranks, "The GPUs that divide the model, tensor parallel")
       ->needs(config)
@@ -118,9 +125,10 @@ std::string by_torch(const ModelConfig& model, const WorkloadSettings& settings)
   const char* const refused = settings.ranks > 1 ? "--ranks: kiln.torch.patch divides no model"
                               : settings.projections != "both"
                                   ? "--projections: its workload has joined and separate ones"
-                              : settings.prompts == "paged" ? "--prompts paged: its caches have no pages"
-                              : !settings.keys.empty()      ? "--keys: its caches are as long as --tokens"
-                                                            : nullptr;
+                              : settings.prompts == "paged"   ? "--prompts paged: its caches have no pages"
+                              : !settings.keys.empty()        ? "--keys: its caches are as long as --tokens"
+                              : !settings.cache_dtype.empty() ? "--cache-dtype: its caches have the model's type"
+                                                              : nullptr;
   if (refused != nullptr)
     throw Error(ErrorKind::bad_input, fmt::format("--for torch takes no {}; leave one of them out", refused));
   return torch_workload(
@@ -134,6 +142,7 @@ std::string by_server(const ModelConfig& model, const WorkloadSettings& settings
     run.projections = settings.projections == "joined" ? Projections::joined : Projections::separate;
   if (settings.prompts == "paged") run.prompts = Prompts::paged;
   if (!settings.keys.empty()) run.keys = range_of(settings.keys, "--keys");
+  run.has_e4m3_cache = !settings.cache_dtype.empty();
   return model_workload(model, run);
 }
 
@@ -143,11 +152,12 @@ std::string of_model(const WorkloadSettings& settings, const manifest::Catalogue
       parse_model_config(manifest::read_text_file(settings.config, most_config_bytes), settings.config);
   const bool is_torch = settings.runner == "torch";
   std::string text = fmt::format(
-      "# Written by kiln workload: {} of type {}, {}, {} tokens and {} sequences a batch{}{}{}{}{}.\n",
+      "# Written by kiln workload: {} of type {}, {}, {} tokens and {} sequences a batch{}{}{}{}{}{}.\n",
       std::filesystem::path(settings.config).filename().string(), model.type, model.dtype, settings.tokens,
       settings.batch, settings.ranks > 1 ? fmt::format(", tensor parallel on {} ranks", settings.ranks) : std::string(),
       settings.prompts == "paged" ? ", prompts over pages" : "",
       settings.keys.empty() ? std::string() : fmt::format(", {} keys in a cache", settings.keys),
+      settings.cache_dtype.empty() ? std::string() : fmt::format(", a cache in {}", settings.cache_dtype),
       is_torch ? ", by kiln.torch.patch" : "", settings.gradients ? ", with gradients" : "");
   if (model.is_gated && !model.has_swiglu) text += "# Its gate is not the op swiglu: Kiln has no op for it.\n";
   text += is_torch ? by_torch(model, settings) : by_server(model, settings);

@@ -146,7 +146,9 @@ class ModelWorkload {
                  attention_axes(toml(batch), toml(model_.positions), toml(model_.positions)), kinds);
     }
     if (model_.is_diffusion) return add_attention_of_images(kinds);
-    run_.prompts == Prompts::paged ? add_paged_prompts(kinds) : add_packed_prompts(kinds);
+    if (run_.prompts == Prompts::packed) add_packed_prompts(kinds);
+    if (run_.has_e4m3_cache) kinds.emplace_back("cache_dtype", toml(Words{"e4m3"}));
+    if (run_.prompts == Prompts::paged) add_paged_prompts(kinds);
     kinds.emplace_back("layout", toml(Words{"paged"}));
     add("the next token of each sequence", "attention_decode",
         attention_axes(toml(run_.batch), "1", toml(cached_keys())), kinds);
@@ -284,10 +286,11 @@ class ModelWorkload {
 }  // namespace
 
 std::string model_workload(const ModelConfig& model, const ModelRun& run) {
-  if (!model.has_cache() && (run.prompts == Prompts::paged || run.keys))
+  if (!model.has_cache() && (run.prompts == Prompts::paged || run.keys || run.has_e4m3_cache))
     throw Error(
         ErrorKind::bad_input,
-        fmt::format("a model of type {} has no cache of keys; leave out --prompts paged and --keys", model.type));
+        fmt::format("a model of type {} has no cache of keys; leave out --prompts paged, --keys and --cache-dtype",
+                    model.type));
   return ModelWorkload(model, run).make();
 }
 

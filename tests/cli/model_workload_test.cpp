@@ -200,6 +200,24 @@ TEST_CASE("paged prompts have the windows, sinks and soft caps of their model, a
               {of_1024 + "heads=16 key_heads=4 head_dim=128 value_dim=128 dtype=bf16"});
 }
 
+TEST_CASE("a cache in e4m3 is that of prompts over pages and of steps, and of nothing else") {
+  ModelRun run = few;
+  run.has_e4m3_cache = true;
+  const std::string of_cache = " dtype=bf16 cache_dtype=e4m3";
+  const auto packed = problems_of(workload_text_of("llama", run));
+  CHECK(count_of(packed, "attention_forward") > 0);
+  for (const std::string& each : packed)
+    CHECK_MESSAGE(tells(each, of_cache) == each.starts_with("attention_decode"), each);
+  run.prompts = Prompts::paged;
+  const auto paged = problems_of(workload_text_of("llama", run));
+  CHECK(count_of(paged, "attention_paged") > 0);
+  for (const std::string& each : paged)
+    CHECK_MESSAGE(
+        tells(each, of_cache) == (each.starts_with("attention_decode") || each.starts_with("attention_paged")), each);
+  run.has_e4m3_cache = false;
+  CHECK(problems_of(workload_text_of("llama", run)).size() == paged.size());
+}
+
 TEST_CASE("paged prompts that are all longer than the keys of a cache are refused") {
   ModelRun run{{8192, 16384}, {1, 2}};
   run.prompts = Prompts::paged;
@@ -230,14 +248,15 @@ TEST_CASE("the documented numbers of buckets of paged prompts are those that are
   }
 }
 
-TEST_CASE("a model without a cache refuses paged prompts, and keys of a cache") {
-  ModelRun paged = few, with_keys = few;
+TEST_CASE("a model without a cache refuses paged prompts, and keys and types of a cache") {
+  ModelRun paged = few, with_keys = few, of_bytes = few;
   paged.prompts = Prompts::paged;
+  of_bytes.has_e4m3_cache = true;
   with_keys.keys = {1024, 2048};
   for (const char* model : {"vit", "flux", "whisper"})
-    for (const ModelRun& run : {paged, with_keys})
+    for (const ModelRun& run : {paged, with_keys, of_bytes})
       CHECK(tells(message_of([&] { workload_text_of(model, run); }),
-                  "has no cache of keys; leave out --prompts paged and --keys"));
+                  "has no cache of keys; leave out --prompts paged, --keys and --cache-dtype"));
 }
 
 TEST_CASE("one command writes prompts and steps over pages, and says so in the file") {
@@ -250,6 +269,9 @@ TEST_CASE("one command writes prompts and steps over pages, and says so in the f
   CHECK(count_of(problems_of(ran.output), "attention_paged") == 6);
   CHECK(count_of(problems_of(ran.output), "attention_decode") == 6);
   CHECK(tells(command.run("workload" + config).output, "layout = \"packed\""));
+  const std::string of_bytes = command.run(paged + " --cache-dtype e4m3").output;
+  CHECK(tells(of_bytes, "1024..2048 keys in a cache, a cache in e4m3.\n"));
+  CHECK(count_of(problems_of(of_bytes), "attention_paged") == 6);
   const auto refused = [&](const std::string& more, const std::string& sentence) {
     kiln::testing::check_refused(command.run("workload" + config + more), 2, sentence);
   };
@@ -257,6 +279,8 @@ TEST_CASE("one command writes prompts and steps over pages, and says so in the f
   refused(" --keys 2048..1024", "--keys is '2048..1024', expected a size or a range");
   refused(" --for torch --prompts paged", "--for torch takes no --prompts paged: its caches have no pages");
   refused(" --for torch --keys 2048", "--for torch takes no --keys");
+  refused(" --cache-dtype e5m2", "e5m2 not in {e4m3}");
+  refused(" --for torch --cache-dtype e4m3", "--for torch takes no --cache-dtype: its caches have the model's type");
 }
 
 TEST_CASE("an encoder's sequences are all as long, and see each other without a mask") {
