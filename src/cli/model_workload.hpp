@@ -28,7 +28,8 @@ struct ModelRun {
   bool has_e4m3_cache = false;  // keys and values in a cache are e4m3, in place of the model's type
 };
 
-/// Throws Error(bad_input) if the ranks do not divide heads or sizes, if `run` says something of a cache and the model has none, or if all its paged prompts are longer than its keys.
+/// Throws Error(bad_input) if the ranks do not divide heads or sizes, if `run` says something of a cache and the model
+/// has none, or if all its paged prompts are longer than its keys.
 std::string model_workload(const ModelConfig& model, const ModelRun& run);
 
 }  // namespace kiln::cli
