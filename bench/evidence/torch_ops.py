@@ -89,7 +89,7 @@ def eager_leads(contender):
         after = times_after(read)
         runs = [list(run) for leads, run in itertools.groupby(sorted(after["eager"]), lambda count: after["eager"][count] * (1 + AS_MUCH) < after[contender].get(count, float("inf"))) if leads]
         marks = listed(f"{run[0]:,} to {run[-1]:,}" if len(run) > 1 else f"{run[0]:,}" for run in runs)
-        return f"after {marks} batches" if runs else "after no number of batches"
+        return f"after {marks} batches" if runs else "at no count of batches"
     return lambda read: read.figure(told)
 
 
