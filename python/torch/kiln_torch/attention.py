@@ -25,7 +25,7 @@ _MASKS = frozenset((  # transformers' mask functions that attend() computes by i
     "causal_mask_function", "bidirectional_mask_function", "sliding_window_overlay.<locals>.inner_mask",
     "sliding_window_bidirectional_overlay.<locals>.inner_mask", "packed_sequence_mask_function.<locals>.inner_mask",
     "and_masks.<locals>.and_mask", "remap_positions_for_packed_sequence.<locals>.inner_mask"))
-_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")  # of a model's layer_types; others may have keys that are no tokens
+_LAYERS = ("full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "hybrid_sliding")  # of a model; keys of others may be no tokens
 _CHUNKED = "chunked_overlay.<locals>.inner_mask"
 
 

@@ -73,7 +73,7 @@ class Layer(torch.nn.Module):
 
 def test_layers_whose_keys_may_be_no_tokens_are_refused():
     given = [torch.randn(1, 2, 5, 8) for _ in range(3)]
-    for kind in ("full_attention", "sliding_attention", "chunked_attention"):
+    for kind in ("full_attention", "sliding_attention", "chunked_attention", "hybrid"):
         kiln.torch.huggingface_attention(Layer(kind), *given, None)
     with pytest.raises(ValueError, match="layer 0 is of the type compressed_sparse_attention, expected one of full_attention, .*use another"):
         kiln.torch.huggingface_attention(Layer("compressed_sparse_attention"), *given, None)
