@@ -5,6 +5,7 @@ from evidence.attention import ratios_of
 from evidence.claim import listed
 from evidence.digests import ROOT
 from evidence.marks import CHANGED
+from evidence.products import grouped_ratios as products_of_groups
 from evidence.summary import MANY_ROWS, PARTS, STREAM, of_many_rows, slower_by, team_ratios
 from evidence.table import Reader, markdown, mean, quantile, state
 from evidence.team import best_of_peers, compared
@@ -41,9 +42,14 @@ def of_decode(read):
 TEAMS = {"two": ("team_again",), "four": ("team4_drawn", "team4_models", "team4_again", "team4_again_2"), "eight": ("team8",)}
 
 
-def of_teams(read):
-    rows = [(row, peers) for runs in TEAMS.values() for run in runs for row, peers in compared(read, run) if peers and not PARTS["attention"](row["asked"])]
-    return as_fast([best_of_peers(peers) / row["ns"] for row, peers in rows])
+PARTED = ("all_gather_gemm", "gemm_reduce_scatter")  # products fused with a gather or a scatter
+
+
+def of_teams(counts):
+    def told(read):
+        rows = [(row, peers) for runs in TEAMS.values() for run in runs for row, peers in compared(read, run) if peers and not PARTS["attention"](row["asked"])]
+        return as_fast([best_of_peers(peers) / row["ns"] for row, peers in rows if counts(row["asked"])])
+    return told
 
 
 def teams_beside(peer):
@@ -65,7 +71,8 @@ FACE = [("{} GEMMs of 20 models, by Kiln's kernels or cuBLASLt's, as its tune ch
         ("attention backward of 20 models, sequences below 1,000 tokens, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", attention(turns.BACKWARD, turns.is_short)),
         ("the same, sequences from 1,000 tokens on, {} problems", "the faster of these at each", attention(turns.BACKWARD, lambda row: not turns.is_short(row))),
         ("`attention_decode` over caches of 64 MB and more, {} problems", "a plain read of the cache", of_decode),
-        ("collectives, and products fused with them, {} problems on two to eight H200", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_teams)]
+        ("collectives, and GEMMs fused with an all-reduce, {} problems on two to eight H200", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_teams(lambda asked: not asked.startswith(PARTED))),
+        ("GEMMs fused with a gather or a scatter, {} problems on two to eight H200", "the faster of these at each", of_teams(lambda asked: asked.startswith(PARTED)))]
 
 
 def face(read):
@@ -88,19 +95,18 @@ def attention_beside(peer, lists):
 
 LOSSES = [(f"GEMMs above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),
           ("GEMMs of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
-          ("attention forward of 20 models, dense, lengths log-uniform and as served", "FlashAttention-3", attention_beside("flash3", turns.DENSE)),
-          ("attention forward of the same models, windows among them", "FlashAttention-4", attention_beside("flash4", turns.DENSE)),
-          ("attention forward of the same models, without windows", "cuDNN", attention_beside("cudnn", turns.DENSE)),
+          ("`gemm_grouped`, the experts of models", "the faster of torch's `_grouped_mm` and cuBLAS in a loop", lambda read: slower_by(products_of_groups(read))),
+          ("one CUDA graph for all lengths of a norm, a GEMM and SwiGLU on an H200", "torch's graph of each length", lambda read: slower_by(torch_ops.length_ratios(read))),
+          ("attention forward of 20 models, dense, lengths log-uniform and as served", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN", attention_beside(None, turns.DENSE)),
           ("attention forward of 14 models, packed batches as served", "the fastest of its peers at each", attention_beside(None, turns.PACKED)),
           ("attention forward of 20 models on an H200, dense and packed", "the fastest of its peers at each", attention_beside(None, turns.FORWARD_H200)),
-          ("attention backward of 20 models, dense", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD)),
-          ("attention backward of the same models, without windows", "cuDNN", attention_beside("cudnn", turns.BACKWARD)),
+          ("attention backward of 20 models, dense", "the faster of FlashAttention-4 and cuDNN", attention_beside(None, turns.BACKWARD)),
           ("attention backward of the same models on an H200", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD_H200)),
           ("attention forward with a soft cap on an H200, without windows", "FlashAttention-3, by an approximate tanh", attention_beside("flash3", turns.EXTRAS_H200)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
           ("`attention_decode` of single tokens over pages in bf16", "FlashInfer, on another H100", lambda read: slower_by(decode.over_flashinfer(read, "bf16"))),
-          ("products fused with collectives, two to eight H200", "torch's fused ops, without NVLS", teams_beside("fused")),
-          ("collectives and products, two to eight H200", "NCCL without NVLS, with cuBLAS", teams_beside("nccl"))]
+          ("GEMMs fused with collectives, two to eight H200", "torch's fused ops, without NVLS", teams_beside("fused")),
+          ("collectives and GEMMs, two to eight H200", "NCCL without NVLS, with cuBLAS", teams_beside("nccl"))]
 
 
 def losses(read):

@@ -6,6 +6,17 @@ GROUPED = {"grouped": "torch `_grouped_mm` / Kiln", "loop": "loop of cuBLAS / Ki
 BATCHED = {"bmm": "cuBLAS's strided batch / Kiln"}
 
 
+def grouped_ratios(read):
+    """The faster peer's time over Kiln's of each gemm_grouped that a peer computed."""
+    peers = read("products-h100/products_peers.json")
+    found = []
+    for row in read("products-h100/products.json"):
+        times = [peer["ns"] for peer in peers if peer["op"] == row["op"] == "gemm_grouped" and peer.get("right") and all(peer.get(axis) == int(asked(row)[axis]) for axis in ("groups", "m", "n", "k"))]
+        if times and "ns" in row:
+            found.append(min(times) / row["ns"])
+    return found
+
+
 def products(read, op, axes, peers):
     times = {(row["peer"], *(row.get(axis) for axis in axes)): row["ns"] for row in read("products-h100/products_peers.json") if row["op"] == op and row.get("right")}
     body, columns = [], {peer: [] for peer in peers}

@@ -23,7 +23,7 @@ def slower_by(found, of_worst=""):
     if min(found) >= 1:
         return ""
     more = 1 / quantile(found, 0.5) - 1
-    middle = "equal" if f"{abs(more):.0%}" == "0%" else f"{abs(more):.0%} {'longer' if more >= 0 else 'shorter'}"
+    middle = f"under 1% {'longer' if more >= 0 else 'shorter'}" if f"{abs(more):.0%}" == "0%" else f"{abs(more):.0%} {'longer' if more >= 0 else 'shorter'}"
     return f"{sum(ratio < 1 for ratio in found)} of {len(found)} | {middle} | {1 / min(found) - 1:.0%} longer{of_worst}"
 
 

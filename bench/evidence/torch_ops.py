@@ -65,6 +65,11 @@ def length_winners(read):
     return f"Kiln's graph takes less time than torch's of all rows at {len(padded)} of {len(rows)} lengths. It takes less than a graph of the length itself {alone}."
 
 
+def length_ratios(read):
+    """Torch's graph of a length over Kiln's graph of all lengths."""
+    return [row["exact_us"] / row["us"] for row in read(LENGTH) if row["equal"]]
+
+
 def torch_length(read):
     body = [[f"{row['rows']:,}", row["us"], row["padded_us"], row["exact_us"]] for row in read(LENGTH) if row["equal"]]
     return markdown(["rows", "Kiln: one graph, its length on the device, us", "torch: one graph of 8,192 rows", "torch: a graph of this length"], body)
@@ -89,7 +94,7 @@ def eager_leads(contender):
         after = times_after(read)
         runs = [list(run) for leads, run in itertools.groupby(sorted(after["eager"]), lambda count: after["eager"][count] * (1 + AS_MUCH) < after[contender].get(count, float("inf"))) if leads]
         marks = listed(f"{run[0]:,} to {run[-1]:,}" if len(run) > 1 else f"{run[0]:,}" for run in runs)
-        return f"after {marks} batches" if runs else "at no count of batches"
+        return f"at {marks} batches" if runs else "at no count of batches"
     return lambda read: read.figure(told)
 
 
