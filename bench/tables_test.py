@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Tests that tables pair the rows that belong together."""
 import pathlib
+import types
 import unittest
 
-from evidence import attention, face, summary, team, torch_ops, turns
+from evidence import attention, face, products, summary, team, torch_ops, turns
 from evidence.claim import Claim
 
 
@@ -105,6 +106,23 @@ class Tables(unittest.TestCase):
         read = lambda path: files.get(pathlib.PurePath(path).stem, [])
         self.assertEqual(torch_ops.host_winners(read), "`kiln.torch` takes less time for a call. Torch takes less time for both passes in eager mode. Both take the same time, within 3 %, for a compiled call.")
         self.assertEqual(torch_ops.length_winners(read), "Kiln's graph takes less time than torch's of all rows at 1 of 2 lengths. It takes less than a graph of the length itself only at 8,192 rows.")
+        self.assertEqual(torch_ops.length_ratios(read), [0.4, 80 / 70])
+        llama = {"eager": (1.0, 5.0, 9.0), "Kiln, prewarmed": (0.5, 4.0, 8.0), "Kiln, records": (3.0, 6.0, 9.0)}  # the last a tie
+        rows = [{"contender": name, "batches": count, "seconds": each} for name, times in llama.items() for count, each in zip((1, 10, 1000), times)]
+        for contender, leads in (("Kiln, prewarmed", "at no count of batches"), ("Kiln, records", "at 1 to 10 batches")):
+            reader = types.SimpleNamespace(figure=lambda told: told(lambda path: rows))
+            self.assertEqual(torch_ops.eager_leads(contender)(reader), leads)
+
+    def test_a_check_that_the_table_does_not_show_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "no line for the check of a later day"):
+            torch_ops.torch_checks(lambda path: [{"check": "of a later day", "case": "all", "ok": True}])
+
+    def test_grouped_products_stand_beside_their_faster_peer(self):
+        size = {"groups": 8, "m": 16, "n": 32, "k": 64}
+        ours = [{"op": "gemm_grouped", "ns": 100, "asked": "m=16 n=32 k=64 groups=8"}, {"op": "gemm", "ns": 1, "asked": "m=16 n=32 k=64"}]
+        peers = [{"op": "gemm_grouped", "peer": peer, "ns": ns, "right": right, **size} for peer, ns, right in (("grouped", 120, True), ("loop", 90, True), ("loop", 10, False))]
+        read = lambda path: peers if path.endswith("peers.json") else ours
+        self.assertEqual(products.grouped_ratios(read), [0.9])
 
     def test_decode_stands_beside_a_plain_read(self):
         paged, dense = "batch=8 keys=4096 queries=1 layout=paged page_size=64", "batch=8 keys=65536 queries=1 layout=contiguous"
