@@ -256,8 +256,8 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
             others.update(_sequences_of_layer(others["position_ids"], query.shape[0]))
             others["seq_idx"] = None  # which says no more than the positions
         if key.shape[2] != query.shape[2] and _is_static(key):
-            raise ValueError("kiln attention: nothing tells how many keys of a static cache are written; use a DynamicCache (an attention mask would tell, but "
-                             "transformers drops one without padding)")
+            raise ValueError("kiln attention: nothing tells how many keys of a static cache are written; give an attention mask, or, with generate(), use a "
+                             "DynamicCache")
     kinds, at = getattr(getattr(module, "config", None), "layer_types", None), getattr(module, "layer_idx", None)
     if kinds is not None and at is not None and at < len(kinds) and kinds[at] not in _LAYERS:
         raise ValueError(f"kiln attention: layer {at} is of the type {kinds[at]}, expected one of {', '.join(_LAYERS)}; use another attn_implementation")
