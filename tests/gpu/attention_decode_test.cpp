@@ -150,14 +150,7 @@ TEST_CASE("attention_decode is right with a soft cap and sinks, invariant, witho
                                          {"soft_cap", "tanh"},
                                          {"sinks", "head"},
                                          {"invariant", invariant}});
-      for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each) {
-        tune::Placement placement;
-        placement.prepare_case = each;
-        check_all(fixture, op, problem, placement, generator);
-      }
-      tune::Placement no_lse;
-      no_lse.leave_optional_out = true;
-      check_all(fixture, op, problem, no_lse, generator);
+      check_cases(fixture, op, problem, generator);
       // Heads outermost in a sequence or page, and rows with something behind them.
       const std::int64_t rows = layout == std::string_view("paged") ? 64 : 3000;
       const std::int64_t row = cache == std::string_view("e4m3") ? 80 : 72, head = rows * row;

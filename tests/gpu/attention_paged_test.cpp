@@ -47,14 +47,7 @@ TEST_CASE("attention_paged is right with a soft cap and sinks, without lse, and 
   for (const char* cache : {"bf16", "e4m3"}) {
     const Problem problem = attention(op, {"3", "500", "3000", "8", "2", "64", "64"},
                                       {{"soft_cap", "tanh"}, {"sinks", "head"}, {"cache_dtype", cache}});
-    for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each) {
-      tune::Placement placement;
-      placement.prepare_case = each;
-      check_all(fixture, op, problem, placement, generator);
-    }
-    tune::Placement no_lse;
-    no_lse.leave_optional_out = true;
-    check_all(fixture, op, problem, no_lse, generator);
+    check_cases(fixture, op, problem, generator);
     // Heads outermost in a page, and rows with something behind them.
     check_all(fixture, op, problem,
               placed(op, {{"page_size", 64},

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from ._ops import shipped_names
-from .autograd import applied, needs_gradient, refuse_tangents
+from .autograd import applied, needs_gradient
 from .functions import autocast
 
 _OPS = {name: getattr(torch.ops.kiln, name).default for name in shipped_names if name.startswith("attention_")}
@@ -25,7 +25,7 @@ _MASKS = frozenset((  # transformers' mask functions that attend() computes by i
     "causal_mask_function", "bidirectional_mask_function", "sliding_window_overlay.<locals>.inner_mask",
     "sliding_window_bidirectional_overlay.<locals>.inner_mask", "packed_sequence_mask_function.<locals>.inner_mask",
     "and_masks.<locals>.and_mask", "remap_positions_for_packed_sequence.<locals>.inner_mask"))
-_LAYERS = ("full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "hybrid_sliding")  # of a model; keys of others may be no tokens
+_LAYERS = ("full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "hybrid_sliding")  # of a model; others may have keys beside those of tokens
 _CHUNKED = "chunked_overlay.<locals>.inner_mask"
 
 
@@ -39,6 +39,9 @@ def _mask(causal: bool, window: Any) -> str:
 
 
 def _sinks(function: str, softcap: float | None, sinks: Tensor | None) -> Tensor | None:
+    """Sinks as ops take them, once both values are checked."""
+    if softcap is None and sinks is None:
+        return None
     if isinstance(softcap, Tensor):
         raise ValueError(f"kiln.torch.{function}: softcap is a tensor, expected a number, since it has no gradient; use softcap.item()")
     if softcap is not None and softcap <= 0:
@@ -51,7 +54,6 @@ def _sinks(function: str, softcap: float | None, sinks: Tensor | None) -> Tensor
 
 
 def _without_gradient(function: str, *tensors: Tensor | None) -> None:
-    refuse_tangents(*tensors)
     if needs_gradient(*tensors):
         raise RuntimeError(f"kiln.torch.{function}: a tensor requires a gradient, and this function has none; call it under torch.no_grad(), or detach the "
                            "tensors")
@@ -69,7 +71,7 @@ class _Form(NamedTuple):
     """What is computed, beside tensors."""
 
     causal: bool
-    window: tuple[int | None, int] | None
+    window: tuple[int | None, ...] | None  # left and right; over a cache left alone
     softcap: float | None
     scale: float | None
 
@@ -134,7 +136,7 @@ def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_
                     window: int | tuple[int | None, int] | None = None, scale: float | None = None, softcap: float | None = None,
                     sinks: Tensor | None = None, keys: int | None = None, longest_query: int | None = None, k_scale: Tensor | None = None,
                     v_scale: Tensor | None = None, return_lse: bool = False) -> Any:
-    """Attention of packed queries over a cache in pages: prompts in chunks, and prompts after a cached prefix. No gradient.
+    """Attention of packed queries over a cache in pages: prompts in chunks, and prompts after a cached prefix. No gradient: RuntimeError if one is required.
 
     q is [tokens, heads, head_dim]; rows query_offsets[i] to query_offsets[i + 1] are the last tokens of sequence i. The result is [tokens, heads,
     value_dim]. Rows past the last offset are undefined. k is the pool [pages, page_size, key_heads, head_dim], v [pages, page_size, key_heads,
@@ -166,7 +168,7 @@ def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_
 def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, window: int | tuple[int | None, int] | None = None,
                      scale: float | None = None, softcap: float | None = None, sinks: Tensor | None = None, block_table: Tensor | None = None,
                      keys: int | None = None, k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> Tensor:
-    """Attention of the last queries of each sequence over its cache. No gradient.
+    """Attention of the last queries of each sequence over its cache. No gradient: RuntimeError if one is required.
 
     q is [batch, queries, heads, head_dim] of 16 queries at most, k and v [batch, keys, key_heads, dim], key_lengths i32 [batch]. With a block_table, i32
     [batch, pages of a sequence], k and v are pools [pages, page_size, key_heads, dim]; `keys` is then the most that a sequence may have.
@@ -249,7 +251,8 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
 
     Packed sequences come by cu_seq_lens_q, as flash_attention_2's do, or by position_ids that restart, for which the host waits at each forward of more
     than one token. A batch with padding is packed on the way, for which it waits too. One query of each sequence without padding, as in a step of
-    generation, goes to attention_decode. A static cache needs an attention mask, which tells its length. Dropout is refused.
+    generation, goes to attention_decode. A static cache needs an attention mask, which tells its length. Dropout is refused,
+    and so are layers of types that may have keys beside those of tokens.
     """
     if attention_mask is None and not torch.compiler.is_compiling():
         if key.shape[2] == query.shape[2] > 1 and others.get("cu_seq_lens_q") is None and others.get("position_ids") is not None:

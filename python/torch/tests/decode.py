@@ -43,7 +43,7 @@ def replayed(layout: str):
         torch.cuda.synchronize()
         found.append(out.clone())
         given = (lengths,) if table is None else (lengths, table, 512)
-        expected.append(reference.decode_bytes(layout)(q, k, v, scales[0].clamp(min=0), scales[1], *given, None)[0])
+        expected.append(reference.of_bytes(reference.decode(layout))(q, k, v, scales[0].clamp(min=0), scales[1], *given, None)[0])
     return found, expected, kiln.stats()["compiles"] - before
 
 

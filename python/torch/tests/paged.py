@@ -60,7 +60,8 @@ class Paged:
         values = (None, *((CAP,) if self.extra == "_softcap" else ()), *((LEFT,) if self.mask == "window" else ()))
         pools = [torch.randn(each.shape, device="cuda").to(each.dtype) for each in (self.k, self.v)]
         given = (self.q, *pools, *self.scales.values(), self.offsets, self.lengths, pages, *(() if self.sinks is None else (self.sinks,)))
-        expected = (reference.paged_bytes if self.scales else reference.paged)(self.mask, self.extra)(*given, KEYS, *values)
+        wide = reference.paged(self.mask, self.extra)
+        expected = (reference.of_bytes(wide) if self.scales else wide)(*given, KEYS, *values)
         for pool, drawn in zip((self.k, self.v), pools):
             pool.copy_(drawn.float().masked_fill(~is_seen[..., None, None], torch.nan).to(pool.dtype))
         self.table.copy_(pages.masked_fill(~is_seen.any(1)[pages.long()], 1 << 30))

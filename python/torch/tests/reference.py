@@ -262,13 +262,8 @@ def decode(layout, mask="causal", extra=""):
     return run
 
 
-def decode_bytes(layout, mask="causal", extra=""):
-    run = decode(layout, mask, extra)
-    return lambda q, k, v, k_scale, v_scale, *rest: run(q, k.double() * k_scale.double()[:, None], v.double() * v_scale.double()[:, None], *rest)
-
-
-def paged_bytes(mask, extra=""):
-    run = paged(mask, extra)
+def of_bytes(run):
+    """The op over keys and values of 8 bits with their scales, of one over wide ones."""
     return lambda q, k, v, k_scale, v_scale, *rest: run(q, k.double() * k_scale.double()[:, None], v.double() * v_scale.double()[:, None], *rest)
 
 
@@ -327,11 +322,11 @@ def references():
                 name = f"attention_{layout}{ending}"
                 found[name], found[f"{name}_backward"] = attention(layout, mask, extra), attention_backward(layout, mask, extra)
                 found[f"{name}_backward_deterministic"] = found[f"{name}_backward"]
-            found[f"attention_paged{ending}"], found[f"attention_paged{ending}_e4m3"] = paged(mask, extra), paged_bytes(mask, extra)
+            found[f"attention_paged{ending}"], found[f"attention_paged{ending}_e4m3"] = paged(mask, extra), of_bytes(paged(mask, extra))
             if mask != "none":
                 for layout in ("contiguous", "paged"):
                     name = f"attention_decode_{layout}" + ending.removeprefix("_causal")
-                    found[name], found[f"{name}_e4m3"] = decode(layout, mask, extra), decode_bytes(layout, mask, extra)
+                    found[name], found[f"{name}_e4m3"] = decode(layout, mask, extra), of_bytes(decode(layout, mask, extra))
     return found
 
 

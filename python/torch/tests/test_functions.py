@@ -217,7 +217,7 @@ def test_attention_decode_takes_keys_and_values_of_8_bits_with_their_scales():
     q, lengths = torch.randn(2, 1, 4, 16), torch.tensor([5, 9], dtype=torch.int32)
     k, v = (torch.randn(2, 9, 2, 16).to(torch.float8_e4m3fn) for _ in range(2))
     of_heads, of_all = torch.tensor([0.5, 2.0]), torch.tensor(3.0)
-    expected = reference.decode_bytes("contiguous")(q, k, v, of_heads, of_all.expand(2), lengths, None)[0]
+    expected = reference.of_bytes(reference.decode("contiguous"))(q, k, v, of_heads, of_all.expand(2), lengths, None)[0]
     torch.testing.assert_close(kt.attention_decode(q, k, v, lengths, k_scale=of_heads, v_scale=of_all), expected)
     table = torch.tensor([[0], [1]], dtype=torch.int32)
     paged = kt.attention_decode(q, k, v, lengths, block_table=table, k_scale=of_heads, v_scale=of_all)
