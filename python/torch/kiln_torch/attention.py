@@ -106,7 +106,7 @@ class _Attention(Function):
         return *found, *(() if ctx.has_sinks else (None,)), None, None, None, None
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: tuple[int | None, int] | None = None, scale: float | None = None,
+def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: int | tuple[int | None, int] | None = None, scale: float | None = None,
               softcap: float | None = None, sinks: Tensor | None = None, query_offsets: Tensor | None = None, key_offsets: Tensor | None = None,
               longest_query: int | None = None, return_lse: bool = False) -> Any:
     """softmax(scale * q k^T) v, head by head; scale is 1 / sqrt(head_dim) unless given.
@@ -115,7 +115,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: 
     Packed: with offsets, i32 [batch + 1], tensors are [tokens, heads, dim], and sequence i has rows offsets[i] to offsets[i + 1]. Rows past the last
     offset are undefined. key_offsets are query_offsets unless given; longest_query, at least that of any sequence, saves work.
 
-    causal: the last query sees all keys, the one before all but one. window: (left, right) keys beside that diagonal; a left of None is all.
+    causal: the last query sees all keys, the one before all but one. window: (left, right) keys beside that diagonal, or left
+    alone; a left of None is all. causal changes nothing beside a window.
     softcap: scores are softcap * tanh(score / softcap), as in Gemma 2. sinks: [heads], a score a head that takes weight and has no value, as in gpt-oss.
     It counts in the log-sum-exp, and has a gradient. ValueError where both are given.
     return_lse: (out, log-sum-exp of each row, f32 [batch, heads, queries]), the second without gradient.
@@ -123,6 +124,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: 
     The backward gives the same bits each time where torch.use_deterministic_algorithms() is on, also by warn_only.
     """
     q, k, v = autocast(q, k, v)
+    window = (window, 0) if isinstance(window, int) else window
     sinks, form = _sinks("attention", softcap, sinks), _Form(causal, window, softcap, scale)
     offsets = () if query_offsets is None else (query_offsets, query_offsets if key_offsets is None else key_offsets)
     if needs_gradient(q, k, v, sinks):

@@ -91,6 +91,13 @@ def test_attention_has_gradients(packed, mask, extra):
     same_gradients(lambda q, k, v, *s: kt.attention(q, k, v, sinks=s[0] if s else None, **named), lambda *a: expected(*a, *rest)[0], q, k, v, *sinks)
 
 
+def test_a_window_may_be_its_left_side_alone():
+    q, k = torch.randn(1, 7, 2, 8), torch.randn(1, 9, 2, 8)
+    for causal in (False, True):
+        torch.testing.assert_close(kt.attention(q, k, k, window=3, causal=causal), kt.attention(q, k, k, window=(3, 0)))
+        torch.testing.assert_close(kt.attention(q, k, k, window=(3, 2), causal=causal), kt.attention(q, k, k, window=(3, 2)))
+
+
 def test_sinks_of_any_type_take_weight_and_count_in_the_sum():
     q, k, v, sinks = torch.randn(1, 3, 2, 8), torch.randn(1, 3, 2, 8), torch.randn(1, 3, 2, 8), torch.tensor([0.5, 4.0]).bfloat16().requires_grad_()
     (out, lse), (plain, of_keys) = (kt.attention(q, k, v, sinks=each, return_lse=True) for each in (sinks, None))
