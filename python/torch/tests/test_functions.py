@@ -397,6 +397,9 @@ def test_autocast_gives_products_its_type_and_norms_that_of_x(monkeypatch):
     kt.rms_norm(y, weight[0]).sum().backward()
     assert x.grad.dtype == weight.grad.dtype == torch.float32
     assert kt.attention_paged(*in_pages()[1]).dtype == torch.bfloat16
+    q, k, v = (torch.randn(1, 8, 2, 16) for _ in range(3))
+    with pytest.raises(ValueError, match="a tensor has torch.float8_e4m3fn under autocast, which would cast it without its scale"):
+        kt.attention(q, k.to(torch.float8_e4m3fn), v)
 
 
 def test_what_makes_no_sense_is_refused():

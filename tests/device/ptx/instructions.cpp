@@ -24,6 +24,7 @@ constexpr Entry table[] = {
     {"mul.rn.f32", is::mul},
     {"rcp.approx.", is::rcp},
     {"ex2.approx.", is::ex2},
+    {"tanh.approx.f32", is::tanh},
 
     {"mapa.shared::cluster.u32", is::mapa},
     {"ld.shared", is::ld_shared},

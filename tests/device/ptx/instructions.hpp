@@ -20,6 +20,7 @@ void cvt(Call&);
 void mul(Call&);
 void rcp(Call&);
 void ex2(Call&);
+void tanh(Call&);
 // accesses.cpp
 void mapa(Call&);
 void ld_shared(Call&);
