@@ -154,14 +154,14 @@ def tune_worst(read):
     return read.figure(lambda r: f"{max(tune_seconds(r)):.1f} s")
 
 
-def shares():
-    """Figures of README without a mark, with one, and those that it leaves out: of its tables, all that the code has changed since."""
-    tables, prose = Reader(), Reader()
+def shares(others):
+    """Figures of README without a mark, with one, and those that it leaves out: of `face` and `losses`, all that the code has changed since. `others` are what else it shows."""
+    tables, shown_always = Reader(), Reader()
     face(tables), losses(tables)
-    for show in (stream, *HOT.values(), tune_median, tune_worst, *LLAMA.values()):
-        show(prose)
-    shown = [mark for mark in tables.figures if mark is not None and CHANGED not in mark] + [mark for mark in prose.figures if mark is not None]
-    return sum(mark == "" for mark in shown), sum(bool(mark) for mark in shown), len(tables.figures) + len(prose.figures) - len(shown)
+    for show in others:
+        show(shown_always)
+    shown = [mark for mark in tables.figures if mark is not None and CHANGED not in mark] + [mark for mark in shown_always.figures if mark is not None]
+    return sum(mark == "" for mark in shown), sum(bool(mark) for mark in shown), len(tables.figures) + len(shown_always.figures) - len(shown)
 
 
 def newer(_):
