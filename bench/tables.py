@@ -20,7 +20,7 @@ from evidence.table import Reader, state
 
 TABLES = {name: show for module in (face, summary, tuner, serving, hits, family, products, attention, decode, faults, shared, team, torch_ops, turns) for name, show in module.TABLES.items()}
 FIGURES = {name: show for module in (face, torch_ops) for name, show in module.FIGURES.items()}
-UNCAPTIONED = {"face", "losses", "results", "costs", "slower"}
+UNCAPTIONED = {"face", "losses", "contest", "results", "costs", "slower"}
 DOCUMENTS = ("README.md", "docs/faults.md", "docs/sharing.md", "docs/torch.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("performance*.md")))
 MARKED = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.S)
 FIGURE = re.compile(r"<!-- figure: (\w+) -->.*?<!-- end -->", re.S)
