@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Tests that tables pair the rows that belong together."""
 import pathlib
-import types
 import unittest
 
 from evidence import attention, face, products, summary, team, torch_ops, turns
 from evidence.claim import Claim
+from evidence.table import Reader
 
 
 class Tables(unittest.TestCase):
@@ -18,6 +18,14 @@ class Tables(unittest.TestCase):
         show = (team.TABLES | attention.TABLES | turns.TABLES)[name]
         text = show(lambda path: files.get(pathlib.PurePath(path).stem, []))
         return [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
+
+    @staticmethod
+    def reader(mark="", **files):
+        """Reads these files, as `table` does, and ends each figure with the mark."""
+        def read(path):
+            return files.get(pathlib.PurePath(path).stem, [])
+        read.figure = lambda told: text + mark if (text := told(read)) else ""
+        return read
 
     @staticmethod
     def op(asked, ns, **more):
@@ -108,10 +116,34 @@ class Tables(unittest.TestCase):
         self.assertEqual(torch_ops.length_winners(read), "Kiln's graph takes less time than torch's of all rows at 1 of 2 lengths. It takes less than a graph of the length itself only at 8,192 rows.")
         self.assertEqual(torch_ops.length_ratios(read), [0.4, 80 / 70])
         llama = {"eager": (1.0, 5.0, 9.0), "Kiln, prewarmed": (0.5, 4.0, 8.0), "Kiln, records": (3.0, 6.0, 9.0)}  # the last a tie
-        rows = [{"contender": name, "batches": count, "seconds": each} for name, times in llama.items() for count, each in zip((1, 10, 1000), times)]
+        rows = [{"contender": name, "train": False, "batches": count, "seconds": each} for name, times in llama.items() for count, each in zip((1, 10, 1000), times)]
         for contender, leads in (("Kiln, prewarmed", "at no count of batches"), ("Kiln, records", "at 1 to 10 batches")):
-            reader = types.SimpleNamespace(figure=lambda told: told(lambda path: rows))
-            self.assertEqual(torch_ops.eager_leads(contender)(reader), leads)
+            self.assertEqual(torch_ops.eager_leads(contender)(self.reader(llama=rows)), leads)
+
+    @staticmethod
+    def ran(contender, seconds, batches=1000):
+        """The rows of a contender of the Llama contest, that of its last batch twice."""
+        common = {"contender": contender, "train": False}
+        end = {"batches": batches, "of_batches": 1000, "second_half_ms": 2.0, "second_half_tokens": 400_000, "device": "NVIDIA H200"}
+        rows = [{"batches": count, "seconds": each} for count, each in zip((1, 100, batches), seconds)]
+        return [common | row for row in (*rows, rows[-1] | end)]
+
+    def test_the_contest_shows_contenders_that_ran_all_batches_the_fastest_first(self):
+        files = {"llama": [*self.ran("torch.compile", (16, 17.04, 24.17)), *self.ran("liger", (1, 2, 3), batches=175), *self.ran("Kiln, prewarmed", (0.2161, 1.2, 6.4))]}
+        text = torch_ops.contest(self.reader(" †", **files))
+        self.assertIn("one H200", text.splitlines()[0])
+        self.assertEqual(text.splitlines()[2:], ["| Kiln, a prewarmed file † | 0.216 s | 1.20 s | 6.40 s | 400,000 |", "| `torch.compile` † | 16.0 s | 17.0 s | 24.2 s | 400,000 |"])
+        self.assertEqual(torch_ops.contest(self.reader()), "")
+
+    def test_each_row_of_the_contest_counts_as_a_figure_of_readme(self):
+        reader = Reader()
+        rows = torch_ops.contest(reader).splitlines()[2:]
+        self.assertEqual(len(reader.figures), len(rows))
+        self.assertIn("Kiln, a prewarmed file", "".join(rows))
+
+    def test_the_host_s_cost_leaves_out_a_route_that_was_not_timed(self):
+        reader = self.reader(" †", host=[{"route": "kiln.torch", "us": 14.41}, {"route": "torch", "us": 16.68}])
+        self.assertEqual([torch_ops.host_costs(torch_ops.HOST[name])(reader) for name in ("host_python", "host_python_given")], ["14.4 us with `kiln.torch` and 16.7 us with torch's op †", ""])
 
     def test_a_check_that_the_table_does_not_show_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "no line for the check of a later day"):

@@ -1,5 +1,5 @@
-"""README's tables: what a reader asks first, one number and its worst a line. A figure whose code has changed since is left out of them; the other documents have
-it, with its mark."""
+"""README's tables of ratios: what a reader asks first, one number and its worst a line. A figure whose code has changed since is left out of them; the other documents
+have it, with its mark."""
 from evidence import decode, torch_ops, turns
 from evidence.attention import ratios_of
 from evidence.claim import listed
@@ -133,15 +133,6 @@ def over_bare(way):
 HOT = {"hot": over_bare("Op::launch, hot"), "hot_bound": over_bare("Op::bind, Op::launch")}
 
 
-def llama(contender):
-    """Seconds of a contender for the batches of a Llama, from its first one on."""
-    return lambda read: read.figure(lambda r: f"{row['seconds']:.1f} s" if (row := torch_ops.ended(r).get(contender)) else "")
-
-
-LLAMA = {"llama": llama("Kiln, prewarmed"), "llama_records": llama("Kiln, records"), "llama_nothing": llama("Kiln, nothing"), "llama_eager": llama("eager"),
-         "llama_compile": llama("torch.compile"), "llama_compile_again": llama("torch.compile, by caches of an earlier process")}
-
-
 def tune_seconds(r):
     return [row["ready_ms"] / 1000 for name in ("log", "served") for row in r(f"{turns.FOLDER}/products_models_{name}.json") if row.get("tunes")]
 
@@ -154,14 +145,14 @@ def tune_worst(read):
     return read.figure(lambda r: f"{max(tune_seconds(r)):.1f} s")
 
 
-def shares():
-    """Figures of README without a mark, with one, and those that it leaves out: of its tables, all that the code has changed since."""
-    tables, prose = Reader(), Reader()
+def shares(others):
+    """Figures of README without a mark, with one, and those that it leaves out: of `face` and `losses`, all that the code has changed since. `others` are what else it shows."""
+    tables, shown_always = Reader(), Reader()
     face(tables), losses(tables)
-    for show in (stream, *HOT.values(), tune_median, tune_worst, *LLAMA.values()):
-        show(prose)
-    shown = [mark for mark in tables.figures if mark is not None and CHANGED not in mark] + [mark for mark in prose.figures if mark is not None]
-    return sum(mark == "" for mark in shown), sum(bool(mark) for mark in shown), len(tables.figures) + len(prose.figures) - len(shown)
+    for show in others:
+        show(shown_always)
+    shown = [mark for mark in tables.figures if mark is not None and CHANGED not in mark] + [mark for mark in shown_always.figures if mark is not None]
+    return sum(mark == "" for mark in shown), sum(bool(mark) for mark in shown), len(tables.figures) + len(shown_always.figures) - len(shown)
 
 
 def newer(_):
@@ -176,4 +167,4 @@ def records(_):
 
 
 TABLES = {"face": face, "losses": losses}
-FIGURES = {"newer": newer, "stream": stream, **HOT, **LLAMA, "records": records, "tune_median": tune_median, "tune_worst": tune_worst}
+FIGURES = {"newer": newer, "stream": stream, **HOT, "records": records, "tune_median": tune_median, "tune_worst": tune_worst}

@@ -12,7 +12,9 @@ RANKS = "torch-h200/ranks.jsonl"
 LLAMA, TRAINED = ("python/llama.jsonl",), ("python/llama_train.jsonl", "python/llama_eager.jsonl")  # eager ran on the same machine
 STEPS, TRAINED_STEPS = "python/llama_steps.txt", "python/llama_train_steps.txt"
 ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
-BATCHES = 1, 10, 100, 1000
+BATCHES, CONTEST_BATCHES = (1, 10, 100, 1000), (1, 100, 1000)
+CONTEST = {"Kiln, prewarmed": "Kiln, a prewarmed file", "Kiln, records": "Kiln, the shipped records", "Kiln, nothing": "Kiln, no file", "eager": "eager torch", "liger": "eager torch with Liger's kernels",
+           "torch.compile": "`torch.compile`", "torch.compile, by caches of an earlier process": "`torch.compile`, the caches of an earlier process"}
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
          "autocast": "autocast", "inputs": "empty, strided and refused inputs", "graph": "CUDA graphs beside eager", "300 lengths": "300 lengths through torch.compile",
          "first launches": "first launches of 16 threads at once", "patch": "Llama, Qwen2 and Qwen3 after `patch`, beside f64", "attention": "Gemma 2, gpt-oss and Mistral with Kiln's attention, beside f32"}
@@ -75,23 +77,28 @@ def torch_length(read):
     return markdown(["rows", "Kiln: one graph, its length on the device, us", "torch: one graph of 8,192 rows", "torch: a graph of this length"], body)
 
 
-def ended(read):
-    """The last row of each contender without gradients, where it ran all batches."""
-    return {row["contender"]: row for name in LLAMA for row in read(name) if row["batches"] == row.get("of_batches")}
+def contenders(read, names, train=False):
+    """The rows of each contender, that of the least time a batch first."""
+    runs = {}
+    for row in (row for name in names for row in read(name) if row["train"] == train):
+        runs.setdefault(row["contender"], []).append(row)
+    return dict(sorted(runs.items(), key=lambda run: run[1][-1]["seconds"] / run[1][-1]["batches"]))
 
 
-def times_after(read):
-    """Seconds after some of the batches, by contender, without gradients."""
-    after = {}
-    for row in (row for name in LLAMA for row in read(name)):
-        after.setdefault(row["contender"], {})[row["batches"]] = row["seconds"]
-    return after
+def times_after(rows):
+    """Seconds after some of the batches of a contender."""
+    return {row["batches"]: row["seconds"] for row in rows}
+
+
+def us_a_token(end):
+    """Of the second half of a contender's batches, by its last row; None where it was ended too early."""
+    return (end["batches"] - end["batches"] // 2) * end["second_half_ms"] * 1000 / end["second_half_tokens"] if end.get("second_half_tokens") else None
 
 
 def eager_leads(contender):
     """After which numbers of batches eager torch is ahead of the contender, by more than is told as none."""
     def told(read):
-        after = times_after(read)
+        after = {name: times_after(rows) for name, rows in contenders(read, LLAMA).items()}
         runs = [list(run) for leads, run in itertools.groupby(sorted(after["eager"]), lambda count: after["eager"][count] * (1 + AS_MUCH) < after[contender].get(count, float("inf"))) if leads]
         marks = listed(f"{run[0]:,} to {run[-1]:,}" if len(run) > 1 else f"{run[0]:,}" for run in runs)
         return f"at {marks} batches" if runs else "at no count of batches"
@@ -117,18 +124,43 @@ def torch_ranks(read):
 def llama_rows(read, names, train=False):
     """Seconds from the first batch's beginning on; "-" past the time limit of a contender. Contenders that were ended early ran other batches than the rest,
     so the second half of each one's batches is given by the token."""
-    body, runs = [], {}
-    for row in (row for name in names for row in read(name) if row["train"] == train):
-        runs.setdefault(row["contender"], []).append(row)
-    for contender, rows in sorted(runs.items(), key=lambda run: run[1][-1]["seconds"] / run[1][-1]["batches"]):
-        after, end = {row["batches"]: row["seconds"] for row in rows}, rows[-1]
+    body = []
+    for contender, rows in contenders(read, names, train).items():
+        after, end = times_after(rows), rows[-1]
         ran = f"{end['batches']:,}" + ("" if end["batches"] == end["of_batches"] else f", then its limit of {end['limit_s']:.0f} s")
-        second = (end["batches"] - end["batches"] // 2) * end["second_half_ms"] * 1000 / end["second_half_tokens"] if end.get("second_half_tokens") else None
-        body.append([contender, *(after.get(count, "-") for count in BATCHES), ran, number(second)])
+        body.append([contender, *(after.get(count, "-") for count in BATCHES), ran, number(us_a_token(end))])
     return markdown(["contender", *(f"{count:,} batch{'es' * (count > 1)}, s" for count in BATCHES), "batches run", "us a token, second half of them"], body)
 
 
-TABLES = {"torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
+def contest(read):
+    """README's table of the contenders that ran all batches, a figure each. Its mark is that of the whole row, and stands at the contender's name."""
+    def told(name):
+        def of(r):
+            rows = contenders(r, LLAMA)[name]
+            after = times_after(rows)
+            return " | ".join([*(f"{after[count]:#.3g} s" for count in CONTEST_BATCHES), f"{round(1e6 / us_a_token(rows[-1]), -2):,.0f}", CONTEST.get(name, name)])
+        return of
+    ran = {name: rows[-1] for name, rows in contenders(read, LLAMA).items() if rows[-1]["batches"] == BATCHES[-1]}
+    figures = [figure.split(" | ") for name in ran if (figure := read.figure(told(name)))]
+    device = listed(sorted({end["device"].removeprefix("NVIDIA ") for end in ran.values()}))
+    heads = [f"{count:,} batch{'es' * (count > 1)}" for count in CONTEST_BATCHES]
+    return markdown([f"8-layer Llama in PyTorch on one {device}, to the end of", *heads, f"tokens a second, batches {BATCHES[-1] // 2 + 1:,} to {BATCHES[-1]:,}"], [[title, *cells] for *cells, title in figures])
+
+
+HOST = {"host_python": {"kiln.torch": "{} with `kiln.torch`", "torch": "{} with torch's op", "Triton": "{} with a Triton kernel"}, "host_python_given": {"kiln.op, no allocation": "{}"},
+        "host_python_both": {"kiln.torch, forward and backward": "{} with `kiln.torch`", "torch, forward and backward": "{} with torch"}}
+
+
+def host_costs(routes):
+    """The host's time of a call by each of the routes, without those that were not timed."""
+    def told(read):
+        us = {row["route"]: row["us"] for row in read(ROUTES)}
+        return listed(title.format(f"{us[route]:.3g} us") for route, title in routes.items() if route in us)
+    return lambda read: read.figure(told)
+
+
+TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
 FIGURES = {"llama_prewarm": prewarm_took(STEPS), "llama_train_prewarm": prewarm_took(TRAINED_STEPS),
-           "eager_leads": eager_leads("Kiln, prewarmed"), "eager_leads_records": eager_leads("Kiln, records"), "eager_leads_nothing": eager_leads("Kiln, nothing"), "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
+           "eager_leads": eager_leads("Kiln, prewarmed"), "eager_leads_records": eager_leads("Kiln, records"), "eager_leads_nothing": eager_leads("Kiln, nothing"),
+           **{name: host_costs(routes) for name, routes in HOST.items()}, "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
