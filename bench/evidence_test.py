@@ -376,6 +376,10 @@ class Evidence(unittest.TestCase):
         self.write("bench/results/hits/pairs_bf16.txt", "gemm m=1 n=2 k=3 # a model\ngemm m=2 n=2 k=3\n")
         self.write("bench/results/hits/pairs_bf16.json", '{"problem": "m=1 n=2 k=3 dtype=bf16"}\n')
         self.assertIn("no row of 'gemm m=2 n=2 k=3', which pairs_bf16.txt drew", self.wrong())
+        self.change_run(left_out=["pairs_bf16.txt after 1: its limit ended it"])
+        self.assertNotIn("drew", self.wrong())
+        self.change_run(left_out=["pairs_bf16.txt after 2: its limit ended it"])
+        self.assertIn("drew", self.wrong())
 
     # Documents.
 

@@ -9,8 +9,7 @@ from evidence.table import markdown, number
 
 CHECKS = "torch-h200/checks.jsonl"
 RANKS = "torch-h200/ranks.jsonl"
-LLAMA, TRAINED = ("python/llama.jsonl",), ("python/llama_train.jsonl", "python/llama_eager.jsonl")  # eager ran on the same machine
-STEPS, TRAINED_STEPS = "python/llama_steps.txt", "python/llama_train_steps.txt"
+LLAMA, TRAINED, STEPS = ("python/llama.jsonl",), ("python/llama_train.jsonl",), "python/llama_steps.txt"
 ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES, CONTEST_BATCHES = (1, 10, 100, 1000), (1, 100, 1000)
 CONTEST = {"Kiln, prewarmed": "Kiln, a prewarmed file", "Kiln, records": "Kiln, the shipped records", "Kiln, nothing": "Kiln, no file", "eager": "eager torch", "liger": "eager torch with Liger's kernels",
@@ -92,7 +91,7 @@ def times_after(rows):
 
 def us_a_token(end):
     """Of the second half of a contender's batches, by its last row; None where it was ended too early."""
-    return (end["batches"] - end["batches"] // 2) * end["second_half_ms"] * 1000 / end["second_half_tokens"] if end.get("second_half_tokens") else None
+    return (end["batches"] - end["batches"] // 2) * end["second_half_ms"] * 1000 / end["second_half_tokens"] if end.get("second_half_ms") else None
 
 
 def eager_leads(contender):
@@ -105,10 +104,9 @@ def eager_leads(contender):
     return lambda read: read.figure(told)
 
 
-def prewarm_took(steps):
+def prewarm_took(read):
     """Seconds of `kiln prewarm` in a log of bench/python/show."""
-    return lambda read: read.figure(lambda r: next((f"{found[1]} s" for line in r.text(steps).splitlines()
-                                                    if (found := re.match(r"(\d+) s, status 0: kiln prewarm", line) or re.match(r"t_prewarm status 0 (\d+) s", line))), ""))
+    return read.figure(lambda r: next((f"{found[1]} s" for line in r.text(STEPS).splitlines() if (found := re.match(r"(\d+) s, status 0: kiln prewarm", line))), ""))
 
 
 def torch_ranks(read):
@@ -161,6 +159,6 @@ def host_costs(routes):
 
 TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
-FIGURES = {"llama_prewarm": prewarm_took(STEPS), "llama_train_prewarm": prewarm_took(TRAINED_STEPS),
+FIGURES = {"llama_prewarm": prewarm_took,
            "eager_leads": eager_leads("Kiln, prewarmed"), "eager_leads_records": eager_leads("Kiln, records"), "eager_leads_nothing": eager_leads("Kiln, nothing"),
            **{name: host_costs(routes) for name, routes in HOST.items()}, "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}

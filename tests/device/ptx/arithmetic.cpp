@@ -67,9 +67,10 @@ void rcp(Call& call) { call.set_number(flushed(call, 1.0f / flushed(call, call.n
 void ex2(Call& call) { call.set_number(flushed(call, std::exp2(flushed(call, call.number(1)))), 0); }
 /// Rounded to 11 bits, so wrong by 2^-11 of itself: as much as the hardware's may be.
 void tanh(Call& call) {
-  constexpr std::uint32_t half = 1U << 12U, kept = ~(2 * half - 1);
   const float exact = std::tanh(call.number(1));
-  call.set_number(std::isnan(exact) ? exact : std::bit_cast<float>((std::bit_cast<std::uint32_t>(exact) + half) & kept), 0);
+  int exponent = 0;
+  const float rounded = std::ldexp(std::round(std::frexp(exact, &exponent) * 2048), exponent - 11);
+  call.set_number(std::isnan(exact) ? exact : rounded, 0);
 }
 
 }  // namespace emulator::instructions
