@@ -378,8 +378,12 @@ class Evidence(unittest.TestCase):
         self.assertIn("no row of 'gemm m=2 n=2 k=3', which pairs_bf16.txt drew", self.wrong())
         self.change_run(left_out=["pairs_bf16.txt after 1: its limit ended it"])
         self.assertNotIn("drew", self.wrong())
-        self.change_run(left_out=["pairs_bf16.txt after 2: its limit ended it"])
-        self.assertIn("drew", self.wrong())
+        for count in (0, 2):
+            self.change_run(left_out=[f"pairs_bf16.txt after {count}: its limit ended it"])
+            self.assertIn("drew", self.wrong())
+        self.write("bench/results/hits/pairs_bf16.json", '{"problem": "m=1 n=2 k=3 dtype=bf16"}\n{"problem": "m=2 n=2 k=3 dtype=bf16"}\n')
+        self.change_run(left_out=["pairs_bf16.txt after 1: its limit ended it"])
+        self.assertIn("rows of pairs_bf16.txt past the 1", self.wrong())
 
     # Documents.
 

@@ -82,16 +82,19 @@ def name_of(build):
 
 
 def of_draws(folder):
-    """Each pair that was drawn has a row in one of the files of its type. left_out may say "FILE after N: reason": then the first N have."""
+    """Each pair that was drawn has a row in one of the files of its type. left_out may say "FILE after N: reason": then the first N have, and no other."""
     for drawn in sorted((claim.RESULTS / folder).glob("pairs_*.txt")):
         axes = ("m=", "n=", "k=")
         of = lambda text: frozenset(word for word in text.split("#")[0].split() if word.startswith(axes))
         answered = {of(json.loads(line)["problem"]) for path in (claim.RESULTS / folder).glob(f"{drawn.stem}*.json") for line in path.read_text().splitlines()}
-        ended = [int(found[1]) for run in Claim.read(folder).run for text in run.left_out if (found := re.match(rf"{drawn.name} after (\d+): ", text))]
+        ended = [int(found[1]) for run in Claim.read(folder).run for text in run.left_out if (found := re.match(rf"{re.escape(drawn.name)} after ([1-9]\d*): ", text))]
         pairs = [line for line in drawn.read_text().splitlines() if line.startswith("gemm")]
-        for line in pairs[: min(ended, default=len(pairs))]:
+        count = min(ended, default=len(pairs))
+        for line in pairs[:count]:
             if of(line) not in answered:
                 yield f"bench/results/{folder} has no row of '{line.split('#')[0].strip()}', which {drawn.name} drew"
+        if answered & {of(line) for line in pairs[count:]} - {of(line) for line in pairs[:count]}:
+            yield f"bench/results/{folder} has rows of {drawn.name} past the {count} after which left_out says that it ended"
 
 
 def of_problems(folder, run):

@@ -94,11 +94,12 @@ def us_a_token(end):
     return (end["batches"] - end["batches"] // 2) * end["second_half_ms"] * 1000 / end["second_half_tokens"] if end.get("second_half_ms") else None
 
 
-def eager_leads(contender):
+def eager_leads(contender, names=LLAMA, train=False):
     """After which numbers of batches eager torch is ahead of the contender, by more than is told as none."""
     def told(read):
-        after = {name: times_after(rows) for name, rows in contenders(read, LLAMA).items()}
-        runs = [list(run) for leads, run in itertools.groupby(sorted(after["eager"]), lambda count: after["eager"][count] * (1 + AS_MUCH) < after[contender].get(count, float("inf"))) if leads]
+        after = {name: times_after(rows) for name, rows in contenders(read, names, train).items()}
+        both = sorted(after["eager"].keys() & after[contender].keys())
+        runs = [list(run) for leads, run in itertools.groupby(both, lambda count: after["eager"][count] * (1 + AS_MUCH) < after[contender][count]) if leads]
         marks = listed(f"{run[0]:,} to {run[-1]:,}" if len(run) > 1 else f"{run[0]:,}" for run in runs)
         return f"at {marks} batches" if runs else "at no count of batches"
     return lambda read: read.figure(told)
@@ -153,7 +154,7 @@ def host_costs(routes):
     """The host's time of a call by each of the routes, without those that were not timed."""
     def told(read):
         us = {row["route"]: row["us"] for row in read(ROUTES)}
-        return listed(title.format(f"{us[route]:.3g} us") for route, title in routes.items() if route in us)
+        return listed(title.format(f"{f'{us[route]:#.3g}'.rstrip('.')} us") for route, title in routes.items() if route in us)
     return lambda read: read.figure(told)
 
 
@@ -161,4 +162,5 @@ TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
 FIGURES = {"llama_prewarm": prewarm_took,
            "eager_leads": eager_leads("Kiln, prewarmed"), "eager_leads_records": eager_leads("Kiln, records"), "eager_leads_nothing": eager_leads("Kiln, nothing"),
+           "train_leads": eager_leads("Kiln, prewarmed", TRAINED, train=True), "train_leads_records": eager_leads("Kiln, records", TRAINED, train=True),
            **{name: host_costs(routes) for name, routes in HOST.items()}, "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}

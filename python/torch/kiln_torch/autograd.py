@@ -22,9 +22,23 @@ def applied(function: type[Function]) -> Callable[..., Any]:
     direct = super(Function, function).apply
 
     def apply(*given: Any) -> Any:
-        return function.apply(*given) if is_dynamo_compiling() or are_transformed() else direct(*given)
+        if is_dynamo_compiling():
+            return function.apply(*_apart(given))
+        return function.apply(*given) if are_transformed() else direct(*given)
 
     return apply
+
+
+def _apart(given: tuple[Any, ...]) -> list[Any]:
+    """With a view in place of a tensor that is given twice, which torch.compile of torch 2.15 refuses."""
+    apart: list[Any] = []
+    for each in given:
+        is_twice = False
+        if isinstance(each, Tensor):
+            for other in apart:
+                is_twice = is_twice or each is other
+        apart.append(each.view_as(each) if is_twice else each)
+    return apart
 
 
 def needs_gradient(*tensors: Tensor | None) -> bool:

@@ -24,13 +24,13 @@ _swiglu, _swiglu_backward = (getattr(_kiln, each).default for each in ("swiglu",
 
 
 def autocast(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Tensors in autocast's type where it is on. ValueError for 8-bit floats, which would lose their scales."""
+    """Tensors in autocast's type where it is on. ValueError for types of 8 bits, which would lose their scales."""
     if not torch.is_autocast_enabled("cuda"):
         return tensors
     dtype = torch.get_autocast_dtype("cuda")
     for each in tensors:
-        if each is not None and each.dtype.itemsize == 1 and each.dtype.is_floating_point:
-            raise ValueError(f"kiln.torch: a tensor has {each.dtype} under autocast, which would cast it without its scale; multiply it by its scale in {dtype} before")
+        if each is not None and each.dtype.itemsize == 1:
+            raise ValueError(f"kiln.torch: a tensor of {list(each.shape)} has {each.dtype}, and autocast would cast it without its scale; multiply it by its scale in {dtype} before")
     return tuple(None if each is None else each.to(dtype) for each in tensors)
 
 

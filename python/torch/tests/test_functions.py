@@ -180,14 +180,21 @@ def test_forward_mode_is_refused_where_there_are_no_gradients():
             torch.func.jvp(function, (q,), (q,))
 
 
+class Seen(TorchDispatchMode):
+    """The names of the ops that ran."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, given=(), named=None):
+        self.names.append(str(function))
+        return function(*given, **(named or {}))
+
+
 @pytest.mark.parametrize("backend", [None, "aot_eager"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_backward_of_attention_is_deterministic_where_torch_asks_for_it(backend, packed):
-    class Seen(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, given=(), named=None):
-            seen.append(str(function))
-            return function(*given, **(named or {}))
-
     q, k = leaf(9, 4, 8) if packed else leaf(1, 9, 4, 8), leaf(9, 2, 8) if packed else leaf(1, 9, 2, 8)
     offsets = torch.tensor([0, 4, 9], dtype=torch.int32) if packed else None
     attend = lambda q, k: kt.attention(q, k, k, causal=True, query_offsets=offsets)  # noqa: E731
@@ -195,11 +202,11 @@ def test_the_backward_of_attention_is_deterministic_where_torch_asks_for_it(back
     try:
         for is_on, warn_only in ((False, False), (True, False), (False, False), (True, True)):
             torch.use_deterministic_algorithms(is_on, warn_only=warn_only)
-            seen = []
-            with Seen():
-                attend(q, k).sum().backward()
+            loss = attend(q, k).sum()  # torch.compile traces under no dispatch mode
+            with Seen() as seen:
+                loss.backward()
             name = f"kiln.attention_{'packed' if packed else 'dense'}_causal_backward{'_deterministic' if is_on else ''}.default"
-            assert [each for each in seen if each.startswith("kiln.") and "backward" in each] == [name]
+            assert [each for each in seen.names if each.startswith("kiln.") and "backward" in each] == [name]
     finally:
         torch.use_deterministic_algorithms(False)
         torch._dynamo.reset()
@@ -387,6 +394,17 @@ def test_one_graph_serves_all_lengths(has_gradients):
     torch._dynamo.reset()
 
 
+def test_a_tensor_that_is_given_twice_is_compiled_too():
+    """Which torch.compile of torch 2.15 refuses of a Function."""
+    x, weight = leaf(9, 8), leaf(8, 8)
+    square = lambda x, weight: kt.linear(x, weight, residual=x)  # noqa: E731
+    same_gradients(torch.compile(square, fullgraph=True, backend="aot_eager"), lambda x, weight: x @ weight.T + x, x, weight)
+    q, offsets = leaf(9, 4, 8), torch.tensor([0, 4, 9], dtype=torch.int32)
+    itself = lambda q: kt.attention(q, q, q, query_offsets=offsets, key_offsets=offsets)  # noqa: E731
+    same_gradients(torch.compile(itself, fullgraph=True, backend="aot_eager"), itself, q)
+    torch._dynamo.reset()
+
+
 def test_autocast_gives_products_its_type_and_norms_that_of_x(monkeypatch):
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _="": True)
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda _="": torch.bfloat16)
@@ -398,8 +416,9 @@ def test_autocast_gives_products_its_type_and_norms_that_of_x(monkeypatch):
     assert x.grad.dtype == weight.grad.dtype == torch.float32
     assert kt.attention_paged(*in_pages()[1]).dtype == torch.bfloat16
     q, k, v = (torch.randn(1, 8, 2, 16) for _ in range(3))
-    with pytest.raises(ValueError, match="a tensor has torch.float8_e4m3fn under autocast, which would cast it without its scale"):
-        kt.attention(q, k.to(torch.float8_e4m3fn), v)
+    for call in (lambda: kt.attention(q, k.to(torch.float8_e4m3fn), v), lambda: kt.linear(x, torch.zeros(16, 16, dtype=torch.int8))):
+        with pytest.raises(ValueError, match=r"a tensor of \[.*16\] has torch.(float8_e4m3fn|int8), and autocast would cast it without its scale"):
+            call()
 
 
 def test_what_makes_no_sense_is_refused():

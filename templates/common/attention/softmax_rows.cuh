@@ -36,7 +36,7 @@ struct Scores {
   __device__ __forceinline__ Scores(float scale, float cap)
       : rate((soft_cap == SoftCap::tanh ? cap : scale) * log2_e), inner(scale / cap) {}
 
-  /// A capped score is wrong by 2^-11 of itself at most: a quarter of what rounding it to bf16 would cost.
+  /// A capped score is wrong by 2^-11 of itself at most, and the slope 1 - tanh^2 by 2^-10.
   template <int count>
   __device__ __forceinline__ void cap(float (&scores)[count]) const {
     if constexpr (soft_cap == SoftCap::tanh) {
