@@ -405,6 +405,23 @@ def test_a_tensor_that_is_given_twice_is_compiled_too():
     torch._dynamo.reset()
 
 
+def test_torch_export_keeps_the_length_open_and_the_file_gives_the_same(tmp_path):
+    class Layer(torch.nn.Module):
+        def forward(self, x, norm, weight, offsets):
+            y = kt.linear(kt.rms_norm(x, norm), weight).unflatten(-1, (3, 2, 8)).unbind(-3)
+            return kt.attention(*y, causal=True, query_offsets=offsets)
+
+    given = torch.randn(9, 16), torch.randn(16), torch.randn(48, 16)
+    of = lambda tokens: torch.tensor([0, 2, tokens], dtype=torch.int32)  # noqa: E731
+    tokens = torch.export.Dim("tokens", min=2, max=4096)
+    exported = torch.export.export(Layer(), (*given, of(9)), dynamic_shapes=({0: tokens}, None, None, None))
+    torch.export.save(exported, tmp_path / "layer.pt2")
+    loaded = torch.export.load(tmp_path / "layer.pt2").module()
+    for count in (9, 5, 30):
+        x = torch.randn(count, 16)
+        torch.testing.assert_close(loaded(x, *given[1:], of(count)), Layer()(x, *given[1:], of(count)))
+
+
 def test_autocast_gives_products_its_type_and_norms_that_of_x(monkeypatch):
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _="": True)
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda _="": torch.bfloat16)

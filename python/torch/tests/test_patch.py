@@ -40,6 +40,17 @@ def test_it_has_the_same_gradients_and_weights(pair):
         torch.testing.assert_close(one.grad, wanted.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_gradient_checkpointing_gives_the_same(pair, use_reentrant):
+    model, patched = (each.train() for each in pair)
+    patched.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": use_reentrant})
+    patched.enable_input_require_grads()  # without it a re-entrant checkpoint has no input with a gradient
+    for each in pair:
+        each(TOKENS, labels=TOKENS).loss.backward()
+    for one, wanted in zip(patched.parameters(), model.parameters()):
+        torch.testing.assert_close(one.grad, wanted.grad, rtol=1e-4, atol=1e-5)
+
+
 def test_it_steps_loads_and_moves_as_before(pair):
     model, patched = pair
     for each in pair:
