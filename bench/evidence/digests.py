@@ -24,7 +24,7 @@ INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 NAMESPACE = re.compile(rb"""("(?:\\.|[^"\\\n])*")|\busing\s+namespace\s+[\w:]+;|(?<=\bnamespace)\s+[\w:]+|\b[a-z]\w*::(?=\w)""")
 
-SEARCH = {"answer": "guess model near_index neighbours portfolio prior slowdown throughput timed_sizes",
+SEARCH = {"answer": "guess model near_index neighbours portfolio prior throughput timed_sizes",
           "tune": "candidates conclusion exhaustive forecast intervals last_comparison launch_choice racing scoreboard relative_times search trials"}
 GROUPS = {
     # What a time is measured by.
@@ -32,7 +32,8 @@ GROUPS = {
                       "src/cuda/gate.cpp#close,open"],
     # What a choice follows from, beside times: neither workers, nor verification, nor where machine code comes from.
     "the search": [f"src/{module}/{name}.{kind}" for module, names in SEARCH.items() for name in names.split() for kind in ("cpp", "hpp")] + [f"src/{module}/tolerances.hpp" for module in SEARCH]
-                  + [f"src/tune/tune_bucket.{kind}!publish,add_row" for kind in ("cpp", "hpp")],  # which store what was chosen
+                  + [f"src/tune/tune_bucket.{kind}!publish,add_row" for kind in ("cpp", "hpp")]  # which store what was chosen
+                  + ["src/answer/slowdown.hpp", "src/answer/slowdown.cpp!benchmarked_slowdown"],  # which says what the pairs found
 }
 
 
