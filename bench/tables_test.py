@@ -134,6 +134,8 @@ class Tables(unittest.TestCase):
         self.assertIn("one H200", text.splitlines()[0])
         self.assertEqual(text.splitlines()[2:], ["| Kiln, a prewarmed file † | 0.216 s | 1.20 s | 6.40 s | 400,000 |", "| `torch.compile` † | 16.0 s | 17.0 s | 24.2 s | 400,000 |"])
         self.assertEqual(torch_ops.contest(self.reader()), "")
+        files = {"llama": self.ran("Kiln, prewarmed", (0.2, 1.2, 6.4)), "llama_peers": self.ran("eager", (1, 2, 3))}
+        self.assertEqual([line.split(" | ")[0] for line in torch_ops.contest(self.reader(**files)).splitlines()[2:]], ["| eager torch", "| Kiln, a prewarmed file"])
 
     def test_each_row_of_the_contest_counts_as_a_figure_of_readme(self):
         reader = Reader()

@@ -9,7 +9,7 @@ from evidence.table import markdown, number
 
 CHECKS = "torch-h200/checks.jsonl"
 RANKS = "torch-h200/ranks.jsonl"
-LLAMA, TRAINED, STEPS = ("python/llama.jsonl",), ("python/llama_train.jsonl",), "python/llama_steps.txt"
+LLAMA, TRAINED, STEPS = (("python/llama.jsonl", "python/llama_peers.jsonl"), ("python/llama_train.jsonl", "python/llama_train_peers.jsonl"), "python/llama_steps.txt")
 ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES, CONTEST_BATCHES = (1, 10, 100, 1000), (1, 100, 1000)
 CONTEST = {"Kiln, prewarmed": "Kiln, a prewarmed file", "Kiln, records": "Kiln, the shipped records", "Kiln, nothing": "Kiln, no file", "eager": "eager torch", "liger": "eager torch with Liger's kernels",
@@ -133,14 +133,15 @@ def llama_rows(read, names, train=False):
 
 def contest(read):
     """README's table of the contenders that ran all batches, a figure each. Its mark is that of the whole row, and stands at the contender's name."""
-    def told(name):
+    def told(name, file):
         def of(r):
-            rows = contenders(r, LLAMA)[name]
+            rows = contenders(r, [file])[name]
             after = times_after(rows)
             return " | ".join([*(f"{after[count]:#.3g} s" for count in CONTEST_BATCHES), f"{round(1e6 / us_a_token(rows[-1]), -2):,.0f}", CONTEST.get(name, name)])
         return of
     ran = {name: rows[-1] for name, rows in contenders(read, LLAMA).items() if rows[-1]["batches"] == BATCHES[-1]}
-    figures = [figure.split(" | ") for name in ran if (figure := read.figure(told(name)))]
+    file_of = {row["contender"]: file for file in LLAMA for row in read(file)}
+    figures = [figure.split(" | ") for name in ran if (figure := read.figure(told(name, file_of[name])))]
     device = listed(sorted({end["device"].removeprefix("NVIDIA ") for end in ran.values()}))
     heads = [f"{count:,} batch{'es' * (count > 1)}" for count in CONTEST_BATCHES]
     return markdown([f"8-layer Llama in PyTorch on one {device}, to the end of", *heads, f"tokens a second, batches {BATCHES[-1] // 2 + 1:,} to {BATCHES[-1]:,}"], [[title, *cells] for *cells, title in figures])
