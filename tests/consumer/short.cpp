@@ -3,7 +3,7 @@
 
 void normalise_once(const kiln::Tensor& x, const kiln::Tensor& weight, const kiln::Tensor& y, kiln::Stream stream) {
   kiln::Options options;                        // make one engine for a device, and each op and binding once
-  options.bases = {"llama3_8b.kiln"};           // tuned ahead, shipped beside the program
+  options.bases = {"service.kiln"};             // tuned ahead, shipped beside the program
   options.on_miss = kiln::MissPolicy::nearest;  // production: never tune
   kiln::Engine engine(options);
   kiln::Op norm = engine.op("rms_norm");

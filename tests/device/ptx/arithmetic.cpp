@@ -69,8 +69,8 @@ void ex2(Call& call) { call.set_number(flushed(call, std::exp2(flushed(call, cal
 void tanh(Call& call) {
   const float exact = std::tanh(call.number(1));
   int exponent = 0;
-  const float rounded = std::ldexp(std::round(std::frexp(exact, &exponent) * 2048), exponent - 11);
-  call.set_number(std::isnan(exact) ? exact : rounded, 0);
+  const float significand = std::round(std::frexp(exact, &exponent) * 2048);
+  call.set_number(std::isnan(exact) ? exact : std::ldexp(significand, exponent - 11), 0);
 }
 
 }  // namespace emulator::instructions
