@@ -23,7 +23,7 @@ void normalise(const Norm& norm, const void* x, const void* weight, void* y, std
 
 int main() try {
   kiln::Options options;
-  options.bases = {"llama3_8b.kiln"};           // tuned ahead, shipped beside the program
+  options.bases = {"service.kiln"};             // tuned ahead, shipped beside the program
   options.on_miss = kiln::MissPolicy::nearest;  // production: never tune
   const kiln::Engine engine(options);           // one a device; without a driver it throws
   for (const std::string& warning : engine.warnings()) std::cerr << warning << '\n';  // a base that is missing, say
