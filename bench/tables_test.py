@@ -119,6 +119,9 @@ class Tables(unittest.TestCase):
         rows = [{"contender": name, "train": False, "batches": count, "seconds": each} for name, times in llama.items() for count, each in zip((1, 10, 1000), times)]
         for contender, leads in (("Kiln, prewarmed", "at no count of batches"), ("Kiln, records", "at 1 to 10 batches")):
             self.assertEqual(torch_ops.eager_leads(contender)(self.reader(llama=rows)), leads)
+        of = lambda name, times, end: [{"contender": name, "train": False, "batches": count, "seconds": each, "of_batches": 1000} for count, each in (*zip((1, 10, 100), times), end) if each]
+        rows = [*of("eager", (1, 2, 3), (150, 4)), *of("Kiln, records", (2, 1, None), (70, 4))]  # each ended by its limit
+        self.assertEqual(torch_ops.eager_leads("Kiln, records")(self.reader(llama=rows)), "at 1 and 100 batches")
 
     @staticmethod
     def ran(contender, seconds, batches=1000):

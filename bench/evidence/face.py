@@ -102,7 +102,7 @@ LOSSES = [(f"GEMMs above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLAS
           ("attention forward of 20 models on an H200, dense and packed", "the fastest of its peers at each", attention_beside(None, turns.FORWARD_H200)),
           ("attention backward of 20 models, dense", "the faster of FlashAttention-4 and cuDNN", attention_beside(None, turns.BACKWARD)),
           ("attention backward of the same models on an H200", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD_H200)),
-          ("attention forward with a soft cap on an H200, without windows", "FlashAttention-3", attention_beside("flash3", turns.EXTRAS_H200)),
+          ("attention with a soft cap or sinks on an H200, both passes", "the faster of FlashAttention-3 and FlashAttention-4", attention_beside(None, turns.EXTRAS_H200)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
           ("`attention_decode` of single tokens over pages in bf16", "FlashInfer, on another H100", lambda read: slower_by(decode.over_flashinfer(read, "bf16"))),
           ("GEMMs fused with collectives, two to eight H200", "torch's fused ops, without NVLS", teams_beside("fused")),

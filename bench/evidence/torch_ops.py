@@ -95,11 +95,12 @@ def us_a_token(end):
 
 
 def eager_leads(contender, names=LLAMA, train=False):
-    """After which numbers of batches eager torch is ahead of the contender, by more than is told as none."""
+    """After which numbers of batches eager torch is ahead of the contender, by more than is told as none; also where the contender came to its limit before."""
     def told(read):
-        after = {name: times_after(rows) for name, rows in contenders(read, names, train).items()}
-        both = sorted(after["eager"].keys() & after[contender].keys())
-        runs = [list(run) for leads, run in itertools.groupby(both, lambda count: after["eager"][count] * (1 + AS_MUCH) < after[contender][count]) if leads]
+        runs_of = contenders(read, names, train)
+        after, end = {name: times_after(rows) for name, rows in runs_of.items()}, runs_of["eager"][-1]
+        counts = sorted(after["eager"].keys() - ({end["batches"]} if end["batches"] < end.get("of_batches", 0) else set()))  # its limit's is no mark of the rest
+        runs = [list(run) for leads, run in itertools.groupby(counts, lambda count: after["eager"][count] * (1 + AS_MUCH) < after[contender].get(count, float("inf"))) if leads]
         marks = listed(f"{run[0]:,} to {run[-1]:,}" if len(run) > 1 else f"{run[0]:,}" for run in runs)
         return f"at {marks} batches" if runs else "at no count of batches"
     return lambda read: read.figure(told)
