@@ -140,6 +140,15 @@ class Tables(unittest.TestCase):
         files = {"llama": self.ran("Kiln, prewarmed", (0.2, 1.2, 6.4)), "llama_peers": self.ran("eager", (1, 2, 3))}
         self.assertEqual([line.split(" | ")[0] for line in torch_ops.contest(self.reader(**files)).splitlines()[2:]], ["| eager torch", "| Kiln, a prewarmed file"])
 
+    def test_a_contender_that_ran_more_than_once_shows_medians(self):
+        runs = [*self.ran("Kiln, prewarmed", (0.2, 1.3, 6.0)), *self.ran("Kiln, prewarmed", (0.4, 1.2, 9.0)), *self.ran("Kiln, prewarmed", (0.3, 1.1, 7.5))]
+        files = {"llama": runs, "llama_peers": self.ran("eager", (1, 2, 8)) * 3}
+        rows = torch_ops.contest(self.reader(**files)).splitlines()[2:]
+        self.assertEqual(rows, ["| Kiln, a prewarmed file | 0.300 s | 1.20 s | 7.50 s | 400,000 |", "| eager torch | 1.00 s | 2.00 s | 8.00 s | 400,000 |"])
+        self.assertEqual(torch_ops.contest_runs(self.reader(**files)),
+                         "3 times, and the table has medians. Times of 1,000 batches differed by up to 50%, most for Kiln, a prewarmed file")
+        self.assertEqual([torch_ops.contest_runs(self.reader(llama=each)) for each in ([], self.ran("eager", (1, 2, 8)))], ["", "once"])
+
     def test_each_row_of_the_contest_counts_as_a_figure_of_readme(self):
         reader = Reader()
         rows = torch_ops.contest(reader).splitlines()[2:]

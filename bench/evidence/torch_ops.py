@@ -3,6 +3,7 @@ python/torch/tests/gpu.py and bench/python/show."""
 import collections
 import itertools
 import re
+import statistics
 
 from evidence.claim import listed
 from evidence.table import markdown, number
@@ -76,12 +77,45 @@ def torch_length(read):
     return markdown(["rows", "Kiln: one graph, its length on the device, us", "torch: one graph of 8,192 rows", "torch: a graph of this length"], body)
 
 
-def contenders(read, names, train=False):
-    """The rows of each contender, that of the least time a batch first."""
-    runs = {}
+def runs_of(rows):
+    """A contender's rows, run by run: the count of batches falls where the next run begins."""
+    runs = [rows[:1]]
+    for before, row in itertools.pairwise(rows):
+        if row["batches"] < before["batches"]:
+            runs.append([])
+        runs[-1].append(row)
+    return runs
+
+
+def median_run(rows):
+    """The run of median time a batch, with the medians of all runs where each of them counted as many batches."""
+    runs = sorted(runs_of(rows), key=lambda run: run[-1]["seconds"] / run[-1]["batches"])
+    seconds = {count: [times_after(run).get(count) for run in runs] for count in times_after(rows)}
+    return [row if None in (each := seconds[row["batches"]]) else {**row, "seconds": statistics.median(each)} for row in runs[len(runs) // 2]]
+
+
+def rows_by_contender(read, names, train=False):
+    rows_of = {}
     for row in (row for name in names for row in read(name) if row["train"] == train):
-        runs.setdefault(row["contender"], []).append(row)
-    return dict(sorted(runs.items(), key=lambda run: run[1][-1]["seconds"] / run[1][-1]["batches"]))
+        rows_of.setdefault(row["contender"], []).append(row)
+    return rows_of
+
+
+def contenders(read, names, train=False):
+    """The rows of each contender's median run, that of the least time a batch first."""
+    medians = {name: median_run(rows) for name, rows in rows_by_contender(read, names, train).items()}
+    return dict(sorted(medians.items(), key=lambda run: run[1][-1]["seconds"] / run[1][-1]["batches"]))
+
+
+def contest_runs(read):
+    """How often each contender of README's table ran, and how far its runs lie apart."""
+    runs = {name: [run[-1]["seconds"] for run in runs_of(rows)] for name, rows in rows_by_contender(read, LLAMA).items() if rows[-1]["batches"] == BATCHES[-1]}
+    counts = {len(seconds) for seconds in runs.values()}
+    if not counts or max(counts) < 2:
+        return "once" if counts else ""
+    apart = {name: max(seconds) / min(seconds) - 1 for name, seconds in runs.items() if len(seconds) > 1}
+    widest = max(apart, key=apart.get)
+    return f"{listed(map(str, sorted(counts)))} times, and the table has medians. Times of {BATCHES[-1]:,} batches differed by up to {apart[widest]:.0%}, most for {CONTEST[widest]}"
 
 
 def times_after(rows):
@@ -162,7 +196,7 @@ def host_costs(routes):
 
 TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
-FIGURES = {"llama_prewarm": prewarm_took,
+FIGURES = {"llama_prewarm": prewarm_took, "contest_runs": lambda read: read.figure(contest_runs),
            "eager_leads": eager_leads("Kiln, prewarmed"), "eager_leads_records": eager_leads("Kiln, records"), "eager_leads_nothing": eager_leads("Kiln, nothing"),
            "train_leads": eager_leads("Kiln, prewarmed", TRAINED, train=True), "train_leads_records": eager_leads("Kiln, records", TRAINED, train=True),
            **{name: host_costs(routes) for name, routes in HOST.items()}, "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}

@@ -1,4 +1,9 @@
 #include "cuda/cublaslt_api.hpp"
+
+#include <map>
+#include <mutex>
+
+#include "cuda/device.hpp"
 #include "cuda/library.hpp"
 #include "cuda/search_path.hpp"
 
@@ -35,14 +40,19 @@ const CublasLt& CublasLt::get() { return opened<CublasLt>("KILN_CUBLASLT_LIBRARY
 const CublasLt* CublasLt::find() noexcept { return opened<CublasLt>("KILN_CUBLASLT_LIBRARY").find(); }
 
 cublasLtHandle_t CublasLt::handle() {
-  static const cublasLtHandle_t made = [] {
-    cublasLtHandle_t handle = nullptr;
-    const cublasStatus_t status = get().cublasLtCreate(&handle);
-    if (status == CUBLAS_STATUS_SUCCESS) return handle;
+  CUdevice device = 0;
+  if (const auto function = Driver::get().cuCtxGetDevice) check(function(&device), "asking for the current device");
+  static std::mutex making;
+  static auto* const by_device = new std::map<CUdevice, cublasLtHandle_t>;  // engines outlive static objects
+  const std::lock_guard lock(making);
+  cublasLtHandle_t& handle = (*by_device)[device];
+  if (handle != nullptr) return handle;
+  if (const cublasStatus_t status = get().cublasLtCreate(&handle); status != CUBLAS_STATUS_SUCCESS) {
+    handle = nullptr;
     throw Error(ErrorKind::no_cublaslt,
                 "cuBLASLt at " + get().path + " cannot be used: cublasLtCreate gave " + describe(status));
-  }();
-  return made;
+  }
+  return handle;
 }
 
 std::string describe(cublasStatus_t status) {

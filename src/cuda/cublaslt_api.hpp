@@ -153,8 +153,9 @@ struct CublasLt {
   /// Opens `library`, as get() opens the value of $KILN_CUBLASLT_LIBRARY, on each call. Throws Error(no_cublaslt).
   static CublasLt open(const std::string& library);
 
-  /// Returns the process's only handle, which any context and several threads at once may use. The first call creates
-  /// it and needs a current context. Throws Error(no_cublaslt) when the library cannot create one.
+  /// Returns the process's handle for the current context's device, which several threads may use at once. The first
+  /// call for a device creates it. Throws Error(no_cublaslt) when the library cannot create one, and
+  /// Error(driver_failed) without a current context.
   static cublasLtHandle_t handle();
 };
 

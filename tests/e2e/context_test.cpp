@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "e2e/engine_fixture.hpp"
+#include "e2e/library_fixture.hpp"
 
 namespace e2e {
 
@@ -93,6 +94,24 @@ TEST_CASE("a plan with a workspace is launched on each stream, whichever context
     REQUIRE(driver_call<CUctx_st**>("cuCtxPopCurrent_v2", nullptr) == 0);
     call.check();
   }
+}
+
+TEST_CASE("each device of a process has the library's handle of its own") {
+  const Machine machine;
+  const OtherDevice other;
+  const Engine first(gemm_options(""));
+  const GemmCall on_first(first);
+  on_first.launch(machine.stream());
+  REQUIRE(on_first.implementation() == "cublaslt");
+  kiln::Options chosen = gemm_options("");
+  chosen.device = 1;
+  const Engine second(chosen);
+  const GemmCall on_second(second);
+  on_second.launch(other.stream());  // while device 0 is current
+  CHECK(on_second.implementation() == "cublaslt");
+  on_second.poison();
+  on_second.op.launch(on_second.problem, on_second.arguments, nullptr);
+  on_second.check(64);
 }
 
 TEST_CASE("a stream that was destroyed is named as one that the driver does not know") {

@@ -88,6 +88,16 @@ const Known* find(int id) {
   return nullptr;
 }
 
+/// As the library does, ties its context to the device that is current when it is made.
+cublasLtHandle_t handle_of_current_device() {
+  static std::array<int, 16> contexts;
+  static const auto current = reinterpret_cast<int (*)(int*)>(
+      dlsym(dlopen(std::getenv("KILN_CUDA_LIBRARY"), RTLD_NOW), "cuCtxGetDevice"));
+  int device = 0;
+  current(&device);
+  return reinterpret_cast<cublasLtHandle_t>(&contexts.at(static_cast<std::size_t>(device)));
+}
+
 struct Product {
   Description description;
   Layout a, b, c, d;
@@ -154,8 +164,7 @@ std::size_t cublasLtGetVersion() {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  static int context = 0;
-  *handle = reinterpret_cast<cublasLtHandle_t>(&context);
+  *handle = handle_of_current_device();
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -307,6 +316,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, CublasLtMatmulDesc* desc,
   Product product{};
   if (handle == nullptr || !describe(desc, a_layout, b_layout, c_layout, d_layout, product))
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (handle != handle_of_current_device()) return CUBLAS_STATUS_EXECUTION_FAILED;
   const Description& description = product.description;
   const bool biased = (description.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
   const Known* found = known_as(algo);

@@ -213,8 +213,11 @@ class _Rotary(Function):
 def rotary(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: bool = False) -> Tensor:
     """x [..., heads, dim] with the first dimensions of each head turned by the angles of its token's position.
 
-    cos, sin: f32 [positions, turned dimensions / 2]. positions: i32 or i64 [...], rows of these. Tables have no gradients.
+    cos, sin: f32 [positions, turned dimensions / 2]. positions: i32 or i64 [...], rows of these. Tables have no gradients. Those in bf16 or f16, to
+    which FSDP's mixed precision casts what it passes on, are converted to f32.
     """
+    if cos.dtype in (torch.bfloat16, torch.float16):
+        cos, sin = cos.float(), sin.float()
     if needs_gradient(x):
         return _Rotary(x, cos, sin, positions, interleaved)
     return _ROTARY[interleaved][0](x, cos, sin, positions)

@@ -95,9 +95,13 @@ def one_overlay(rank: int) -> None:
     row(rank, "one overlay", len(set(digests)) == 1 and sum(tunes) == 6, tunes=tunes, seconds=round(time.monotonic() - begin, 2))
 
 
-def main() -> int:
+def meet() -> None:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     distributed.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
+
+
+def main() -> int:
+    meet()
     kiln.configure(overlay=sys.argv[1], on_miss="tune")
     team = kt.join_team()
     with torch.no_grad():

@@ -69,6 +69,8 @@ def test_swiglu_rotary_and_softmax_have_gradients():
         turn = reference._rotate("interleaved" if interleaved else "half", "forward")
         tables = angles.cos(), angles.sin(), positions
         same_gradients(lambda x: kt.rotary(x, *tables, interleaved), lambda x: turn(x, *tables), x)
+    halves = angles.cos().bfloat16(), angles.sin().bfloat16()
+    assert torch.equal(kt.rotary(x.float(), *halves, positions), kt.rotary(x.float(), *(each.float() for each in halves), positions))
     scores = leaf(2, 4, 6)
     for named in ({}, {"causal": True}, {"mask": torch.rand(4, 6) < 0.7}, {"mask": torch.randn(4, 6, dtype=torch.float64)}):
         rest = ("causal", (4,)) if named.get("causal") else ("none", ()) if not named else ("boolean" if named["mask"].dtype == torch.bool else "additive", (named["mask"],))

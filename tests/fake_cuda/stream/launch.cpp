@@ -185,7 +185,7 @@ void launch_kernel(Machine& machine, CUctx_st& context, const CUlaunchConfig& co
   if (machine.settings.footprint > 0)
     return machine.footprint.walk(static_cast<std::size_t>(machine.settings.footprint));
   CUfunc_st& function = resolve(machine, handle);
-  require(function.module->context == &context, CUDA_ERROR_INVALID_CONTEXT);
+  require(function.module->context == &context, CUDA_ERROR_INVALID_HANDLE);  // as driver 580 says it
   load(machine, function);
   const Attributes attributes = read_attributes(config);
   check_geometry(config, function, attributes, machine);
