@@ -1,6 +1,6 @@
-# kiln_python_library(): what the Python package has of Kiln, in the build's folder python/. libkiln_kernels.so holds the library, the command and
-# the worker once; the programs and the extension link it. Its name and the version of its symbols are its own, so that another libkiln of the
-# process takes no part. Made without symbols for a debugger.
+# kiln_python_library(): what the Python package has of Kiln, in the build's folder python/; the records that ship are in its folder cache/.
+# libkiln_kernels.so holds the library, the command and the worker once; the programs and the extension link it. Its name and the version of its
+# symbols are its own, so that another libkiln of the process takes no part. Made without symbols for a debugger.
 function(kiln_python_library)
   set(folder "${PROJECT_BINARY_DIR}/python")
   set(script "${PROJECT_SOURCE_DIR}/cmake/python.map")
@@ -33,4 +33,5 @@ function(kiln_python_library)
     set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "\$ORIGIN")
   endforeach()
   add_custom_target(kiln_python DEPENDS kiln_kernels kiln_kernels_command kiln_kernels_worker)
+  add_dependencies(kiln_python kiln_shipped_records)
 endfunction()

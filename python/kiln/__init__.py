@@ -14,7 +14,8 @@ import os as _os
 from collections.abc import Iterable as _Iterable
 from itertools import islice as _islice
 
-from . import _kiln
+from . import _files, _kiln
+from ._files import shipped_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Coverage", "Error", "Op", "Team", "Tuner", "check", "configure", "coverage", "explain", "join_team", "op", "prepare", "record",
-    "stats", "wait_for_tunes", "warnings",
+    "shipped_records", "stats", "wait_for_tunes", "warnings",
 ]
 __version__: str = _kiln.version
 
@@ -347,24 +348,11 @@ def _milliseconds(seconds: float | None) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _replace(path: str, text: str) -> None:
-    """By a file beside it, so that a reader finds the file before or this one, whole."""
-    beside = f"{path}.{_os.getpid()}.{_os.urandom(4).hex()}"
-    try:
-        with open(beside, "x", encoding="utf-8") as file:
-            file.write(text)
-        _os.replace(beside, path)
-    except OSError as error:
-        if _os.path.exists(beside):
-            _os.unlink(beside)
-        raise OSError(error.errno, error.strerror, path) from None
-
-
 def record(path: Path | None = None) -> str:
     """What this process has launched, as the text of a workload file, which takes the place of `path` too. `kiln prewarm` and `kiln coverage` read it."""
     text = "\n".join(_kiln.workloads())
     if path is not None:
-        _replace(_path("the file to record to", path), "# Written by kiln.record: the buckets that a process launched.\n" + text)
+        _files.replace(_path("the file to record to", path), "# Written by kiln.record: the buckets that a process launched.\n" + text)
     return text
 
 
@@ -445,6 +433,7 @@ def configure(
     Relative paths are taken from the working directory of this call.
 
     bases: tuned files, asked in order after the overlay and before those of installed packages (entry points of the group "kiln.bases").
+    The bare name of a file that is not in the working directory may be that of shipped records: "h100.kiln" or "h200.kiln".
     overlay: the file that Kiln writes; "" keeps it in memory; left out, $KILN_CACHE, else the user's cache folder.
     on_miss: what a launch without a record does: tune and wait; tune in the "background"; take what is "nearest"; or an "error".
     compile: "never" keeps NVRTC closed: what no file has machine code for is an error of kind "no_nvrtc".
@@ -461,7 +450,7 @@ def configure(
     if search_seconds is not None and not 0 <= _seconds("search_seconds", search_seconds) < 1e9:
         raise Error(f"search_seconds is {search_seconds}, expected seconds, 0 or more")
     settings = _kiln.Settings()
-    settings.bases = [_named("a base", each) for each in bases]
+    settings.bases = [_named("a base", _files.or_shipped(_path("a base", each))) for each in bases]
     settings.trusted_keys = [_named("a folder of trusted keys", each) for each in trusted_keys]
     settings.overlay = None if overlay is None else _named("overlay", overlay)
     settings.worker = None if worker is None else _named("worker", worker)

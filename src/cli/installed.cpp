@@ -13,7 +13,9 @@ namespace fs = std::filesystem;
 fs::path installed_data() {
   std::error_code failure;
   const fs::path program = fs::read_symlink("/proc/self/exe", failure);
-  return failure ? fs::path() : program.parent_path().parent_path() / "share" / "kiln";
+  if (failure) return {};
+  const fs::path folder = program.parent_path(), data = fs::path("share") / "kiln";
+  return fs::is_directory(folder / data, failure) ? folder / data : folder.parent_path() / data;
 }
 
 std::string or_installed(const std::string& name, const fs::path& folder) {

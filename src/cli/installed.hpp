@@ -7,7 +7,8 @@
 
 namespace kiln::cli {
 
-/// share/kiln of the folder that holds the running command's folder.
+/// share/kiln beside the running command, as the Python package has it; without one there, that of the folder above, as
+/// `cmake --install` makes it.
 std::filesystem::path installed_data();
 
 /// `name` as it stands; or, where it is a bare name and no such file is here, the file of that name in `folder` of

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 namespace kiln::testing {
 
@@ -21,7 +22,7 @@ struct Ran {
 /// A home of its own, and a machine without driver and NVRTC.
 class Command {
  public:
-  Command() {
+  explicit Command(std::string program = KILN_COMMAND) : program_(std::move(program)) {
     std::string pattern = (std::filesystem::temp_directory_path() / "kiln-cli-XXXXXX").string();
     REQUIRE(::mkdtemp(pattern.data()) != nullptr);
     folder_ = pattern;
@@ -35,7 +36,7 @@ class Command {
     const std::string errors = folder_ / "errors";
     const std::string line =
         "unset COLUMNS; " + before + "KILN_CUDA_LIBRARY=none KILN_NVRTC_LIBRARY=none KILN_CACHE='" +
-        (folder_ / "overlay.kiln").string() + "' '" KILN_COMMAND "' " + arguments + " 2>'" + errors + "'";
+        (folder_ / "overlay.kiln").string() + "' '" + program_ + "' " + arguments + " 2>'" + errors + "'";
     Ran ran;
     FILE* const pipe = ::popen(line.c_str(), "r");
     REQUIRE(pipe != nullptr);
@@ -54,6 +55,7 @@ class Command {
   }
 
  private:
+  std::string program_;
   std::filesystem::path folder_;
 };
 

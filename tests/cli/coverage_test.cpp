@@ -20,6 +20,23 @@ TEST_CASE("coverage counts machine code, names the file that has it, and can req
   CHECK(says(command.run("--json " + asked + whole).output, "\"with_machine_code\":1"));
 }
 
+TEST_CASE("bare names are those of files in share/kiln beside the command, or in that of the folder above") {
+  const Command files;
+  std::filesystem::create_directories(files.path("bin"));
+  std::filesystem::create_directories(files.path("share/kiln/workloads"));
+  tuned_file(files, "share/kiln/h200.kiln", false);
+  std::filesystem::rename(workload_of(files, "512"), files.path("share/kiln/workloads/w.toml"));
+  std::filesystem::copy_file(KILN_COMMAND, files.path("kiln"));
+  const std::string asked = "coverage w.toml --base h200.kiln --device-class H200 --require 100",
+                    elsewhere = "cd / && ";
+  const Ran beside = Command(files.path("kiln")).run(asked, elsewhere);
+  CHECK_MESSAGE(beside.status == 0, beside.errors);
+  CHECK(says(Command(files.path("kiln")).run("doctor").output, "installed are h200.kiln"));
+  std::filesystem::rename(files.path("kiln"), files.path("bin/kiln"));
+  const Ran below = Command(files.path("bin/kiln")).run(asked, elsewhere);
+  CHECK_MESSAGE(below.status == 0, below.errors);
+}
+
 TEST_CASE(
     "records and machine code stored over the text of the present sources are current, those of other text are not") {
   const Command command;
