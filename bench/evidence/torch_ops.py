@@ -9,7 +9,7 @@ from evidence.claim import listed
 from evidence.table import markdown, number
 
 CHECKS = "torch-h200/checks.jsonl"
-RANKS = "torch-h200/ranks.jsonl"
+RANKS, TRAINING, DEVICES = (f"torch-h200/{name}.jsonl" for name in ("ranks", "training", "devices"))
 LLAMA, TRAINED, STEPS = (("python/llama.jsonl", "python/llama_peers.jsonl"), ("python/llama_train.jsonl", "python/llama_train_peers.jsonl"), "python/llama_steps.txt")
 ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
 BATCHES, CONTEST_BATCHES = (1, 10, 100, 1000), (1, 100, 1000)
@@ -146,13 +146,16 @@ def prewarm_took(read):
 
 
 def torch_ranks(read):
-    rows = read(RANKS)
+    """What two GPUs showed: of two processes by torchrun, and of one."""
+    ranks, training, devices = (read(name) for name in (RANKS, TRAINING, DEVICES))
     body = []
     for what, has in (("ops of teams beside torch.distributed", " of "), ("their sums have the same bits on all ranks", "sums"), ("gradients beside f64", "gradients"),
                       ("three buckets of two ops by one new overlay, tuned once in all, the same bits", "one overlay")):
-        of = [row for row in rows if (row["check"].split()[0] in ("sums", "gradients", "one")) == (has != " of ") and has in row["check"]]
-        body.append([what, sum(row["ok"] for row in of), ", ".join(row["check"] for row in of if not row["ok"]) or 0])
-    return markdown(["two ranks by torchrun", "passed", "failed"], body)
+        body.append([what, [row for row in ranks if (row["check"].split()[0] in ("sums", "gradients", "one")) == (has != " of ") and has in row["check"]]])
+    names = listed(row["check"].removeprefix("training in ") for row in training)
+    body.append([f"four steps of a patched Llama beside the same without `patch`: {names}", training])
+    body.append(["one process on both devices: " + listed(row["check"] for row in devices), devices])
+    return markdown(["two GPUs", "passed", "failed"], [[what, sum(row["ok"] for row in of), ", ".join(row["check"] for row in of if not row["ok"]) or 0] for what, of in body if of])
 
 
 def llama_rows(read, names, train=False):
