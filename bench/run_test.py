@@ -74,6 +74,14 @@ class Run(Folder):
         self.assertEqual((self.root / "out/attention_extras.json").read_text().splitlines(),
                          ["/peers bench/peers/attention_extras.py --base cache/h200.jsonl", "20"])
 
+    def test_prompts_over_pages_are_the_same_in_each_type_of_the_cache(self):
+        self.write("bin/python3", f'#!/bin/sh\ncase "$1" in bench/peers/*) echo "$*"; cat ;; *) exec {sys.executable} "$@" ;; esac\n')
+        ran = self.run_steps("attention_paged", "attention_paged_e4m3")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        (wide, *problems), (narrow, *same) = ((self.root / f"out/{step}.json").read_text().splitlines() for step in ("attention_paged", "attention_paged_e4m3"))
+        self.assertEqual([wide, narrow], [f"bench/peers/{step}.py --base cache/h200.jsonl" for step in ("attention_paged", "attention_paged_e4m3")])
+        self.assertEqual((problems, {each.split()[0] for each in problems}), (same, {"attention_paged"}))
+
     def test_all_steps_pass(self):
         ran = self.run_steps("cold", "first_batches")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))

@@ -99,7 +99,7 @@ class PagedReference:
         return worst <= TOLERANCE and not out.isnan().any().item(), round(worst, 6)
 
 
-def run(case, ways, check):
+def run(case, ways, check, types):
     import kiln
 
     row, reference = {}, PagedReference(case)
@@ -113,15 +113,15 @@ def run(case, ways, check):
 
     ready, launches = prepared(ways, prepare)
     if "kiln" in launches:
-        row |= launched(case.op, **case.sizes, mask=case.mask)
+        row |= launched(case.op, **case.sizes, mask=case.mask, **types)
     if not check:
         time_in_turns(ready, launches)
     return {"ways": ready, **row}
 
 
-def main():
+def main(bench, made, ways, **types):
     options = argparse.ArgumentParser()
-    options.add_argument("--ways", default="kiln,flash4,rows3")
+    options.add_argument("--ways", default=ways)
     options.add_argument("--base", action="append", default=[])
     options.add_argument("--check", action="store_true", help="compare results, time nothing")
     asked = options.parse_args()
@@ -131,12 +131,12 @@ def main():
         kiln.configure(bases=asked.base, on_miss="tune")
     torch.manual_seed(SEED)
     for line in [line for line in sys.stdin if line.startswith("attention_paged")]:
-        case = PagedCase(line)
+        case = made(line)
         text, _, remark = line.partition("#")
-        emit(bench="attention_paged", op=case.op, asked=" ".join(text.split()[1:]), remark=remark.strip(), **run(case, asked.ways.split(","), asked.check))
+        emit(bench=bench, op=case.op, asked=" ".join(text.split()[1:]), remark=remark.strip(), **run(case, asked.ways.split(","), asked.check, types))
         del case
         torch.cuda.empty_cache()  # else a tune of the next one may find too little memory
 
 
 if __name__ == "__main__":
-    main()
+    main("attention_paged", PagedCase, "kiln,flash4,rows3")

@@ -4,24 +4,11 @@
 
 #include "common/attention/cache_rows.cuh"
 #include "common/attention/forward_mma.cuh"
+#include "common/attention/widened.cuh"
 #include "common/view.cuh"
 #include "terms.cuh"
 
 namespace kiln::attention {
-
-/// Eight elements of 8 bits as T.
-template <typename T>
-__device__ __forceinline__ uint4 widened_to(uint2 bytes) {
-  uint4 words = widened(bytes);
-  if constexpr (is_same<T, bf16>) {
-    const auto to_bf16 = [](unsigned pair) {
-      const auto both = to_floats<f16, 2>(__builtin_bit_cast(packed<f16, 2>, pair));
-      return cvt_rn_x2<bf16>(both.at[0], both.at[1]);
-    };
-    words = make_uint4(to_bf16(words.x), to_bf16(words.y), to_bf16(words.z), to_bf16(words.w));
-  }
-  return words;
-}
 
 /// Copies rows of 8-bit elements, each from the address that `at(row)` gives, to a tile, as elements of T; zeros in columns past `dim`. Unlike
 /// cp.async the call waits for what it reads. No branch parts a thread's loads, so that eight wait together.

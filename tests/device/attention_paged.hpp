@@ -9,6 +9,7 @@
 #include "attention_paged/mma.cuh"
 #include "attention_paged/reference.cuh"
 #include "attention_paged/wgmma.cuh"
+#include "attention_paged/wgmma_e4m3.cuh"
 
 namespace test {
 
@@ -62,7 +63,8 @@ struct PagedAttention {
   [[nodiscard]] Matrix<Cache> pool(const Matrix<T>& like) const {
     const std::int64_t dim =
         like.columns() / of.problem.key_heads;  // whole heads lie between pages, as maps of several need
-    return {std::int64_t{pages()} * page_size, like.columns(), like.columns() + (of.problem.key_heads == 1 ? 8 : dim)};
+    return {std::int64_t{pages()} * page_size, like.columns(),
+            like.columns() + (of.problem.key_heads == 1 ? std::int64_t{16 / sizeof(Cache)} : dim)};
   }
   [[nodiscard]] Heads rows(Matrix<Cache>& from, int dim) const {
     return {from.data(), page_size * from.stride(), from.stride(), dim};
@@ -115,25 +117,20 @@ struct PagedAttention {
   bool launch_wgmma(std::uint32_t seed, int longest, unsigned blocks = 2) {
     using Tiles = kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, true, pingpong, 2, false, holds, late, 1,
                                                heads, trims>;
-    const AttentionProblem& problem = of.problem;
-    const auto q = map_of_queries<typename Tiles::Query>(tile_m / heads, heads);
-    int box = 128;
-    while (tile_n % box != 0 || page_size % box != 0) box /= 2;
-    const auto keys = map_of_pages<typename Tiles::Key>(k, box), values = map_of_pages<typename Tiles::Value>(v, box);
-    unsigned counters[2] = {};
-    emulator::launch({.grid = {blocks},
-                      .block = {Tiles::threads},
-                      .shared_bytes = kiln::attention::SharedLayout<Tiles>::bytes,
-                      .seed = seed},
-                     [&] {
-                       attention_paged_wgmma<Form, tile_m, tile_n, stages, pingpong, holds, late, heads, trims>(
-                           q, keys, values, of.out_rows(), of.lse_sums(), of.told_query_offsets.data(), lengths.data(),
-                           block_table(), &of.reports[0], &of.reports[1], longest, counters, of.count(), of.rows(true),
-                           most_keys(), problem.heads, problem.key_heads, page_size, pages(), box,
-                           heads_of(k, Form::head_dim), heads_of(v, Form::value_dim), problem.scale, problem.cap,
-                           problem.left, of.sinks.data(), problem.heads);
-                     });
-    return counters[0] == 0 && counters[1] == 0;
+    return launch_tiles<Tiles>(seed, longest, blocks, [](auto&&... arguments) {
+      attention_paged_wgmma<Form, tile_m, tile_n, stages, pingpong, holds, late, heads, trims>(arguments...);
+    });
+  }
+
+  template <int tile_m = 128, int tile_n = 64, int stages = 2, int staged = 1, bool pingpong = true, bool holds = false,
+            bool late = true, int heads = 1, bool trims = false>
+  bool launch_wgmma_e4m3(std::uint32_t seed, int longest, unsigned blocks = 2) {
+    using Tiles =
+        kiln::attention::PagedBytesTiling<Form, tile_m, tile_n, stages, staged, pingpong, holds, late, heads, trims>;
+    return launch_tiles<Tiles>(seed, longest, blocks, [this](auto&&... arguments) {
+      attention_paged_wgmma_e4m3<Form, tile_m, tile_n, stages, staged, pingpong, holds, late, heads, trims>(
+          arguments..., of.k_scales.data(), of.v_scales.data());
+    });
   }
 
  private:
@@ -145,7 +142,32 @@ struct PagedAttention {
     }
   }
   static std::uint32_t word(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-  static std::uint64_t bytes(std::int64_t elements) { return static_cast<std::uint64_t>(elements) * sizeof(T); }
+  template <typename Element>
+  static std::uint64_t bytes(std::int64_t elements) {
+    return static_cast<std::uint64_t>(elements) * sizeof(Element);
+  }
+  /// Returns whether the counters are left as they have to be.
+  template <typename Tiles, typename Kernel>
+  bool launch_tiles(std::uint32_t seed, int longest, unsigned blocks, Kernel kernel) {
+    const AttentionProblem& problem = of.problem;
+    const auto q = map_of_queries<typename Tiles::Query>(Tiles::queries, Tiles::heads);
+    int box = 128;
+    while (Tiles::tile_n % box != 0 || page_size % box != 0) box /= 2;
+    const auto keys = map_of_pages<typename Tiles::Key>(k, box), values = map_of_pages<typename Tiles::Value>(v, box);
+    unsigned counters[2] = {};
+    emulator::launch({.grid = {blocks},
+                      .block = {Tiles::threads},
+                      .shared_bytes = kiln::attention::SharedLayout<Tiles>::bytes,
+                      .seed = seed},
+                     [&] {
+                       kernel(q, keys, values, of.out_rows(), of.lse_sums(), of.told_query_offsets.data(),
+                              lengths.data(), block_table(), &of.reports[0], &of.reports[1], longest, counters,
+                              of.count(), of.rows(true), most_keys(), problem.heads, problem.key_heads, page_size,
+                              pages(), box, heads_of(k, Form::head_dim), heads_of(v, Form::value_dim), problem.scale,
+                              problem.cap, problem.left, of.sinks.data(), problem.heads);
+                     });
+    return counters[0] == 0 && counters[1] == 0;
+  }
   /// From a page to the next, along the first dimension of its map.
   [[nodiscard]] int heads_of(const Matrix<Cache>& of_pool, int dim) const {
     return of.problem.key_heads == 1 ? 1 : static_cast<int>(page_size * of_pool.stride() / dim);
@@ -155,7 +177,7 @@ struct PagedAttention {
     const int heads = of.problem.heads;
     return emulator::tensor_map<kiln::tensor_map>(
         of.q.data(), sizeof(T), {Form::head_dim, word(heads), word(of.rows(true)), 1},
-        {bytes(Form::head_dim), bytes(of.q.stride()), bytes(of.q.stride())},
+        {bytes<T>(Form::head_dim), bytes<T>(of.q.stride()), bytes<T>(of.q.stride())},
         {Tile::box_columns, word(box_heads), word(box_rows), 1}, Tile::swizzle);
   }
   /// As kiln::attention::PagedMaps says.
@@ -166,15 +188,26 @@ struct PagedAttention {
     const std::int64_t boxes = in_groups ? dim / Tile::box_columns : 1,
                        heads = (pages() - 1) * heads_of(of_pool, static_cast<int>(dim)) + of.problem.key_heads;
     return emulator::tensor_map<kiln::tensor_map>(
-        of_pool.data(), sizeof(T), {word(dim / boxes), 8, word(boxes), word(page_size / 8), word(heads)},
-        {bytes(of_pool.stride()), bytes(Tile::box_columns), bytes(8 * of_pool.stride()),
-         bytes(of.problem.key_heads == 1 ? page_size * of_pool.stride() : dim)},
-        {Tile::box_columns, 8, word(boxes), word(box_keys / 8), 1}, Tile::swizzle);
+        of_pool.data(), sizeof(Cache), {word(dim / boxes), 8, word(boxes), word(page_size / 8), word(heads)},
+        {bytes<Cache>(of_pool.stride()), bytes<Cache>(Tile::box_columns), bytes<Cache>(8 * of_pool.stride()),
+         bytes<Cache>(of.problem.key_heads == 1 ? page_size * of_pool.stride() : dim)},
+        {Tile::box_columns, 8, word(boxes), word(box_keys / 8), 1}, scaled ? 0 : Tile::swizzle);
   }
 };
 
 template <Mask mask, int head_dim, int value_dim = head_dim, SoftCap soft_cap = SoftCap::none,
           Sinks sinks = Sinks::none, typename T = kiln::bf16>
 using PagedForm = kiln::attention::Form<T, head_dim, value_dim, Layout::paged, mask, soft_cap, sinks>;
+
+template <typename Form, int tile_n = 32, int warps = 2, typename Cache = typename Form::T>
+double mma_error(const AttentionProblem& problem, int page_size, std::uint32_t seed = 1) {
+  PagedAttention<Form, Cache> of(problem, page_size);
+  of.template launch_mma<tile_n, warps>(seed, of.of.longest());
+  return of.of.error();
+}
+
+/// Chunks after a prefix, whole prompts, single queries, and sequences without queries or keys.
+inline const AttentionProblem chunks = {
+    .lengths = {{70, 200}, {0, 40}, {1, 130}, {33, 33}, {20, 0}, {129, 300}}, .heads = 4, .key_heads = 2};
 
 }  // namespace test

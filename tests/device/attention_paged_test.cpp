@@ -9,13 +9,6 @@ using namespace test;
 
 constexpr double close = 6e-3;  // weights and results are rounded to 8 bits
 
-template <typename Form, int tile_n = 32, int warps = 2, typename Cache = typename Form::T>
-double mma_error(const AttentionProblem& problem, int page_size, std::uint32_t seed = 1) {
-  PagedAttention<Form, Cache> of(problem, page_size);
-  of.template launch_mma<tile_n, warps>(seed, of.of.longest());
-  return of.of.error();
-}
-
 template <typename Form, int tile_m = 128, int tile_n = 64, int stages = 2, bool pingpong = true, bool holds = false,
           bool late = true, int heads = 1, bool trims = false>
 double wgmma_error(const AttentionProblem& problem, int page_size, std::uint32_t seed = 1) {
@@ -24,10 +17,6 @@ double wgmma_error(const AttentionProblem& problem, int page_size, std::uint32_t
       of.template launch_wgmma<tile_m, tile_n, stages, pingpong, holds, late, heads, trims>(seed, of.of.longest());
   return counted ? of.of.error() : INFINITY;
 }
-
-/// Chunks after a prefix, whole prompts, single queries, and sequences without queries or keys.
-const AttentionProblem chunks = {
-    .lengths = {{70, 200}, {0, 40}, {1, 130}, {33, 33}, {20, 0}, {129, 300}}, .heads = 4, .key_heads = 2};
 
 TEST_CASE("attention_paged takes chunks of prompts from pages of each size") {
   using Causal = PagedForm<Mask::causal, 64>;
@@ -78,64 +67,6 @@ TEST_CASE("attention_paged takes heads that differ, share tiles, have sinks and 
   using Apart = PagedForm<Mask::causal, 192, 128, SoftCap::none, Sinks::none, kiln::f16>;
   CHECK(mma_error<Apart>({.lengths = {{35, 50}, {2, 70}}, .scale = 0.2f}, 32) < close);
   CHECK(wgmma_error<Apart, 128, 96>({.lengths = {{35, 50}, {2, 70}}, .scale = 0.2f}, 32) < close);
-}
-
-/// With keys and values in e4m3.
-template <typename Form, int tile_n = 32, int warps = 2>
-double bytes_error(const AttentionProblem& problem, int page_size, std::uint32_t seed = 1) {
-  return mma_error<Form, tile_n, warps, kiln::e4m3>(problem, page_size, seed);
-}
-
-TEST_CASE("attention_paged takes keys and values in e4m3, with their heads' scales, from pages of each size") {
-  for (const int page_size : {1, 8, 16, 24, 64}) {
-    CAPTURE(page_size);
-    for (const std::uint32_t seed : {0u, 1u}) {
-      CAPTURE(seed);
-      CHECK(bytes_error<PagedForm<Mask::causal, 64>>(chunks, page_size, seed) < close);
-    }
-    CHECK(bytes_error<PagedForm<Mask::none, 64>, 64, 4>(chunks, page_size) < close);
-    AttentionProblem problem = chunks;
-    for (const int left : {0, 9, 70}) {
-      CAPTURE(left);
-      problem.left = left;
-      CHECK(bytes_error<PagedForm<Mask::window, 64>>(problem, page_size) < close);
-    }
-  }
-}
-
-TEST_CASE("attention_paged takes caches in e4m3 of each head dimension, with groups, sinks and a cap, beside f16") {
-  const AttentionProblem grouped = {.lengths = {{50, 90}, {3, 200}, {140, 150}}, .heads = 8, .key_heads = 1};
-  using Sunk = PagedForm<Mask::causal, 72, 72, SoftCap::tanh, Sinks::head>;
-  CHECK(bytes_error<Sunk>(grouped, 16) < close);
-  const AttentionProblem three = {
-      .lengths = {{35, 50}, {0, 9}, {2, 71}, {1, 1}}, .heads = 6, .key_heads = 3, .scale = 0.2f};
-  for (const int page_size : {1, 8, 16, 64}) {
-    CAPTURE(page_size);
-    CHECK(bytes_error<PagedForm<Mask::causal, 128, 128, SoftCap::tanh>, 64, 4>(three, page_size) < close);
-    CHECK(bytes_error<PagedForm<Mask::causal, 192, 128, SoftCap::none, Sinks::none, kiln::f16>>(three, page_size) <
-          close);
-    CHECK(bytes_error<PagedForm<Mask::none, 40, 24, SoftCap::none, Sinks::head, kiln::f16>, 96, 1>(three, page_size) <
-          close);
-  }
-  CHECK(bytes_error<PagedForm<Mask::causal, 8>>(three, 16) < close);
-  CHECK(bytes_error<PagedForm<Mask::causal, 256>>(three, 16) < close);
-}
-
-TEST_CASE_TEMPLATE("attention_paged takes each value of e4m3 for what it is", T, kiln::bf16, kiln::f16) {
-  PagedAttention<PagedForm<Mask::none, 128, 128, SoftCap::none, Sinks::none, T>, kiln::e4m3> of(
-      {.lengths = {{1, 1}}, .heads = 2, .key_heads = 2}, 16);
-  const std::int64_t row = std::int64_t{of.table[0]} * 16;
-  for (int i = 0; i < 256; ++i) of.v.at(row, i).bits = static_cast<unsigned char>(i % 128 == 127 ? 0 : i);
-  of.launch_mma(1, 1);
-  for (int i = 0; i < 256; ++i)  // scales are 4 and 1
-    CHECK(of.of.out.value(of.of.row(true, 0, 0), i) == of.v.value(row, i) * (i < 128 ? 4 : 1));
-}
-
-TEST_CASE("attention_paged gives all keys of a head one weight where the scale of keys in e4m3 is 0") {
-  PagedAttention<PagedForm<Mask::causal, 64>, kiln::e4m3> of(chunks, 16);
-  of.of.k_scales.at(0, 1) = 0;
-  of.launch_mma(1, of.of.longest());
-  CHECK(of.of.error() < close);
 }
 
 template <typename Form, typename Cache = typename Form::T>

@@ -1,13 +1,15 @@
 // attention_forward on the tensor cores of sm_90a by wgmma.
 //
 // As many blocks as run at once take tiles of queries in turns. One warp of the first warpgroup copies by TMA, tile
-// after tile: the queries and, block by block, keys and values. Its other warps transpose values of 8 bits. Each other
-// warpgroup has 64 of the queries. Weights stay in registers, where the product with the values takes them from.
+// after tile: the queries and, block by block, keys and values. Its other warps transpose values of 8 bits. Where queries
+// have 16 bits, the last warpgroup widens keys and values of 8 bits. Each other warpgroup has 64 of the queries. Weights
+// stay in registers, where the product with the values takes them from.
 #pragma once
 
 #include "common/attention/forward_wgmma_copy.cuh"
 #include "common/attention/forward_wgmma_rows.cuh"
 #include "common/attention/forward_wgmma_transpose.cuh"
+#include "common/attention/forward_wgmma_widen.cuh"
 #include "common/attention/offset_reports.cuh"
 #include "common/dependent_launch.cuh"
 
@@ -71,7 +73,8 @@ __device__ __forceinline__ void meet_cluster() {
   cluster_wait();
 }
 
-/// A block of attention_wgmma, whose keys and values `Rows` copies.
+/// A block of attention_wgmma, whose keys and values `Rows` copies. `scales`: those of k's and v's heads, if these are of 8 bits. Those of q's
+/// come first, if q is too.
 template <typename Tiles, typename Rows = TensorRows<Tiles>, typename Out, typename... Scales>
 __device__ __forceinline__ void attention_block(const typename Rows::From& from, const HeadRows<Out>& out,
                                                 const LogSums& lse, const int* query_offsets, const int* key_offsets,
@@ -103,7 +106,21 @@ __device__ __forceinline__ void attention_block(const typename Rows::From& from,
   const Window window = window_of(terms);
   // Not of `warp`: ptxas would ignore setmaxnreg.
   const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
-  take_registers<Tiles::consumers, Rows::registers>(of_block == 0);
+  if constexpr (Tiles::widening_warps > 0) {
+    using Registers = WideningRegisters<Tiles::consumers>;
+    if (of_block == 1 + Tiles::consumers) {
+      setmaxnreg_dec<Registers::of_other>();
+      widen_all<Tiles>(shared, memory, works, window);
+      return;
+    }
+    if (of_block == 0) {
+      setmaxnreg_dec<Registers::of_other>();
+    } else {
+      setmaxnreg_inc<Registers::of_consumer>();
+    }
+  } else {
+    take_registers<Tiles::consumers, Rows::registers>(of_block == 0);
+  }
   if (of_block == 0) {
     const Sequences all = {query_offsets, key_offsets, sizes.batch, sizes.queries, sizes.keys};
     if (warp == 0)
@@ -139,12 +156,13 @@ __device__ __forceinline__ void attention_block(const typename Rows::From& from,
     const Work work = agreed(works[at.slot]);
     release(place);
     if (work.exists == 0) break;
-    if constexpr (Tiles::transposes) {
+    if constexpr (Tiles::transposes || Tiles::widening_warps > 0) {
       const HeadScales of_heads[] = {scales...};
+      constexpr int of_k = sizeof...(Scales) - 2;
       const int key_head = work.head / (heads / key_heads);
-      to_scores =
-          Scores<Form::soft_cap>(logit_scale(terms.scale, of_heads[0][work.head], of_heads[1][key_head]), terms.cap);
-      value_scale = kept_scale<Form>(inputs) * of_heads[2][key_head];
+      const float of_query = of_k == 0 ? 1.0f : of_heads[0][work.head];
+      to_scores = Scores<Form::soft_cap>(logit_scale(terms.scale, of_query, of_heads[of_k][key_head]), terms.cap);
+      value_scale = kept_scale<Form>(inputs) * of_heads[of_k + 1][key_head];
       rows.set_scores(to_scores);
     }
     const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);

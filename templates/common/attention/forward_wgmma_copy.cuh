@@ -79,13 +79,13 @@ class TileCopies {
     query_at_.advance();
   }
   __device__ __forceinline__ void keys(const Work& work, int block, int first_seen, int head) {
-    rows_.template copy<typename Tiles::Key>(shared_.keys(keys_at_.slot), keys_at_.parity, maps_.k, work, block,
-                                             first_seen, head);
+    rows_.template copy<typename Tiles::CopiedKey>(shared_.copied_keys(keys_at_.slot), keys_at_.parity, maps_.k, work,
+                                                   block, first_seen, head);
     keys_at_.advance();
   }
   __device__ __forceinline__ void values(const Work& work, int block, int first_seen, int head) {
-    rows_.template copy<typename Tiles::Value>(shared_.values(values_at_.slot), values_at_.parity, maps_.v, work, block,
-                                               first_seen, head);
+    rows_.template copy<typename Tiles::CopiedValue>(shared_.copied_values(values_at_.slot), values_at_.parity, maps_.v,
+                                                     work, block, first_seen, head);
     values_at_.advance();
   }
 
@@ -93,7 +93,7 @@ class TileCopies {
   TensorMaps maps_;
   Rows rows_;
   RingPosition<1> query_at_;
-  RingPosition<Tiles::stages> keys_at_, values_at_;
+  RingPosition<Tiles::copied_stages> keys_at_, values_at_;
 };
 
 /// For one warp, until there is no more work, which it says too.

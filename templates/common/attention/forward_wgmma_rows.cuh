@@ -351,12 +351,22 @@ class WarpgroupRows {
     if (part == 0) mbarrier_wait(values.full, values_at_.parity);
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < steps; ++step)
-      wgmma_of_width<T, Sums::columns, Tiles::transposes ? major::k : major::mn>(
-          sums.of_product(), weights[step],
-          wgmma_descriptor_at(
-              b, Tiles::transposes ? Transposed::at(part * Sums::columns, step) : step * Value::of_16_rows),
-          !Tiles::promoted || step > 0);
+    for (int step = 0; step < steps; ++step) {
+      if constexpr (Tiles::halves_values) {
+        constexpr int columns = Form::value_dim / 2;
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          wgmma_of_width<T, columns, major::mn>(
+              reinterpret_cast<float(&)[columns / 2]>(sums.all[half * (columns / 2)]), weights[step],
+              wgmma_descriptor_at(b, step * Value::of_16_rows + Value::of_box_at(half * (Value::boxes / 2))), true);
+      } else {
+        wgmma_of_width<T, Sums::columns, Tiles::transposes ? major::k : major::mn>(
+            sums.of_product(), weights[step],
+            wgmma_descriptor_at(
+                b, Tiles::transposes ? Transposed::at(part * Sums::columns, step) : step * Value::of_16_rows),
+            !Tiles::promoted || step > 0);
+      }
+    }
     wgmma_commit_group();
   }
   /// Waits for the first part, and does those that are left.

@@ -1,5 +1,5 @@
 // What a block of attention_wgmma is compiled for, and its shared memory: a tile of queries, stages of keys and of
-// values, and barriers. By these the warps that copy, those that transpose and those that multiply take turns.
+// values, and barriers. By these the warps that copy, those that transpose or widen and those that multiply take turns.
 #pragma once
 
 #include "common/attention/grouped_tile.cuh"
@@ -75,16 +75,39 @@ struct WgmmaTiling {
   using Value = typename KeyTile<Form::layout, Tile<Form::value_dim, tile_n>, Form::value_dim, tile_n>::type;
   using Transposed =
       SwizzledTile<(tile_n + 127) / 128 * 128, padded_columns<Form::value_dim>, 128, 1>;  // a row a column of values
+
+  /// What TMA brings: the tiles that are multiplied, where nothing widens them.
+  using CopiedKey = Key;
+  using CopiedValue = Value;
+  static constexpr int copied_stages = stages, widening_warps = 0;
+  static constexpr bool halves_values = false;  // a product with values is one instruction
+};
+
+/// As Tiles, but TMA brings keys and values of 8 bits, to `staged` tiles of each, and a warpgroup widens them to T.
+template <typename Tiles, int staged>
+struct WideningTiling : Tiles {
+  static constexpr int threads = Tiles::threads + warpgroup;
+  using CopiedKey = typename Tiles::Key::OfBytes;
+  using CopiedValue = typename Tiles::Value::OfBytes;
+  static constexpr int copied_stages = staged, widening_warps = warpgroup / 32;
+  /// A product with many values is two instructions: ptxas refuses one that needs more registers than a thread begins with.
+  static constexpr bool halves_values = Tiles::consumers > 1 && Tiles::Form::value_dim > 192;
+  static_assert(!halves_values || Tiles::Form::value_dim % (2 * Tiles::Value::box_columns) == 0);
+  static_assert(Tiles::blocks == 1 && !Tiles::transposes);
 };
 
 template <typename Tiles>
 struct SharedLayout {
-  static constexpr int works = 2, transposed_stages = Tiles::transposes ? Tiles::stages : 0;
+  static constexpr int works = 2, transposed_stages = Tiles::transposes ? Tiles::stages : 0,
+                       staged = Tiles::widening_warps > 0 ? Tiles::copied_stages : 0;
   static constexpr int key = Tiles::Query::bytes, value = key + Tiles::stages * Tiles::Key::bytes,
                        transposed = value + Tiles::stages * Tiles::Value::bytes,
-                       work = transposed + transposed_stages * Tiles::Transposed::bytes,
+                       staged_key = transposed + transposed_stages * Tiles::Transposed::bytes,
+                       staged_value = staged_key + staged * Tiles::CopiedKey::bytes,
+                       work = staged_value + staged * Tiles::CopiedValue::bytes,
                        barriers = work + works * static_cast<int>(sizeof(Work)),
-                       places = 1 + 2 * Tiles::stages + works + transposed_stages, bytes = barriers + 16 * places;
+                       places = 1 + 2 * Tiles::stages + works + transposed_stages + 2 * staged,
+                       bytes = barriers + 16 * places;
   unsigned base;  // a multiple of 1024
 
   __device__ __forceinline__ Place query() const { return place(0, 0); }
@@ -101,16 +124,30 @@ struct SharedLayout {
     return place(transposed + slot * Tiles::Transposed::bytes, first_transposed + slot);
   }
 
-  /// For one thread. One thread fills a place, or each warp that transposes; every warp that takes from it empties it.
+  /// Where TMA lays keys and values down: places of theirs, or of bytes that are widened to these.
+  __device__ __forceinline__ Place copied_keys(int slot) const {
+    if constexpr (staged == 0) return keys(slot);
+    return place(staged_key + slot * Tiles::CopiedKey::bytes, first_staged + slot);
+  }
+  __device__ __forceinline__ Place copied_values(int slot) const {
+    if constexpr (staged == 0) return values(slot);
+    return place(staged_value + slot * Tiles::CopiedValue::bytes, first_staged + staged + slot);
+  }
+
+  /// For one thread. One thread fills a place, or each warp that transposes or widens. Every warp that takes from it empties it.
   __device__ __forceinline__ void make_barriers() const {
-    constexpr int multiplying = Tiles::consumers * warpgroup / 32, transposing = Tiles::transposing_warps;
+    constexpr int multiplying = Tiles::consumers * warpgroup / 32, transposing = Tiles::transposing_warps,
+                  widening = Tiles::widening_warps;
 #pragma unroll
     for (int i = 0; i < places; ++i) {
-      const bool is_work = i >= first_work && i < first_transposed, is_value = i >= first_value && i < first_work;
-      mbarrier_init(base + barriers + 16 * i, i >= first_transposed ? transposing : 1);
-      mbarrier_init(base + barriers + 16 * i + 8, is_work ? multiplying + transposing + Tiles::value_warps
+      const bool is_operand = i >= 1 && i < first_work, is_value = is_operand && i >= first_value;
+      const bool is_transposed = i >= first_transposed && i < first_staged, is_staged = i >= first_staged;
+      const bool is_work = i >= first_work && i < first_transposed, is_widened = is_operand && widening != 0;
+      mbarrier_init(base + barriers + 16 * i, is_widened ? widening : is_transposed ? transposing : 1);
+      mbarrier_init(base + barriers + 16 * i + 8, is_work ? multiplying + transposing + widening + Tiles::value_warps
+                                                  : is_staged                     ? widening
                                                   : is_value && Tiles::transposes ? transposing
-                                                  : i >= 1 && i < first_work      ? multiplying * Tiles::blocks
+                                                  : is_operand                    ? multiplying * Tiles::blocks
                                                                                   : multiplying);
     }
     fence_mbarrier_init();
@@ -118,7 +155,8 @@ struct SharedLayout {
 
  private:
   static constexpr int first_value = 1 + Tiles::stages, first_work = first_value + Tiles::stages,
-                       first_transposed = first_work + works;  // among places
+                       first_transposed = first_work + works,
+                       first_staged = first_transposed + transposed_stages;  // among places
   __device__ __forceinline__ Place place(int offset, int barrier) const {
     return {base + offset, base + barriers + 16 * barrier, base + barriers + 16 * barrier + 8};
   }

@@ -7,13 +7,14 @@ namespace kiln::attention {
 
 /// As SwizzledTile, but the boxes of columns of eight rows lie side by side, and then come the next eight rows. So a box of TMA has all columns
 /// of a page's rows: a copy of 16 rows of 64 columns alone takes nearly as long as one of twice as many bytes.
-template <int dim, int rows, int box_columns_>
+template <int dim, int rows, int box_columns_, int element_bytes = 2>
 struct GroupedTile {
-  static constexpr int box_columns = box_columns_, swizzle = box_columns * 2, boxes = dim / box_columns;
+  using OfBytes = GroupedTile<dim, rows, box_columns_, 1>;  // the same boxes of 8-bit elements
+  static constexpr int box_columns = box_columns_, swizzle = box_columns * element_bytes, boxes = dim / box_columns;
   static constexpr int of_box = 8 * swizzle, of_group = boxes * of_box;  // bytes of eight rows
   static constexpr int of_16_rows = 2 * of_group, bytes = rows / 8 * of_group;
   static constexpr int box_bytes = rows * swizzle;  // of all rows
-  static constexpr int steps = (dim * 2 + 31) / 32;
+  static constexpr int steps = (dim * element_bytes + 31) / 32;
   static_assert(rows % 16 == 0 && dim % box_columns == 0);
 
   /// Starts the copy of `map`'s box of the page `plane`, as PagedRows describes it, to the rows from `row` on; `from` is its first row in the page.

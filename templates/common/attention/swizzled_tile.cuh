@@ -40,6 +40,7 @@ __device__ __forceinline__ void tma_load_4d_multicast(unsigned to, const tensor_
 /// one after another. Past `dim` the last one has zeros.
 template <int dim, int rows, int box_columns_ = box_columns_of<padded_columns<dim>>, int element_bytes = 2>
 struct SwizzledTile {
+  using OfBytes = SwizzledTile<dim, rows, box_columns_, 1>;  // the same boxes of 8-bit elements
   static constexpr int box_columns = box_columns_, swizzle = box_columns * element_bytes,
                        boxes = (dim + box_columns - 1) / box_columns;
   static constexpr int box_bytes = rows * swizzle, bytes = boxes * box_bytes;
@@ -131,6 +132,14 @@ __device__ __forceinline__ void take_registers(bool copies) {
     }
   }
 }
+
+/// Registers of a thread where a warpgroup copies, one widens, and `consumers` multiply, of a launch's 168, 128 or 96 a thread.
+template <int consumers>
+struct WideningRegisters {
+  static constexpr int warpgroups = consumers + 2, all = 512 / warpgroups / 8 * 8 * warpgroups;
+  static constexpr int of_other = consumers == 1 ? 56 : 32, left = (all - 2 * of_other) / consumers / 8 * 8;
+  static constexpr int of_consumer = left < 240 ? left : 240;
+};
 
 /// Zeros, by a warpgroup, in the rows from `begin` to before `end`, for wgmma. Other warpgroups may do the same. Ends with barrier `barrier`.
 template <typename Tile>
