@@ -115,7 +115,7 @@ def contest_runs(read):
         return "once" if counts else ""
     apart = {name: max(seconds) / min(seconds) - 1 for name, seconds in runs.items() if len(seconds) > 1}
     widest = max(apart, key=apart.get)
-    return f"{listed(map(str, sorted(counts)))} times, and the table has medians. Times of {BATCHES[-1]:,} batches differed by up to {apart[widest]:.0%}, most for {CONTEST[widest]}"
+    return f"{' or '.join(map(str, sorted(counts)))} times, and the table has medians. Times of {BATCHES[-1]:,} batches differed by up to {apart[widest]:.0%}, most for {CONTEST[widest]}"
 
 
 def times_after(rows):

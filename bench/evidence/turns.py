@@ -4,7 +4,7 @@ import re
 from evidence.table import markdown, mean, number, words
 
 FOLDER = "peers-h100"
-ATTENTION = {"flash3": "FlashAttention-3", "flash4": "FlashAttention-4", "cudnn": "cuDNN", "varlen": "torch `varlen_attn`", "rows3": "FlashAttention-3, keys in a row"}
+ATTENTION = {"flash3": "FlashAttention-3", "flash4": "FlashAttention-4", "cudnn": "cuDNN", "varlen": "torch `varlen_attn`", "rows3": "FlashAttention-3, keys in a row", "bf16": "bf16"}
 
 
 def of_peers(row):
@@ -120,6 +120,7 @@ LOG, SERVED, PACKED, BACKWARD = lists_of("log"), lists_of("served"), lists_of("p
 DENSE = (*LOG, *SERVED)
 LOG_H200, SERVED_H200, PACKED_H200, BACKWARD_H200 = (lists_of(name, folder="peers-h200") for name in ("log", "served", "packed", "backward"))
 PAGED_H200 = ("peers-h200/attention_paged",)
+PAGED_E4M3_H200 = ("peers-h200/attention_paged_e4m3",)
 EXTRAS_H200 = ("peers-h200/attention_extras",)  # a soft cap or sinks
 FORWARD_H200 = (*LOG_H200, *SERVED_H200, *PACKED_H200)
 IN_A_ROW = ("flash3", "flash4", "cudnn", "varlen")  # peers of keys without pages
@@ -139,6 +140,7 @@ def of_h200(read):
 TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),
           "turns_packed": lambda read: attention(read, PACKED, ("flash3", "flash4", "varlen")), "turns_backward": lambda read: attention(read, BACKWARD, OF_BACKWARD),
           "turns_paged": lambda read: attention(read, PAGED_H200, ("flash4", "rows3")),
+          "turns_paged_e4m3": lambda read: attention(read, PAGED_E4M3_H200, ("bf16",)),
           "turns_extras": lambda read: attention(read, EXTRAS_H200, ("flash3", "flash4"), is_forward),
           "turns_extras_backward": lambda read: attention(read, EXTRAS_H200, ("flash4",), lambda row: not is_forward(row)),
           "turns_h200": of_h200, "turns_products": products, "turns_family": family}
