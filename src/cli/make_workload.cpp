@@ -88,7 +88,7 @@ void declare(CLI::App& command, WorkloadSettings& settings) {
   command
       .add_option(
           "--projections", settings.projections,
-          "Query, key and value, and gate and up: separate, as in transformers; joined, with swiglu in the product; or both")
+          "Query, key and value, and gate and up: separate, as in transformers; joined, with swiglu in the product, as after patch(model, inference=True); or both")
       ->needs(config)
       ->capture_default_str()
       ->check(CLI::Validator(CLI::IsMember({"both", "separate", "joined"})).description(""))
@@ -121,25 +121,34 @@ manifest::SizeRange range_of(const std::string& text, const char* option) {
                                                 option, manifest::quote(text), most));
 }
 
+Projections projections_of(const WorkloadSettings& settings) {
+  return settings.projections == "joined"     ? Projections::joined
+         : settings.projections == "separate" ? Projections::separate
+                                              : Projections::both;
+}
+
 std::string by_torch(const ModelConfig& model, const WorkloadSettings& settings) {
-  const char* const refused = settings.ranks > 1 ? "--ranks: kiln.torch.patch divides no model"
-                              : settings.projections != "both"
-                                  ? "--projections: its workload has joined and separate ones"
+  const char* const refused = settings.ranks > 1              ? "--ranks: kiln.torch.patch divides no model"
                               : settings.prompts == "paged"   ? "--prompts paged: its caches have no pages"
                               : !settings.keys.empty()        ? "--keys: its caches are as long as --tokens"
                               : !settings.cache_dtype.empty() ? "--cache-dtype: its caches have the model's type"
                                                               : nullptr;
   if (refused != nullptr)
     throw Error(ErrorKind::bad_input, fmt::format("--for torch takes no {}; leave one of them out", refused));
-  return torch_workload(
-      model, {range_of(settings.tokens, "--tokens"), range_of(settings.batch, "--batch"), settings.gradients});
+  const Projections projections = projections_of(settings);
+  if (settings.gradients && projections == Projections::joined)
+    throw Error(
+        ErrorKind::bad_input,
+        "--projections joined is what patch(model, inference=True) launches, which has no gradients of weights; "
+        "leave out --gradients, or ask for separate ones");
+  return torch_workload(model, {range_of(settings.tokens, "--tokens"), range_of(settings.batch, "--batch"),
+                                settings.gradients, projections});
 }
 
 std::string by_server(const ModelConfig& model, const WorkloadSettings& settings) {
   if (settings.gradients) throw Error(ErrorKind::bad_input, "--gradients needs --for torch");
   ModelRun run{range_of(settings.tokens, "--tokens"), range_of(settings.batch, "--batch"), settings.ranks};
-  if (settings.projections != "both")
-    run.projections = settings.projections == "joined" ? Projections::joined : Projections::separate;
+  run.projections = projections_of(settings);
   if (settings.prompts == "paged") run.prompts = Prompts::paged;
   if (!settings.keys.empty()) run.keys = range_of(settings.keys, "--keys");
   run.has_e4m3_cache = !settings.cache_dtype.empty();
@@ -205,6 +214,7 @@ void add_workload(CLI::App& app, Chosen& chosen) {
       "Examples:\n  kiln workload --config config.json --tokens 1..16384 -o model.toml\n"
       "  kiln workload --config config.json --tokens 1..8192 --ranks 2 --projections joined -o model_tp2.toml\n"
       "  kiln workload --config config.json --prompts paged --tokens 1..2048 --keys 1024..8192 -o paged.toml\n"
+      "  kiln workload --config config.json --for torch --projections joined -o inference.toml\n"
       "  kiln workload --config config.json --for torch --gradients -o training.toml\n"
       "  kiln workload --from-histogram production.kiln -o production.toml");
 }

@@ -30,7 +30,8 @@ class TorchWorkload {
         run_(run),
         queries_(model.heads * model.head_dim),
         keys_(model.key_heads * model.head_dim),
-        joins_projections_(!model.has_head_norms) {}
+        can_join_attention_(!model.has_head_norms),
+        can_join_gate_(!model.has_gate_bias) {}
 
   std::string make() {
     add_norms();
@@ -42,6 +43,9 @@ class TorchWorkload {
   }
 
  private:
+  [[nodiscard]] bool joined(bool can_join) const { return can_join && run_.projections != Projections::separate; }
+  [[nodiscard]] bool separate(bool can_join) const { return !can_join || run_.projections != Projections::joined; }
+
   void add_norm(const char* comment, const SizeRange& rows, std::int64_t cols, const Words& residual) {
     const Values axes{{"rows", toml(rows)}, {"cols", toml(cols)}};
     entries_.add(comment, "rms_norm", axes, {{"residual", toml(residual)}});
@@ -70,9 +74,9 @@ class TorchWorkload {
   }
 
   void add_products() {
-    if (joins_projections_)
+    if (joined(can_join_attention_))
       add_product("query, key and value in one product, for inference", {queries_ + 2 * keys_, model_.hidden});
-    for (const std::int64_t out : distinct({queries_, keys_})) {
+    for (const std::int64_t out : separate(can_join_attention_) ? distinct({queries_, keys_}) : Sizes{}) {
       add_product("query, key and value, each alone", {out, model_.hidden});
       add_gradients({out, model_.hidden});
     }
@@ -80,11 +84,13 @@ class TorchWorkload {
         down{model_.hidden, model_.intermediate};
     add_product("attention output", output);
     add_gradients(output);
-    if (!model_.has_gate_bias)
+    if (joined(can_join_gate_))
       add_product("gate and up in one product, whose columns alternate, for inference", {2 * gate.out, gate.in},
                   {{"activation", toml(Words{"swiglu"})}});
-    add_product("gate and up, each alone", gate);
-    add_gradients(gate);
+    if (separate(can_join_gate_)) {
+      add_product("gate and up, each alone", gate);
+      add_gradients(gate);
+    }
     add_product("down, to which the residual is added", down, {{"residual", toml(Words{"add"})}});
     add_gradients(down);
   }
@@ -99,13 +105,15 @@ class TorchWorkload {
                    {{"index", toml(Words{"i32"})}, {"direction", toml(Words{direction})}});
     };
     const Sizes apart = distinct({model_.heads, model_.key_heads});
-    if (joins_projections_)
+    if (joined(can_join_attention_))
       add("queries and keys in one launch, for inference", {model_.heads + model_.key_heads}, "forward");
+    if (!separate(can_join_attention_)) return;
     add("queries and keys, each alone", apart, "forward");
     if (run_.gradients) add("their gradients", apart, "backward");
   }
 
   void add_swiglu() {
+    if (!separate(can_join_gate_)) return;
     const Values axes{{"rows", toml(run_.tokens)}, {"cols", toml(model_.intermediate)}};
     entries_.add("between the products", "swiglu", axes);
     if (run_.gradients) entries_.add("its gradients", "swiglu_backward", axes);
@@ -153,7 +161,8 @@ class TorchWorkload {
   const ModelConfig& model_;
   const TorchRun& run_;
   const std::int64_t queries_, keys_;  // columns of all heads
-  const bool joins_projections_;       // norms of heads lie between the products and rotary
+  const bool can_join_attention_;      // else norms of heads lie between the products and rotary
+  const bool can_join_gate_;
   WorkloadEntries entries_{model_.dtype};
 };
 

@@ -278,6 +278,7 @@ TEST_CASE("one command writes prompts and steps over pages, and says so in the f
   refused(" --prompts pages", "pages not in {packed,paged}");
   refused(" --keys 2048..1024", "--keys is '2048..1024', expected a size or a range");
   refused(" --for torch --prompts paged", "--for torch takes no --prompts paged: its caches have no pages");
+  refused(" --for torch --gradients --projections joined", "which has no gradients of weights; leave out --gradients");
   refused(" --for torch --keys 2048", "--for torch takes no --keys");
   refused(" --cache-dtype e5m2", "e5m2 not in {e4m3}");
   refused(" --for torch --cache-dtype e4m3", "--for torch takes no --cache-dtype: its caches have the model's type");

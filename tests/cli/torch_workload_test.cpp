@@ -70,6 +70,11 @@ std::set<std::string> launches_beyond(const std::set<std::string>& wanted, const
   return left;
 }
 
+void check_same(const std::set<std::string>& found, const std::set<std::string>& expected) {
+  for (const std::string& each : launches_beyond(found, expected)) FAIL_CHECK("not expected: ", each);
+  for (const std::string& each : launches_beyond(expected, found)) FAIL_CHECK("missing: ", each);
+}
+
 }  // namespace
 
 TEST_CASE("a workload for torch has all that a patched model was recorded to launch") {
@@ -95,6 +100,36 @@ TEST_CASE("of the recorded tokens, a workload for torch has little that a patche
         if (each.find("attention") == std::string::npos) FAIL_CHECK(each);
     }
   }
+}
+
+TEST_CASE("joined projections are those of inference, and leave out what is launched without it alone") {
+  const auto products_of = [](const char* model, Projections projections) {
+    std::set<std::string> found;
+    const TorchRun run{{80, 80}, {1, 1}, false, projections};
+    for (const std::string& each : launches_in(torch_workload(recorded_config(recordings / model), run)))
+      if (!each.starts_with("attention") && !each.starts_with("rms_norm")) found.insert(each);
+    return found;
+  };
+  using Problems = std::set<std::string>;
+  const Problems always = {"gemm m=128 n=256 k=256 dtype=bf16", "gemm m=128 n=256 k=512 dtype=bf16 residual=add"},
+                 rotary = {"rotary tokens=128 heads=2 dim=64 rotary_dim=64 dtype=bf16 index=i32",
+                           "rotary tokens=128 heads=4 dim=64 rotary_dim=64 dtype=bf16 index=i32"};
+  const auto with = [&](Problems more) {
+    more.insert(always.begin(), always.end());
+    return more;
+  };
+  check_same(products_of("llama.json", Projections::joined),
+             with({"gemm m=128 n=512 k=256 dtype=bf16", "gemm m=128 n=1024 k=256 dtype=bf16 activation=swiglu",
+                   "rotary tokens=128 heads=6 dim=64 rotary_dim=64 dtype=bf16 index=i32"}));
+  for (const char* model : {"llama.json", "llama_mlp_bias.json", "qwen2.json", "qwen3.json"}) {
+    CAPTURE(model);
+    Problems of_both = products_of(model, Projections::joined);
+    of_both.merge(products_of(model, Projections::separate));
+    check_same(of_both, products_of(model, Projections::both));
+  }
+  const Problems qwen3 = products_of("qwen3.json", Projections::joined);
+  CHECK(std::ranges::none_of(qwen3, [](const std::string& each) { return each.starts_with("swiglu"); }));
+  CHECK(launches_beyond(rotary, qwen3).empty());  // norms of heads keep them apart
 }
 
 TEST_CASE("a step of a layer with a window sees no more keys than that, as the configuration of each layer says") {

@@ -91,8 +91,8 @@ const Known* find(int id) {
 /// As the library does, ties its context to the device that is current when it is made.
 cublasLtHandle_t handle_of_current_device() {
   static std::array<int, 16> contexts;
-  static const auto current = reinterpret_cast<int (*)(int*)>(
-      dlsym(dlopen(std::getenv("KILN_CUDA_LIBRARY"), RTLD_NOW), "cuCtxGetDevice"));
+  static const auto current =
+      reinterpret_cast<int (*)(int*)>(dlsym(dlopen(std::getenv("KILN_CUDA_LIBRARY"), RTLD_NOW), "cuCtxGetDevice"));
   int device = 0;
   current(&device);
   return reinterpret_cast<cublasLtHandle_t>(&contexts.at(static_cast<std::size_t>(device)));
