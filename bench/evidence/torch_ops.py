@@ -78,20 +78,22 @@ def torch_length(read):
 
 
 def runs_of(rows):
-    """A contender's rows, run by run: the count of batches falls where the next run begins."""
+    """A contender's rows, run by run. A run's last row has "end"; where a limit took it, the count of batches falls."""
     runs = [rows[:1]]
     for before, row in itertools.pairwise(rows):
-        if row["batches"] < before["batches"]:
+        if before.get("end") or row["batches"] < before["batches"]:
             runs.append([])
         runs[-1].append(row)
     return runs
 
 
 def median_run(rows):
-    """The run of median time a batch, with the medians of all runs where each of them counted as many batches."""
+    """The run of median time a batch, with the medians of all runs: the seconds where each counted as many batches, and the time a token."""
     runs = sorted(runs_of(rows), key=lambda run: run[-1]["seconds"] / run[-1]["batches"])
     seconds = {count: [times_after(run).get(count) for run in runs] for count in times_after(rows)}
-    return [row if None in (each := seconds[row["batches"]]) else {**row, "seconds": statistics.median(each)} for row in runs[len(runs) // 2]]
+    medians = [row if None in (each := seconds[row["batches"]]) else {**row, "seconds": round(statistics.median(each), 3)} for row in runs[len(runs) // 2]]
+    tokens = [us for run in runs if (us := us_a_token(run[-1]))]
+    return [*medians[:-1], medians[-1] | ({"us_a_token": statistics.median(tokens)} if tokens else {})]
 
 
 def rows_by_contender(read, names, train=False):
@@ -124,7 +126,9 @@ def times_after(rows):
 
 
 def us_a_token(end):
-    """Of the second half of a contender's batches, by its last row; None where it was ended too early."""
+    """Of the second half of a contender's batches, by its last row; None where it was ended too early. Of several runs, the median."""
+    if "us_a_token" in end:
+        return end["us_a_token"]
     return (end["batches"] - end["batches"] // 2) * end["second_half_ms"] * 1000 / end["second_half_tokens"] if end.get("second_half_ms") else None
 
 
@@ -152,9 +156,8 @@ def torch_ranks(read):
     for what, has in (("ops of teams beside torch.distributed", " of "), ("their sums have the same bits on all ranks", "sums"), ("gradients beside f64", "gradients"),
                       ("three buckets of two ops by one new overlay, tuned once in all, the same bits", "one overlay")):
         body.append([what, [row for row in ranks if (row["check"].split()[0] in ("sums", "gradients", "one")) == (has != " of ") and has in row["check"]]])
-    names = listed(row["check"].removeprefix("training in ") for row in training)
-    body.append([f"four steps of a patched Llama beside the same without `patch`: {names}", training])
-    body.append(["one process on both devices: " + listed(row["check"] for row in devices), devices])
+    body += [[f"four steps of a patched Llama beside the same without `patch`: {row['check'].removeprefix('training in ')}", [row]] for row in training]
+    body += [[f"one process on both devices: {row['check']}", [row]] for row in devices]
     return markdown(["two GPUs", "passed", "failed"], [[what, sum(row["ok"] for row in of), ", ".join(row["check"] for row in of if not row["ok"]) or 0] for what, of in body if of])
 
 

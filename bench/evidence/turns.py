@@ -140,7 +140,7 @@ def of_h200(read):
 TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),
           "turns_packed": lambda read: attention(read, PACKED, ("flash3", "flash4", "varlen")), "turns_backward": lambda read: attention(read, BACKWARD, OF_BACKWARD),
           "turns_paged": lambda read: attention(read, PAGED_H200, ("flash4", "rows3")),
-          "turns_paged_e4m3": lambda read: attention(read, PAGED_E4M3_H200, ("bf16",)),
+          "turns_paged_e4m3": lambda read: attention(read, PAGED_E4M3_H200, ("bf16",)).replace("bf16 / Kiln", "bf16 / e4m3"),
           "turns_extras": lambda read: attention(read, EXTRAS_H200, ("flash3", "flash4"), is_forward),
           "turns_extras_backward": lambda read: attention(read, EXTRAS_H200, ("flash4",), lambda row: not is_forward(row)),
           "turns_h200": of_h200, "turns_products": products, "turns_family": family}

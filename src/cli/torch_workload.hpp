@@ -19,8 +19,8 @@ struct TorchRun {
 
 /// Attention is that of sequences of one length, of packed sequences, and of the next tokens of sequences with a cache.
 /// The head and the embedding stay torch's. Joined projections leave out the separate ones, except those that
-/// kiln.torch.patch() does not join: query, key and value of Qwen 3, gate and up with a bias. Throws Error(bad_input) for a model of a family that kiln.torch.patch()
-/// does not take.
+/// kiln.torch.patch() does not join: query, key and value of Qwen 3, gate and up with a bias. Throws Error(bad_input)
+/// for a model of a family that kiln.torch.patch() does not take.
 std::string torch_workload(const ModelConfig& model, const TorchRun& run);
 
 }  // namespace kiln::cli

@@ -71,16 +71,18 @@ CUdeviceptr reports_of(const OpState& op_state) {
   return op_state.owner.length_reports.of(op_state.index);
 }
 
-/// The driver gives the first for a thread without a current context. With another device's current, it calls the kernel
-/// or its default stream an invalid handle.
+/// The driver gives the first for a thread without a current context. With another device's current, it calls the
+/// kernel or its default stream an invalid handle.
 bool may_lack_context(CUresult result) noexcept {
   return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE;
 }
 
-/// For a thread whose current context is none, or another device's.
-[[gnu::cold, gnu::noinline]] CUresult run_in_context(const Owner& owner, const PlanState& plan, jit::CallFrame& frame,
-                                                     const Arguments& arguments, CUstream stream,
+/// For a launch that was refused with `result`. Launches again if another context or none was current.
+[[gnu::cold, gnu::noinline]] CUresult run_in_context(CUresult result, const Owner& owner, const PlanState& plan,
+                                                     jit::CallFrame& frame, const Arguments& arguments, CUstream stream,
                                                      const jit::WorkspaceBlocks& workspace, CUdeviceptr reports) {
+  CUcontext current = nullptr;
+  if (cuda::Driver::get().cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == owner.context.handle()) return result;
   const cuda::Context::Scope scope(owner.context);
   return plan.executable.launch(frame, arguments, stream, workspace, reports);
 }
@@ -126,7 +128,7 @@ bool may_lack_context(CUresult result) noexcept {
   CUresult result = kept != nullptr ? plan.executable.launch(*kept, arguments, stream, workspace, reports)
                                     : plan.executable.launch(frame, arguments, stream, workspace, reports);
   if (may_lack_context(result)) [[unlikely]]
-    result = run_in_context(op_state.owner, plan, frame, arguments, stream, workspace, reports);
+    result = run_in_context(result, op_state.owner, plan, frame, arguments, stream, workspace, reports);
   if (result != CUDA_SUCCESS) [[unlikely]] {
     if (result == CUDA_ERROR_NOT_SUPPORTED && plan.executable.is_library()) return Run::refused;
     refuse(op_state, plan, result, stream);

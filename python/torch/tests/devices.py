@@ -72,7 +72,8 @@ def two_devices_of_one_call() -> None:
         kt.rms_norm(drawn(DEVICES[0], 8, 256), drawn(DEVICES[1], 256))
     except RuntimeError as error:
         said = str(error)
-    row("tensors of two devices in one call are refused", "cuda" in said or "device" in said, said=said.splitlines()[:1])
+    errors = [error_of(layer(*given), expected_of(*given)) for device in DEVICES for given in [given_on(device)]]  # no context is broken
+    row("tensors of two devices in one call are refused", "lies on device 1, expected memory of device 0" in said and largest(errors) < 3e-2, said=said.splitlines()[:1])
 
 
 def streams() -> None:
@@ -103,7 +104,7 @@ def tunes() -> None:
 
 
 def threads() -> None:
-    """Eight threads, each on either device in turns, none of which sets the current device."""
+    """Eight threads. The tensors of each task and its current device are of either device, in all four combinations."""
 
     def run(index):
         device = DEVICES[index % 2]
@@ -183,9 +184,10 @@ def model_that_is_split() -> None:
     said = ""
     try:
         kt.patch(accelerate.dispatch_model(copy.deepcopy(plain), place), inference=True)
-    except Exception as failure:
+    except ValueError as failure:
         said = str(failure)
-    row("a patched model with a device map", error < 5e-2, error=error, same_tokens=int((ours == theirs).sum()), of_tokens=ours.numel(), after_the_split=said)
+    ok = error < 5e-2 and "a forward of its own" in said and bool((ours == theirs).float().mean() > 0.9)
+    row("a patched model with a device map", ok, error=error, same_tokens=int((ours == theirs).sum()), of_tokens=ours.numel(), after_the_split=said)
 
 
 def data_parallel() -> None:
