@@ -127,9 +127,11 @@ bool may_lack_context(CUresult result) noexcept {
   const CUdeviceptr reports = op_state.reports ? reports_of(op_state) : 0;
   CUresult result = kept != nullptr ? plan.executable.launch(*kept, arguments, stream, workspace, reports)
                                     : plan.executable.launch(frame, arguments, stream, workspace, reports);
-  if (may_lack_context(result)) [[unlikely]]
+  if (result == CUDA_SUCCESS) [[likely]]
+    return Run::launched;
+  if (may_lack_context(result))
     result = run_in_context(result, op_state.owner, plan, frame, arguments, stream, workspace, reports);
-  if (result != CUDA_SUCCESS) [[unlikely]] {
+  if (result != CUDA_SUCCESS) {
     if (result == CUDA_ERROR_NOT_SUPPORTED && plan.executable.is_library()) return Run::refused;
     refuse(op_state, plan, result, stream);
   }

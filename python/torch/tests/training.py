@@ -10,20 +10,14 @@ import sys
 
 import torch
 import torch.distributed as distributed
-import transformers
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
 import kiln
 import kiln.torch as kt
+from devices import small_llama
 from errors import error_of, largest
 from ranks import failed, meet, of_all, row
-
-
-def small_llama() -> torch.nn.Module:
-    config = transformers.LlamaConfig(vocab_size=1000, hidden_size=512, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=2, head_dim=64)
-    torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(config).to(torch.bfloat16).cuda()
 
 
 def sharded(model: torch.nn.Module, **options) -> torch.nn.Module:
@@ -63,8 +57,8 @@ def stepped(model: torch.nn.Module, rank: int) -> tuple[list[float], dict]:
 def training(rank: int) -> None:
     for name, wrap in wrapped(rank).items():
         torch._dynamo.reset()
-        theirs, expected = stepped(wrap(small_llama()), rank)
-        ours, found = stepped(wrap(kt.patch(small_llama())), rank)
+        theirs, expected = stepped(wrap(small_llama().cuda().train()), rank)
+        ours, found = stepped(wrap(kt.patch(small_llama().cuda().train())), rank)
         shared = sorted(expected.keys() & found.keys())
         errors = of_all([abs(one - other) for one, other in zip(ours, theirs)] + [error_of(found[each], expected[each]) for each in shared])
         ok = all(of_all(bool(expected) and expected.keys() == found.keys())) and largest(each for both in errors for each in both) < 5e-2
