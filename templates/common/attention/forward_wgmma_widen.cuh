@@ -18,7 +18,7 @@ __device__ __forceinline__ void widen_tile(const char* from, char* to) {
   constexpr int words = Tile::OfBytes::bytes / 16, each = (words + warpgroup - 1) / warpgroup;
   constexpr int together = each < 4 ? each : 4;  // loads under way at once, by registers
   int thread = static_cast<int>(threadIdx.x) % warpgroup;
-  asm volatile("" : "+r"(thread));  // what comes of it is computed for each tile, which spares registers between them
+  asm volatile("" : "+r"(thread));  // ptxas then computes addresses anew for each tile, and keeps no registers for them
   const int moved = (thread * 32 >> 7 & (Tile::swizzle / 16 - 1)) * 16;
   from += thread * 16;
   char *const low = to + (thread * 32 ^ moved), *const high = to + (thread * 32 + 16 ^ moved);
