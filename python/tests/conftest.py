@@ -31,12 +31,12 @@ def norm(kiln_on_fake):
 def run_program():
     """Runs a program in a Python of its own, on the fake driver; gives what it printed."""
 
-    def run(text: str, status: int = 0, **environment: str) -> str:
+    def run(text: str, status: int = 0, folder=HERE, **environment: str) -> str:
         begin = "import fake_device, kiln, sys, os\nfrom fake_device import *\nOPS = " + repr(OPS) + "\n"
         there = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), **environment}
         heed_ctrl_c = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # where who runs the tests ignores it
         ran = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", begin + textwrap.dedent(text)], capture_output=True, text=True, timeout=120,
-                             cwd=HERE, env=there, preexec_fn=heed_ctrl_c)
+                             cwd=folder, env=there, preexec_fn=heed_ctrl_c)
         assert ran.returncode == status, ran.stderr
         return ran.stdout + ran.stderr
 

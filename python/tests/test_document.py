@@ -3,17 +3,31 @@ import pathlib
 import re
 
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md"
+DEPLOYS = """
+kiln.configure(overlay="", isolation="in_process", compile_workers=1)
+make_current()
+tuner = kiln.Tuner()
+tuner.add(kiln.op("rms_norm"), rows=3, cols=4096, dtype="bf16")
+tuner.tune()
+tuner.deploy("service.kiln")
+"""
+TENSORS = """
+make_current()
+x, weight, y = (Exchanged(shape, "bf16") for shape in ([3, 4096], [4096], [3, 4096]))
+"""
 
 
-def test_the_documents_programs_run(run_program):
+def test_the_documents_programs_run(run_program, tmp_path):
     calls, before, configure, *others = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.S)
     for each in others:
         compile(each, DOCUMENT.name, "exec")  # a tune of so many buckets and a launcher's ranks are test_ahead's
-    said = run_program(
-        'os.environ["KILN_CACHE"] = ""\n' + configure + "make_current()\nx, weight, y = Exchanged([3, 4096]), Exchanged([4096]), Exchanged([3, 4096])\n" + calls + before
-    )
-    assert "'serves': 'default'" in said and "bucket: rows=256 cols=4096 dtype=bf16" in said and "\n0\n" in said, said
-    assert "llama3_8b.kiln' cannot be read" in said  # told to the log
+    program = 'os.environ["KILN_CACHE"] = ""\n' + configure + TENSORS + calls + before
+    said = run_program(program, status=1, folder=tmp_path)
+    assert "service.kiln' cannot be read" in said, said
+    run_program(DEPLOYS, folder=tmp_path)
+    said = run_program(program, folder=tmp_path)
+    assert said.startswith("2 [{"), said  # rows 3 and 4 of the range, whose bucket was deployed
+    assert "bucket: rows=256 cols=4096 dtype=bf16" in said and "service.kiln has it: no compile" in said and said.endswith("\n0\n"), said
 
 
 def test_the_stubs_name_what_the_extension_has():
