@@ -2,6 +2,7 @@
 """Tests that tables pair the rows that belong together."""
 import pathlib
 import unittest
+from unittest import mock
 
 from evidence import attention, face, products, summary, team, torch_ops, turns
 from evidence.claim import Claim
@@ -181,6 +182,11 @@ class Tables(unittest.TestCase):
         files = {"decode": timed, "decode_peers": [{"peer": "read", "asked": asked, "ns": 900} for asked in (paged, dense)]}
         self.assertEqual(face.of_decode(lambda path: files.get(pathlib.PurePath(path).stem, [])), "2 | 0.90 x as fast | 0.90 x")
         self.assertEqual(face.of_decode(lambda path: []), "")
+
+    def test_readme_lists_where_kiln_s_median_is_the_longer_one(self):
+        lines = [(what, "a peer", lambda read, found=found: summary.slower_by(found)) for what, found in (("loses", [0.9, 0.95, 3]), ("wins", [0.9, 1.2, 3]), ("wins all", [2]))]
+        with mock.patch.object(face, "LOSSES", lines):
+            self.assertEqual(face.losses(Reader()).splitlines()[2:], ["| loses | a peer | 2 of 3 | 5% longer | 11% longer |"])
 
     def test_a_claim_s_folder_names_its_gpu(self):
         self.assertEqual([summary.chip(folder) for folder in (summary.STREAM, summary.COLD_START, summary.FIRST_BATCHES)],

@@ -29,8 +29,8 @@ def products(read):
     return f"{as_fast([row['best_over_kiln'] for row in rows])} at {at(worst)}"
 
 
-def attention(lists, counts=lambda row: True):
-    return lambda read: as_fast(turns.ratios_of(read, lists, counts=counts))
+def attention(lists):
+    return lambda read: as_fast(turns.ratios_of(read, lists))
 
 
 def of_decode(read):
@@ -42,14 +42,9 @@ def of_decode(read):
 TEAMS = {"two": ("team_again",), "four": ("team4_drawn", "team4_models", "team4_again", "team4_again_2"), "eight": ("team8",)}
 
 
-PARTED = ("all_gather_gemm", "gemm_reduce_scatter")  # products fused with a gather or a scatter
-
-
-def of_teams(counts):
-    def told(read):
-        rows = [(row, peers) for runs in TEAMS.values() for run in runs for row, peers in compared(read, run) if peers and not PARTS["attention"](row["asked"])]
-        return as_fast([best_of_peers(peers) / row["ns"] for row, peers in rows if counts(row["asked"])])
-    return told
+def of_teams(read):
+    rows = [(row, peers) for runs in TEAMS.values() for run in runs for row, peers in compared(read, run) if peers and not PARTS["attention"](row["asked"])]
+    return as_fast([best_of_peers(peers) / row["ns"] for row, peers in rows])
 
 
 def teams_beside(peer):
@@ -62,17 +57,10 @@ def teams_beside(peer):
 
 # What is computed, how many problems, the peer, and the figure of a reader.
 FACE = [("{} GEMMs of 20 models, by Kiln's kernels or cuBLASLt's, as its tune chose", "cuBLASLt's best algorithm for that length", products),
-        ("attention forward of 20 models under a causal mask or a window, {} dense problems", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN at each", attention(turns.DENSE, turns.is_masked)),
-        ("the same without a mask, {} problems", "the fastest of these at each", attention(turns.DENSE, lambda row: not turns.is_masked(row))),
-        ("attention forward of 14 models, {} packed batches as served", "the fastest of FlashAttention-3, FlashAttention-4 and torch's `varlen_attn` at each", attention(turns.PACKED)),
-        ("attention forward of 20 models on an H200, {} problems, dense and packed", "the fastest of these and cuDNN at each", attention(turns.FORWARD_H200)),
-        ("`attention_paged` of 14 models on an H200, {} batches of prompts over pages of 16 keys", "the faster of FlashAttention-4 over the same pages and FlashAttention-3 on keys in a row", attention(turns.PAGED_H200)),
-        ("attention with the soft cap of Gemma 2 or the sinks of gpt-oss on an H200, both passes, {} problems", "FlashAttention-4, or FlashAttention-3 at the problems that it takes", attention(turns.EXTRAS_H200)),
-        ("attention backward of 20 models, sequences below 1,000 tokens, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", attention(turns.BACKWARD, turns.is_short)),
-        ("the same, sequences from 1,000 tokens on, {} problems", "the faster of these at each", attention(turns.BACKWARD, lambda row: not turns.is_short(row))),
+        ("attention forward of 20 models, {} problems, dense and packed", "the fastest of FlashAttention-3, FlashAttention-4, cuDNN and torch's `varlen_attn` at each", attention((*turns.DENSE, *turns.PACKED))),
+        ("attention backward of 20 models, {} dense problems", "the faster of FlashAttention-4 and cuDNN at each", attention(turns.BACKWARD)),
         ("`attention_decode` over caches of 64 MB and more, {} problems", "a plain read of the cache", of_decode),
-        ("collectives, and GEMMs fused with an all-reduce, {} problems on two to eight H200", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_teams(lambda asked: not asked.startswith(PARTED))),
-        ("GEMMs fused with a gather or a scatter, {} problems on two to eight H200", "the faster of these at each", of_teams(lambda asked: asked.startswith(PARTED)))]
+        ("collectives and GEMMs fused with them, {} problems on two to eight H200", "the faster of NCCL with cuBLAS and torch's fused ops at each, without NVLS", of_teams)]
 
 
 def face(read):
@@ -89,18 +77,19 @@ def training(read):
     return slower_by([row["best_over_kiln"] for row in read("training-h100/training.json") if "best_over_kiln" in row])
 
 
-def attention_beside(peer, lists):
-    return lambda read: slower_by(turns.ratios_of(read, lists, peer))
+def attention_beside(peer, lists, counts=lambda row: True):
+    return lambda read: slower_by(turns.ratios_of(read, lists, peer, counts))
 
 
+# Where Kiln's median is the longer one is shown.
 LOSSES = [(f"GEMMs above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),
           ("GEMMs of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
           ("`gemm_grouped`, the experts of models", "the faster of torch's `_grouped_mm` and cuBLAS in a loop", lambda read: slower_by(products_of_groups(read))),
           ("one CUDA graph for all lengths of a norm, a GEMM and SwiGLU on an H200", "torch's graph of each length", lambda read: slower_by(torch_ops.length_ratios(read))),
-          ("attention forward of 20 models, dense, lengths log-uniform and as served", "the fastest of FlashAttention-3, FlashAttention-4 and cuDNN", attention_beside(None, turns.DENSE)),
-          ("attention forward of 14 models, packed batches as served", "the fastest of its peers at each", attention_beside(None, turns.PACKED)),
+          ("attention forward of 20 models, dense and packed", "the fastest of its peers at each", attention_beside(None, (*turns.DENSE, *turns.PACKED))),
           ("attention forward of 20 models on an H200, dense and packed", "the fastest of its peers at each", attention_beside(None, turns.FORWARD_H200)),
-          ("attention backward of 20 models, dense", "the faster of FlashAttention-4 and cuDNN", attention_beside(None, turns.BACKWARD)),
+          ("attention backward of 20 models, sequences below 1,000 tokens", "the faster of FlashAttention-4 and cuDNN", attention_beside(None, turns.BACKWARD, turns.is_short)),
+          ("attention backward of 20 models, sequences from 1,000 tokens on", "the faster of FlashAttention-4 and cuDNN", attention_beside(None, turns.BACKWARD, lambda row: not turns.is_short(row))),
           ("attention backward of the same models on an H200", "FlashAttention-4", attention_beside("flash4", turns.BACKWARD_H200)),
           ("attention with a soft cap or sinks on an H200, both passes", "the faster of FlashAttention-3 and FlashAttention-4", attention_beside(None, turns.EXTRAS_H200)),
           ("attention forward, heads of 40 to 224 that do not fill their tiles", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))),
@@ -111,7 +100,7 @@ LOSSES = [(f"GEMMs above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLAS
 
 def losses(read):
     body = [[what, peer, *figure.split(" | ")] for what, peer, told in LOSSES if (figure := unmarked(read, told))]
-    return markdown(["bf16; H100, unless said", "beside", "Kiln is slower at", "its median time", "at worst"], body)
+    return markdown(["bf16; H100, unless said", "beside", "Kiln is slower at", "its median time", "at worst"], [cells for cells in body if cells[3].endswith("longer")])
 
 
 def stream(read):

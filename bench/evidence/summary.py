@@ -6,6 +6,7 @@ from evidence.attention import MODELS_PEERS, ratios_of
 from evidence.claim import runs_of
 from evidence.decode import over_flashinfer, shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
+from evidence.products import grouped_ratios
 from evidence.table import markdown, mean, quantile, words
 from evidence.team import best_of_peers, compared
 from evidence.tuner import DEVICES, TYPES, at, folder, measured, regrets, sizes
@@ -71,6 +72,9 @@ def in_turns():
                                  (turns.EXTRAS_H200, "attention with a soft cap or sinks, both passes", "H200"),
                                  ((f"{turns.FOLDER}/family_turns",), "norms, softmax, SwiGLU and gradients at 0.5 to 1.2 GB", "H100")):
         yield title, device, "the fastest of its peers at each", lambda read, lists=lists: as_fast(turns.ratios_of(read, lists))
+    for title, is_long in (("sequences below 1,000 tokens", False), ("sequences from 1,000 tokens on", True)):
+        yield f"attention backward of models, {title}", "H100", "the fastest of its peers at each", lambda read, is_long=is_long: as_fast(
+            turns.ratios_of(read, turns.BACKWARD, counts=lambda row: turns.is_short(row) != is_long))
 
 
 def memory_bound():
@@ -217,11 +221,14 @@ def losing():
         [row["best_over_own"] for row in of_many_rows(turns.compared(read))])
     yield "products of a training step, by the records that ship", "H100", "cuBLASLt's best algorithm", lambda read: slower_by(
         [row["best_over_kiln"] for row in read("training-h100/training.json") if "best_over_kiln" in row])
+    yield "`gemm_grouped`, the experts of models", "H100", "the faster of torch's `_grouped_mm` and cuBLAS in a loop", lambda read: slower_by(grouped_ratios(read))
     for lists, title, peers, device in ((turns.DENSE, "attention forward of 20 models", turns.OF_FORWARD, "H100"), (turns.BACKWARD, "attention backward of models", turns.OF_BACKWARD, "H100"),
                                         (turns.FORWARD_H200, "attention forward of 20 models, dense and packed", turns.OF_FORWARD, "H200"),
                                         (turns.BACKWARD_H200, "attention backward of models", turns.OF_BACKWARD, "H200")):
         for peer in peers:
             yield title, device, turns.ATTENTION[peer], lambda read, lists=lists, peer=peer: slower_by(turns.ratios_of(read, lists, peer))
+    for lists, title, device in ((turns.PACKED, "attention forward of models, packed batches", "H100"), (turns.EXTRAS_H200, "attention with a soft cap or sinks, both passes", "H200")):
+        yield title, device, "the fastest of its peers at each", lambda read, lists=lists: slower_by(turns.ratios_of(read, lists))
     yield "attention forward, heads of 40 to 224 that do not fill their tiles", "H100", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))
     for dtype in ("bf16", "e4m3"):
         yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: slower_by(found) if (found := over_flashinfer(read, dtype)) else ""
