@@ -57,11 +57,30 @@ std::vector<store::HistogramRow> rows_of(const DemandSource& source, store::Laye
   return rows;
 }
 
+std::vector<OpBucket> buckets_with_records(const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
+                                           store::Layers& layers) {
+  const std::string device_class = device.device_class();
+  std::vector<OpBucket> buckets;
+  for (const manifest::Op& op : ops.all())
+    for (const auto& [record, layer] : layers.records(op.name)) {
+      const auto bucket =
+          record.device_class == device_class ? manifest::parse_bucket(op, record.bucket) : std::nullopt;
+      const OpBucket found{&op, bucket.value_or(Problem())};
+      if (bucket && std::ranges::find(buckets, found) == buckets.end()) buckets.push_back(found);
+    }
+  if (buckets.empty())
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the overlay and the bases have no record of {}; name its file with --base", device_class));
+  return buckets;
+}
+
 void require_one(const DemandSource& source) {
-  if (source.workloads.empty() != source.from_histogram)
-    throw Error(ErrorKind::bad_input, source.from_histogram
-                                          ? "a workload and --from-histogram were given together; choose one"
-                                          : "name a workload, or give --from-histogram");
+  const int given =
+      (source.workloads.empty() ? 0 : 1) + (source.from_histogram ? 1 : 0) + (source.from_records ? 1 : 0);
+  if (given == 0) throw Error(ErrorKind::bad_input, "name a workload, or give --from-histogram or --from-records");
+  if (given > 1)
+    throw Error(ErrorKind::bad_input,
+                "of a workload, --from-histogram and --from-records several were given together; choose one");
 }
 
 }  // namespace
@@ -94,6 +113,8 @@ void declare_demand(CLI::App& command, DemandSource& source) {
           "Instead of a workload, use the launches that engines counted in the overlay or in this file")
       ->expected(0, 1)
       ->type_name("[FILE]");
+  command.add_flag("--from-records", source.from_records,
+                   "Instead of a workload, use the buckets that the overlay and the bases have records of");
 }
 
 std::string prewarm_command(const DemandSource& source) {
@@ -101,6 +122,7 @@ std::string prewarm_command(const DemandSource& source) {
   for (const std::string& workload : source.workloads) command += " " + shell_word(workload);
   if (source.from_histogram) command += " --from-histogram";
   if (!source.histogram.empty()) command += " " + shell_word(source.histogram);
+  if (source.from_records) command += " --from-records";
   return command;
 }
 
@@ -124,7 +146,8 @@ Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops,
   demands.counted = source.from_histogram;
   const Tally counts = source.from_histogram
                            ? count_histogram(rows_of(source, layers), ops, device, demands.unknown_launches)
-                           : one_each(read_workloads(source.workloads, ops, world));
+                       : source.from_records ? one_each(buckets_with_records(ops, device, layers))
+                                             : one_each(read_workloads(source.workloads, ops, world));
   answer::ExpectedTimes times(device, Regime::cold_l2, layers);
   for (const auto& [bucket, counted] : counts) {
     const double ns = times.of(*bucket.op, bucket.bucket);

@@ -1,4 +1,4 @@
-// The demand for each bucket: launches that engines counted, or the problems of a workload.
+// The demand for each bucket: launches that engines counted, the problems of a workload, or what the files hold.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,29 +23,31 @@ struct Demands {
   std::int64_t launches = 0;           // of all buckets
   double time_ns = 0;
   std::int64_t unknown_launches = 0;  // of an op or a problem that is not loaded
-  bool counted = false;               // false: each bucket of a workload counts as one launch
+  bool counted = false;               // false: each bucket counts as one launch
 
   [[nodiscard]] double launch_share(const CountedBucket& of) const;
   [[nodiscard]] double time_share(const CountedBucket& of) const;
   [[nodiscard]] std::vector<OpBucket> in_order() const;
 };
 
-/// Where demand is read from: workloads, or counted launches. One of the first two is set.
+/// Where demand is read from: workloads, counted launches, or records. One of the first three is set.
 struct DemandSource {
   std::vector<std::string> workloads;  // files
   bool from_histogram = false;
-  std::string histogram;  // a file with counts; empty: the overlay
+  bool from_records = false;  // the buckets that the overlay and the bases have records of
+  std::string histogram;      // a file with counts; empty: the overlay
 };
 void declare_demand(CLI::App& command, DemandSource& source);
-/// "kiln prewarm w.toml x.toml" or "kiln prewarm --from-histogram FILE"
+/// "kiln prewarm w.toml x.toml", "kiln prewarm --from-histogram FILE" or "kiln prewarm --from-records"
 std::string prewarm_command(const DemandSource& source);
-/// Whether workloads are set that name an op of a team. Throws Error(bad_input) unless exactly one of the two is set,
-/// and as read_entries does.
+/// Whether workloads are set that name an op of a team. Throws Error(bad_input) unless exactly one source is set, and
+/// as read_entries does.
 bool names_op_of_team(const DemandSource& source, const manifest::Catalogue& ops);
-/// Throws Error(bad_input) unless exactly one of the two is set, and what reading the workload throws. Needs no device
+/// Throws Error(bad_input) unless exactly one source is set, and what reading the workload throws. Needs no device
 /// and opens no layer. `world` as in parse_problem_set.
 void check_demand(const DemandSource& source, const manifest::Catalogue& ops, int world = 0);
-/// Throws as check_demand does, Error(bad_input) for an empty histogram, and what reading it throws.
+/// Throws as check_demand does, Error(bad_input) for an empty histogram or where no record is of the device, and what
+/// reading them throws.
 Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
                      store::Layers& layers, int world = 0);
 

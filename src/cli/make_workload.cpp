@@ -176,7 +176,7 @@ std::string of_model(const WorkloadSettings& settings, const manifest::Catalogue
 }
 
 std::string of_histogram(const Globals& globals, const WorkloadSettings& settings, const manifest::Catalogue& ops) {
-  const DemandSource source{{}, true, settings.histogram};
+  const DemandSource source{.workloads = {}, .from_histogram = true, .histogram = settings.histogram};
   store::Layers layers = open_layers(globals);
   std::int64_t unknown = 0;
   const auto buckets = counted_buckets(source, ops, layers, unknown);

@@ -341,7 +341,7 @@ int tune_on_ranks(const Globals& globals, const PrewarmSettings& settings, const
                    .options = options_of(globals, settings),
                    .retune = retune_of(settings),
                    .find = find,
-                   .finds_on_rank_0 = settings.source.from_histogram,  // counts, which engines may add to
+                   .finds_on_rank_0 = settings.source.workloads.empty(),  // counts and records, which others may add to
                    .lead = lead});
 }
 
@@ -384,7 +384,7 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
 int ranks_of(const PrewarmSettings& settings, const manifest::Catalogue& ops) {
   if (names_op_of_team(settings.source, ops))
     return world_of(settings.ranks, fmt::format("{} names ops of a team", fmt::join(settings.source.workloads, ", ")));
-  if (settings.ranks > 0 && !settings.source.from_histogram)
+  if (settings.ranks > 0 && !settings.source.workloads.empty())
     throw Error(ErrorKind::bad_input, fmt::format("--ranks is for ops of a team, and {} names none; leave it out",
                                                   fmt::join(settings.source.workloads, ", ")));
   return settings.ranks;
@@ -425,6 +425,7 @@ void add_prewarm(CLI::App& app, Chosen& chosen) {
       "  kiln prewarm llama3_8b.toml --devices all   on every GPU of this host\n"
       "  kiln prewarm llama3_8b_tp2.toml --ranks 2 -o llama3_8b_tp2.kiln   ops of a team, on two GPUs\n"
       "  kiln prewarm llm.toml --arch sm_90a --base h200.kiln -o deploy.kiln   without a GPU\n"
+      "  kiln prewarm --from-records --base h200.kiln --device-class H200 -o all.kiln   machine code for every record\n"
       "What is compiled goes into the overlay too, with -o as without, so that a repeated command continues; --overlay \"\" keeps it\n"
       "out, and coverage --overlay \"\" then shows what FILE alone holds.\n"
       "Exit status 1: some buckets have no record; stand-ins serve them.");

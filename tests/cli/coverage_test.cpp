@@ -131,6 +131,24 @@ TEST_CASE("prewarm lists what it found no record for in the same way") {
   CHECK_MESSAGE(says(ran.output, "rows=1..4096 cols=4096 dtype=bf16, 13 buckets"), ran.output);
 }
 
+TEST_CASE("machine code of all records of a device class needs no workload") {
+  const Command command;
+  const std::string bare = tuned_file(command, "bare.kiln", false), whole = tuned_file(command, "whole.kiln", true);
+  const std::string all = command.path("all.kiln");
+  const std::string asked = " --from-records --device-class H200 --base ";
+  const Ran without = command.run("coverage --require-machine-code" + asked + bare);
+  CHECK(without.status == 1);
+  CHECK_MESSAGE(says(without.output, "of the records, each bucket launched once"), without.output);
+  CHECK_MESSAGE(says(without.output, "kiln prewarm" + asked + bare + " -o FILE.kiln\n"), without.output);
+  const Ran warmed = command.run("prewarm" + asked + whole + " -o " + all);
+  CHECK_MESSAGE(warmed.status == 0, warmed.errors);
+  CHECK_MESSAGE(says(warmed.output, "1, 1 with a record"), warmed.output);
+  CHECK(command.run("coverage --require-machine-code --overlay '' " + asked + all).status == 0);
+  check_refused(command.run("prewarm --from-records --device-class H100 --base " + bare + " -o " + all), 2,
+                "have no record of sm_90/mp132/l2_52428800/smem_232448/bus_5120; name its file with --base");
+  check_refused(command.run("prewarm " + workload_of(command, "512") + asked + bare + " -o " + all), 2, "choose one");
+}
+
 TEST_CASE("coverage says that the overlay supplies what a base lacks") {
   const Command command;
   const std::string bare = tuned_file(command, "bare.kiln", false);
