@@ -37,6 +37,18 @@ kiln_dependency(kiln_sqlite sqlite3 "${SQLite3_INCLUDE_DIRS}" SQLite::SQLite3)
 kiln_dependency(kiln_crypto crypto "${OPENSSL_INCLUDE_DIR}" OpenSSL::Crypto)
 kiln_dependency(kiln_zstd zstd "${KILN_ZSTD_INCLUDE_DIRS}" PkgConfig::KILN_ZSTD)
 
+# OpenSSL's archive needs those of zstd and zlib where OpenSSL was built to compress with them, as on Debian 13.
+if(KILN_STATIC_DEPENDENCIES)
+  pkg_check_modules(KILN_LIBCRYPTO libcrypto)
+  if("zstd" IN_LIST KILN_LIBCRYPTO_STATIC_LIBRARIES)
+    target_link_libraries(kiln_crypto_archive INTERFACE kiln_zstd_archive)
+  endif()
+  if("z" IN_LIST KILN_LIBCRYPTO_STATIC_LIBRARIES)
+    kiln_dependency(kiln_zlib z "")
+    target_link_libraries(kiln_crypto_archive INTERFACE kiln_zlib_archive)
+  endif()
+endif()
+
 # The client of Redis servers. A build without it says so when it is asked for one.
 if(KILN_REDIS)
   pkg_check_modules(KILN_HIREDIS IMPORTED_TARGET hiredis>=0.14)
