@@ -215,6 +215,39 @@ TEST_CASE("a dry replay counts a bucket without a record once, and machine code 
   }
 }
 
+TEST_CASE("launches of ops that are not loaded are told, count as misses of mean time, and make no file") {
+  const Command command;
+  const std::string base = tuned_file(command, "base.kiln", true), counts = command.path("counts.kiln"),
+                    workload = command.path("counted.toml"), asked = " --device-class H200 --overlay '' --base " + base;
+  const auto count = [&](std::vector<store::HistogramRow> rows) {
+    std::filesystem::remove(counts);
+    store::File::open(counts, store::Access::read_write)->add_to_histogram(rows);
+  };
+  const store::HistogramRow known{"rms_norm", "rows=300 cols=4096 dtype=bf16 residual=none quantise=none", 96};
+  const std::string coverage = "coverage --from-histogram " + counts + asked + " --require 100 --by time",
+                    prewarm = "prewarm --from-histogram " + counts + asked + " -o " + command.path("out.kiln"),
+                    write = "workload --from-histogram " + counts + " -o " + workload;
+  count({known});
+  CHECK(command.run(coverage).status == 0);
+  CHECK(command.run(write).status == 0);
+  count({known, {"my_norm", "rows=1", 32}});
+  const Ran covered = command.run(coverage);
+  CHECK(covered.status == 1);
+  CHECK_MESSAGE(says(covered.output, "75.0 % of launches and 75.0 % of their expected time would be hits"),
+                covered.output);
+  CHECK(says(covered.output, "about 32 launches are of ops or sizes that no loaded op has, and count as misses"));
+  CHECK(says(command.run("--json " + prewarm).output, "{\"event\":\"unknown\",\"launches\":32}"));
+  CHECK(says(command.run(prewarm).output, "that no loaded op has, and nothing is pre-warmed for them\n"));
+  CHECK(command.run(write).status == 0);
+  count({{"my_norm", "rows=1", 32}});
+  const std::string kept = command.run("coverage " + workload + asked).output;
+  const std::string why =
+      "counts.kiln counts nothing else: about 32 launches are of ops or sizes that no loaded op has";
+  check_refused(command.run(write), 2, why);
+  check_refused(command.run(prewarm), 2, why);
+  CHECK(command.run("coverage " + workload + asked).output == kept);
+}
+
 TEST_CASE("kiln workload writes what engines counted, the most launched first") {
   const Command command;
   const std::string counts = command.path("counts.kiln"), workload = command.path("counted.toml");
