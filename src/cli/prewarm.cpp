@@ -406,6 +406,7 @@ int run(const Globals& globals, const PrewarmSettings& settings) {
   check_demand(settings.source, ops, world);  // before the device is used
   if (!settings.source.from_histogram && (settings.top < 100 || settings.limit > 0))
     throw Error(ErrorKind::bad_input, "--top and --limit need counted launches; give --from-histogram with them");
+  if (offline) refuse_remote(globals, "--arch and --device-class");
   if (offline && (settings.force || !settings.devices.empty() || settings.ranks > 0))
     throw Error(
         ErrorKind::bad_input,

@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
+#include "kiln/tuner.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::cli {
@@ -125,3 +128,29 @@ std::unique_ptr<store::File> open_records(const fs::path& path) {
 }
 
 }  // namespace kiln::cli
+void refuse_remote(const Globals& globals, std::string_view options) {
+  if (globals.remote && !globals.remote->empty())
+    throw Error(ErrorKind::bad_input,
+                fmt::format("with {} no shared store is asked; leave --remote out, and take the store's records into "
+                            "the overlay first: kiln cache pull --remote ADDRESS",
+                            options));
+}
+
+EngineWarnings::EngineWarnings(const Globals& globals, const Engine& engine)
+    : globals_(globals), engine_(engine), noted_(engine.warnings()) {
+  if (globals_.quiet) return;
+  for (const std::string& warning : noted_) note(warning);
+}
+
+EngineWarnings::~EngineWarnings() {
+  if (globals_.quiet) return;
+  try {
+    const bool tells_loss = engine_.stats().tunes > 0 && !wants_no_overlay(globals_);
+    const std::string lost = tells_loss ? Tuner(engine_).not_kept() : std::string();
+    for (const std::string& warning : engine_.warnings())
+      if (std::ranges::find(noted_, warning) == noted_.end() && (lost.empty() || !warning.starts_with(lost)))
+        note(warning);
+  } catch (...) {  // the command's own error is told instead
+  }
+}
+

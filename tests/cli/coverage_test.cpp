@@ -248,6 +248,21 @@ TEST_CASE("launches of ops that are not loaded are told, count as misses of mean
   CHECK(command.run("coverage " + workload + asked).output == kept);
 }
 
+TEST_CASE("a command that asks files alone refuses the address of a shared store") {
+  const Command command;
+  const std::string workload = workload_of(command, "512"), base = tuned_file(command, "base.kiln", true),
+                    trace = command.path("t.trace", "rms_norm rows=300 cols=4096\n"),
+                    store = " --remote " + command.path("store") + " --base " + base;
+  const std::string why =
+      " no shared store is asked; leave --remote out, and take the store's records into the overlay "
+      "first: kiln cache pull --remote ADDRESS";
+  const std::string prewarm =
+      "prewarm " + workload + " --device-class H200 --overlay '' -o " + command.path("out.kiln");
+  check_refused(command.run(prewarm + store), 2, "with --arch and --device-class" + why);
+  check_refused(command.run("replay --dry-run " + trace + store), 2, "with --dry-run" + why);
+  CHECK(command.run("replay --dry-run " + trace + " --remote '' --base " + base).status == 0);
+}
+
 TEST_CASE("kiln workload writes what engines counted, the most launched first") {
   const Command command;
   const std::string counts = command.path("counts.kiln"), workload = command.path("counted.toml");
