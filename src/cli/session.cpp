@@ -35,9 +35,15 @@ Globals silenced(Globals globals) {
 }
 
 void find_paths(Globals& globals) {
+  // What is written there could not be read as a base: its name is that of text.
+  if (lacks_overlay(globals) && store::is_text(*globals.overlay))
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the overlay {} does not exist, and would be a .kiln file under the name of text; name a "
+                            "file that ends in .kiln",
+                            *globals.overlay));
   for (std::string& base : globals.bases) {
     base = or_installed(base);
-    if (!fs::exists(base))
+    if (std::error_code failure; !fs::exists(base, failure) && !failure)
       throw Error(
           ErrorKind::bad_input,
           fmt::format("the base {} does not exist{}; give the path of a .kiln or .jsonl file", base, where_else(base)));
@@ -122,12 +128,6 @@ void say_warnings(const Globals& globals, const store::Layers& layers) {
   for (const std::string& warning : layers.warnings()) note(warning);
 }
 
-std::unique_ptr<store::File> open_records(const fs::path& path) {
-  if (!fs::exists(path)) throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path.string()));
-  return store::is_text(path) ? store::read_text(path) : store::File::open(path, store::Access::read_only);
-}
-
-}  // namespace kiln::cli
 void refuse_remote(const Globals& globals, std::string_view options) {
   if (globals.remote && !globals.remote->empty())
     throw Error(ErrorKind::bad_input,
@@ -154,3 +154,9 @@ EngineWarnings::~EngineWarnings() {
   }
 }
 
+std::unique_ptr<store::File> open_records(const fs::path& path) {
+  refuse_absent(path.string());
+  return store::is_text(path) ? store::read_text(path) : store::File::open(path, store::Access::read_only);
+}
+
+}  // namespace kiln::cli

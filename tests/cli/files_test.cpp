@@ -102,6 +102,15 @@ TEST_CASE("a file of another kind is answered by the command that takes it") {
   check_refused(command.run("coverage " + command.path("bad.toml", "jobs = 3\n")), 2, "'jobs' is unknown");
 }
 
+TEST_CASE("a model's config.json where a workload is expected is answered by the command that takes it") {
+  const Command command;
+  const std::string config = command.path("config.json", "{\n  \"model_type\": \"llama\"\n}\n");
+  for (const char* before : {"coverage ", "prewarm "})
+    check_refused(
+        command.run(before + config), 2,
+        "config.json is JSON, and a workload is expected; kiln workload --config " + config + " -o FILE.toml");
+}
+
 TEST_CASE("samples are appended to a new file or to samples, and to nothing else") {
   const Command command;
   const std::string tune = "tune rms_norm rows=1 cols=64 --samples ";
