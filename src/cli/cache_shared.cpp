@@ -1,6 +1,7 @@
 // kiln cache push and kiln cache pull: between files of records and the store that machines share.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "answer/machine_code.hpp"
@@ -77,7 +78,10 @@ class Shared {
   template <class Use>
   void each_space(const std::string& op, Use&& use) {
     for (const std::string& space : spaces_)
-      if (op.empty() || space.starts_with(fmt::format("1|{}@", op))) use(client_->list(space, limit));
+      if (is_of(space, op)) use(client_->list(space, limit));
+  }
+  [[nodiscard]] bool has(const std::string& op) const {
+    return std::ranges::any_of(spaces_, [&](const std::string& space) { return is_of(space, op); });
   }
   void publish(const store::Record& record, store::Layers& layers) {
     client_->publish(record, signs_ ? code_of(record, layers) : std::vector<store::CubinRow>());
@@ -92,6 +96,9 @@ class Shared {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
+  static bool is_of(const std::string& space, const std::string& op) {
+    return op.empty() || space.starts_with(fmt::format("1|{}@", op));
+  }
   /// What the record's answers load, of the layers that may supply machine code.
   std::vector<store::CubinRow> code_of(const store::Record& record, store::Layers& layers) {
     std::vector<store::CubinRow> rows;
@@ -135,7 +142,9 @@ int push(const Globals& globals, const SharedSettings& settings) {
   Shared shared(globals, settings.key);
   std::optional<store::Layers> layers;
   std::set<std::string> pushed;  // keys, of which the first layer's record counts
-  for (const NamedFile& each : files_to_show(globals, {}, layers))
+  const std::vector<NamedFile> files = files_to_show(globals, {}, layers);
+  check_op(globals, files, settings.op);
+  for (const NamedFile& each : files)
     for (const store::Record& record : each.file->records(settings.op, true))
       if (pushed.insert(record.key).second) shared.publish(record, *layers);
   shared.finish();
@@ -158,6 +167,7 @@ int push(const Globals& globals, const SharedSettings& settings) {
 int pull(const Globals& globals, const SharedSettings& settings) {
   Shared shared(globals, {});
   store::Layers layers = open_layers(globals);
+  if (!shared.has(settings.op)) check_op(globals, {}, settings.op);
   std::int64_t found = 0, written = 0, code = 0;
   shared.each_space(settings.op, [&](const std::vector<remote::Rows>& all) {
     for (const remote::Rows& rows : all) {

@@ -27,6 +27,7 @@ void declare(CLI::App& command, CacheSignSettings& settings) {
 }
 
 int run(const Globals& globals, const CacheSignSettings& settings) {
+  refuse_absent(settings.file);
   refuse_absent(settings.key);
   const store::PrivateKey key = store::PrivateKey::read(settings.key);
   if (const auto objection = store::secret_objection(settings.key); !objection.empty() && !globals.quiet)

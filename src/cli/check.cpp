@@ -73,6 +73,15 @@ std::optional<fs::path> folder_of(const std::string& word, std::span<const fs::p
   return std::nullopt;
 }
 
+/// A folder by its own name, where the word is "." or ends in one, or in "..": an op is named after its folder.
+fs::path by_name(const fs::path& folder) {
+  const fs::path clean = folder.has_filename() ? folder : folder.parent_path();
+  if (clean.filename() != "." && clean.filename() != "..") return folder;
+  std::error_code failure;
+  const fs::path canonical = fs::weakly_canonical(clean, failure);
+  return failure ? folder : canonical;
+}
+
 /// Ops that one in `folder` hides, or that hide it: built-in ones, and those of other template folders.
 std::vector<check::KnownOp> other_ops(const fs::path& folder, std::span<const fs::path> paths) {
   std::vector<check::KnownOp> ops;
@@ -90,8 +99,10 @@ std::vector<check::KnownOp> other_ops(const fs::path& folder, std::span<const fs
 
 std::vector<check::ReadOp> ops_named(const Globals& globals, const CheckSettings& settings, check::Findings& findings) {
   const std::vector<fs::path> paths = template_paths(globals);
-  if (const auto folder = folder_of(settings.what, paths))
-    return check::read_ops(*folder, other_ops(*folder, paths), findings);
+  if (const auto named = folder_of(settings.what, paths)) {
+    const fs::path folder = by_name(*named);
+    return check::read_ops(folder, other_ops(folder, paths), findings);
+  }
   if (is_path(settings.what))
     throw Error(ErrorKind::bad_input, fmt::format("there is no folder {}", manifest::quote(settings.what)));
   const manifest::Catalogue ops = load_ops(globals, settings.what);

@@ -95,10 +95,13 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
     }
     coverage.buckets.push_back(std::move(each));
   }
-  // Launches of unknown ops are misses.
-  if (demands.unknown_launches > 0)
-    coverage.launches *=
+  // Launches of unknown ops are misses, and take as long as the other launches do on average.
+  if (demands.unknown_launches > 0) {
+    const double known =
         static_cast<double>(demands.launches) / static_cast<double>(demands.launches + demands.unknown_launches);
+    coverage.launches *= known;
+    coverage.time *= known;
+  }
   return coverage;
 }
 
@@ -199,8 +202,7 @@ void print_text_coverage(const CoverageSettings& settings, const Demands& demand
                                  verb(coverage.hits, "has", "have"), stale, target.facts.device_class(), target.about),
                      2));
   if (demands.unknown_launches > 0)
-    print(fmt::format("about {} {} of ops or sizes that no loaded op has\n",
-                      counted(demands.unknown_launches, "launch"), verb(demands.unknown_launches, "is", "are")));
+    print(text_of_unknown(demands.unknown_launches) + ", and count as misses of mean time\n");
   print_machine_code(coverage, layers);
   print_next_steps(steps);
 }

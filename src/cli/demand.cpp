@@ -7,6 +7,7 @@
 
 #include "answer/expected_times.hpp"
 #include "cli/next_step.hpp"
+#include "cli/units.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -179,10 +180,22 @@ std::vector<OpBucket> counted_buckets(const DemandSource& source, const manifest
     else
       known->second += row.launches;
   }
+  if (counts.empty()) refuse_unknown(source, unknown);
   std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::vector<OpBucket> buckets;
   for (const auto& [bucket, launches] : counts) buckets.push_back(bucket);
   return buckets;
+}
+
+std::string text_of_unknown(std::int64_t launches) {
+  return fmt::format("about {} {} of ops or sizes that no loaded op has", counted(launches, "launch"),
+                     verb(launches, "is", "are"));
+}
+
+void refuse_unknown(const DemandSource& source, std::int64_t launches) {
+  throw Error(ErrorKind::bad_input,
+              fmt::format("{} counts nothing else: {}; an op of your own needs --templates or KILN_TEMPLATE_PATH",
+                          source.histogram.empty() ? "the overlay" : source.histogram, text_of_unknown(launches)));
 }
 
 std::size_t buckets_for_share(const Demands& demands, double share) {

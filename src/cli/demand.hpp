@@ -52,9 +52,14 @@ Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops,
                      store::Layers& layers, int world = 0);
 
 /// The buckets of counted launches, the most launched first. Adds launches of no loaded op or problem to `unknown`.
-/// Needs no device. Throws Error(bad_input) for an empty histogram, and what reading it throws.
+/// Needs no device. Throws Error(bad_input) where no loaded op has any, and what reading them throws.
 std::vector<OpBucket> counted_buckets(const DemandSource& source, const manifest::Catalogue& ops, store::Layers& layers,
                                       std::int64_t& unknown);
+
+/// Throws Error(bad_input): all launches that the source counts are of ops or sizes that no loaded op has.
+[[noreturn]] void refuse_unknown(const DemandSource& source, std::int64_t launches);
+/// "about 64 launches are of ops or sizes that no loaded op has"
+std::string text_of_unknown(std::int64_t launches);
 
 /// Returns how many of the first buckets take `share` of the time.
 std::size_t buckets_for_share(const Demands& demands, double share);

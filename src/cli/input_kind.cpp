@@ -20,6 +20,7 @@ InputKind kind_of(std::string_view text) {
     line.remove_prefix(std::min(line.size(), line.find_first_not_of(blank)));
     if (line.empty() || line.front() == '#') continue;
     if (line.starts_with("[[workload")) return InputKind::workload;
+    if (line.starts_with('{')) return InputKind::json;
     const std::size_t end = line.find_first_of(blank);
     if (end == std::string_view::npos || !manifest::is_identifier(line.substr(0, end))) return InputKind::other;
     line.remove_prefix(std::min(line.size(), line.find_first_not_of(blank, end)));
@@ -36,6 +37,14 @@ void refuse_trace(const std::string& name) {
               fmt::format("{} is a trace, and a workload is expected; kiln replay {} --dry-run looks a trace up, kiln "
                           "replay {} launches it and tunes what is missing",
                           name, file, file));
+}
+
+void refuse_json(const std::string& name) {
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format("{} is JSON, and a workload is expected; kiln workload --config {} -o FILE.toml writes one of "
+                  "a Hugging Face model's config.json",
+                  name, shell_word(name)));
 }
 
 void refuse_workload(const std::string& name) {

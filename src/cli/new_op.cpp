@@ -7,7 +7,9 @@
 
 #include "check/skeleton.hpp"
 #include "cli/commands.hpp"
+#include "cli/next_step.hpp"
 #include "cli/output.hpp"
+#include "cli/table.hpp"
 #include "kiln/error.hpp"
 #include "manifest/catalogue.hpp"
 #include "manifest/text.hpp"
@@ -37,7 +39,34 @@ bool hides_another(const std::string& op) {
   return ops.find(op).has_value() || std::ranges::any_of(ops.refused(), is_it);
 }
 
+/// The op's new folder, which is removed again unless all of it was written.
+class NewFolder {
+ public:
+  explicit NewFolder(fs::path path) : path_(std::move(path)) {
+    std::error_code failure;
+    if (fs::symlink_status(path_, failure).type() != fs::file_type::not_found && !failure)
+      throw Error(ErrorKind::bad_input, fmt::format("'{}' is there already; name another op", path_.string()));
+    if (!fs::create_directories(path_, failure))
+      throw Error(ErrorKind::io, fmt::format("the folder '{}' cannot be made: {}", path_.string(), failure.message()));
+  }
+  ~NewFolder() {
+    std::error_code ignored;
+    if (!is_whole_) fs::remove_all(path_, ignored);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  void keep() noexcept { is_whole_ = true; }
+
+ private:
+  fs::path path_;
+  bool is_whole_ = false;
+};
+
 int run(const Globals& globals, const NewSettings& settings) {
+  if (settings.op.size() > manifest::max_name_length)
+    throw Error(ErrorKind::bad_input, fmt::format("the op's name has {} characters, expected {} at most",
+                                                  settings.op.size(), manifest::max_name_length));
   if (!manifest::is_identifier(settings.op))
     throw Error(ErrorKind::bad_input,
                 fmt::format("an op named {}; expected letters, digits and underscores", manifest::quote(settings.op)));
@@ -48,26 +77,25 @@ int run(const Globals& globals, const NewSettings& settings) {
     throw Error(ErrorKind::bad_input,
                 fmt::format("there is an op '{}' already, which this one would hide; name another op", settings.op));
   const fs::path folder = fs::path(settings.folder) / settings.op;
-  if (fs::exists(folder))
-    throw Error(ErrorKind::bad_input, fmt::format("'{}' is there already; name another op", folder.string()));
-  fs::create_directories(folder);
+  NewFolder made(folder);
   Json files = Json::array();
   for (const manifest::SourceFile& each : check::skeleton(settings.op)) {
     const std::string path = (folder / each.name).string();
     store::write_text(path, each.text);
     files.push_back(path);
   }
+  made.keep();
   if (globals.json) {
     print_json({{"event", "written"}, {"op", settings.op}, {"files", files}});
     return exit_good;
   }
-  print(
-      fmt::format("{} is an op, y = x * factor. Change its files, and check it after each change:\n"
-                  "  kiln check {}\n"
-                  "Then, with a GPU:\n"
-                  "  kiln tune {} count=1..1048576 --templates {}\n"
-                  "  kiln run {} count=1000 --templates {}\n",
-                  folder.string(), folder.string(), settings.op, settings.folder, settings.op, settings.folder));
+  const std::string templates = shell_word(settings.folder);
+  print(wrapped_text(fmt::format("{} is an op, y = x * factor. Change its files, and check it after each change:\n",
+                                 folder.string())));
+  print(wrapped_command("kiln check " + shell_word(folder.string())));
+  print("Then, with a GPU:\n");
+  print(wrapped_command(fmt::format("kiln tune {} count=1..1048576 --templates {}", settings.op, templates)));
+  print(wrapped_command(fmt::format("kiln run {} count=1000 --templates {}", settings.op, templates)));
   return exit_good;
 }
 

@@ -53,6 +53,11 @@ void require_workload(const fs::path& target) {
     store::refuse_to_replace(target, "is no workload that kiln workload wrote");
 }
 
+/// A line of samples begins with its op, bucket and key; one of records with its key.
+bool are_samples(const std::string& text) {
+  return text.starts_with("{\"op\":\"") && text.find("\"bucket\":\"") < text.find("\"key\":\"");
+}
+
 std::set<std::string> keys_in(std::string_view text, const std::string& name) {
   std::istringstream lines{std::string(text)};
   const auto file = store::File::in_memory();
@@ -95,6 +100,18 @@ void check_output(const OutputChoice& output, OutputKind kind) {
     case OutputKind::trace: require_trace(target); break;
     case OutputKind::workload: require_workload(target); break;
   }
+}
+
+void check_samples(const std::string& path) {
+  if (path.empty()) return;
+  const fs::path target = store::literal_path(path);
+  std::error_code ignored;
+  const bool has_other_name = target.extension() == ".kiln";
+  const std::string text = fs::is_regular_file(target, ignored) ? beginning_of(target) : std::string();
+  if (!has_other_name && (text.empty() || are_samples(text))) return;
+  throw Error(ErrorKind::bad_input,
+              fmt::format("--samples appends text to {}, which {}; name a new file, or one that --samples wrote", path,
+                          has_other_name ? "has the name of a file of records" : "exists and holds something else"));
 }
 
 void write_text(const OutputChoice& output, OutputKind kind, std::string_view text) {

@@ -214,6 +214,10 @@ int finish(const Globals& globals, const PrewarmSettings& settings, const manife
   return result.deployment.missing.empty() ? exit_good : exit_wrong;
 }
 
+void print_json_unknown(const Demands& demands) {
+  if (demands.unknown_launches > 0) print_json({{"event", "unknown"}, {"launches", demands.unknown_launches}});
+}
+
 /// Prints the buckets, the most time first, with their shares of launches and time and the cumulative share of time.
 void print_demands(const Globals& globals, const Demands& demands, std::size_t chosen) {
   Table table({"op", "bucket", "> launches", "> of time", "> so far"});
@@ -234,11 +238,14 @@ void print_demands(const Globals& globals, const Demands& demands, std::size_t c
                  format_share(demands.launch_share(each)), format_share(demands.time_share(each)),
                  format_share(so_far)});
   }
-  if (globals.json) return;
+  if (globals.json) return print_json_unknown(demands);
   print(table.text());
-  print(fmt::format("{} of {}, of about {} counted\n\n", chosen,
+  print(fmt::format("{} of {}, of about {} counted\n", chosen,
                     counted(static_cast<std::int64_t>(demands.buckets.size()), "bucket"),
                     counted(demands.launches, "launch")));
+  if (demands.unknown_launches > 0)
+    print(text_of_unknown(demands.unknown_launches) + ", and nothing is pre-warmed for them\n");
+  print("\n");
 }
 
 std::vector<OpBucket> chosen_buckets(const Globals& globals, const PrewarmSettings& settings,
@@ -247,6 +254,7 @@ std::vector<OpBucket> chosen_buckets(const Globals& globals, const PrewarmSettin
   const Demands demands = read_demands(settings.source, ops, device, layers, world);
   std::vector<OpBucket> buckets = demands.in_order();
   if (!demands.counted) return buckets;
+  if (buckets.empty()) refuse_unknown(settings.source, demands.unknown_launches);
   std::size_t chosen = settings.top < 100 ? buckets_for_share(demands, settings.top / 100) : buckets.size();
   if (settings.limit > 0) chosen = std::min(chosen, static_cast<std::size_t>(settings.limit));
   print_demands(globals, demands, chosen);
@@ -398,6 +406,7 @@ int run(const Globals& globals, const PrewarmSettings& settings) {
   check_demand(settings.source, ops, world);  // before the device is used
   if (!settings.source.from_histogram && (settings.top < 100 || settings.limit > 0))
     throw Error(ErrorKind::bad_input, "--top and --limit need counted launches; give --from-histogram with them");
+  if (offline) refuse_remote(globals, "--arch and --device-class");
   if (offline && (settings.force || !settings.devices.empty() || settings.ranks > 0))
     throw Error(
         ErrorKind::bad_input,

@@ -77,8 +77,7 @@ int launch(const Globals& globals, const ReplaySettings& settings, const manifes
     progress.on({event, options.device, begun, counts.buckets});
   };
   const Engine engine(options);
-  if (!globals.quiet)
-    for (const std::string& warning : engine.warnings()) note(warning);
+  const EngineWarnings warnings(globals, engine);
   LaunchReport report = launch_trace(globals, engine, tools, trace);
   print_launches(globals, counts, report);
   VerifyReport verified;
@@ -117,6 +116,7 @@ int run(const Globals& globals, const ReplaySettings& settings) {
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();
   if (named && !settings.dry_run)
     throw Error(ErrorKind::bad_input, "--arch and --device-class need --dry-run, because launches use the present GPU");
+  if (settings.dry_run) refuse_remote(globals, "--dry-run");
   const std::int64_t empty = leave_out_empty(trace);
   if (settings.dry_run) return dry_run(globals, settings, trace, empty);
   return or_advise("Without a GPU, --dry-run looks the trace up and launches nothing",

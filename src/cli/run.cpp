@@ -177,8 +177,7 @@ int run(const Globals& globals, const RunSettings& settings) {
   options.on_tune = [&](const TuneEvent& event) { progress.on({event, options.device, 1, 1}); };
   const Engine engine(options);
   const Interrupt interrupt;  // after the files are open: Ctrl-C ends a wait for a lock at once
-  if (!globals.quiet)
-    for (const std::string& warning : engine.warnings()) note(warning);
+  const EngineWarnings warnings(globals, engine);
   const cuda::Context::Scope scope(tools.context);
   const Ran ran = launch_and_time(tools, engine.op(described.name), described, problem, placement, settings);
   const Rates rates = rates_of(described, problem, tools.facts(), ran.cost.median_ns);

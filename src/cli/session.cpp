@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
+#include "kiln/tuner.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::cli {
@@ -32,9 +35,15 @@ Globals silenced(Globals globals) {
 }
 
 void find_paths(Globals& globals) {
+  // What is written there could not be read as a base: its name is that of text.
+  if (lacks_overlay(globals) && store::is_text(*globals.overlay))
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the overlay {} does not exist, and would be a .kiln file under the name of text; name a "
+                            "file that ends in .kiln",
+                            *globals.overlay));
   for (std::string& base : globals.bases) {
     base = or_installed(base);
-    if (!fs::exists(base))
+    if (std::error_code failure; !fs::exists(base, failure) && !failure)
       throw Error(
           ErrorKind::bad_input,
           fmt::format("the base {} does not exist{}; give the path of a .kiln or .jsonl file", base, where_else(base)));
@@ -119,8 +128,34 @@ void say_warnings(const Globals& globals, const store::Layers& layers) {
   for (const std::string& warning : layers.warnings()) note(warning);
 }
 
+void refuse_remote(const Globals& globals, std::string_view options) {
+  if (globals.remote && !globals.remote->empty())
+    throw Error(ErrorKind::bad_input,
+                fmt::format("with {} no shared store is asked; leave --remote out, and take the store's records into "
+                            "the overlay first: kiln cache pull --remote ADDRESS",
+                            options));
+}
+
+EngineWarnings::EngineWarnings(const Globals& globals, const Engine& engine)
+    : globals_(globals), engine_(engine), noted_(engine.warnings()) {
+  if (globals_.quiet) return;
+  for (const std::string& warning : noted_) note(warning);
+}
+
+EngineWarnings::~EngineWarnings() {
+  if (globals_.quiet) return;
+  try {
+    const bool tells_loss = engine_.stats().tunes > 0 && !wants_no_overlay(globals_);
+    const std::string lost = tells_loss ? Tuner(engine_).not_kept() : std::string();
+    for (const std::string& warning : engine_.warnings())
+      if (std::ranges::find(noted_, warning) == noted_.end() && (lost.empty() || !warning.starts_with(lost)))
+        note(warning);
+  } catch (...) {  // the command's own error is told instead
+  }
+}
+
 std::unique_ptr<store::File> open_records(const fs::path& path) {
-  if (!fs::exists(path)) throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path.string()));
+  refuse_absent(path.string());
   return store::is_text(path) ? store::read_text(path) : store::File::open(path, store::Access::read_only);
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kiln/engine.hpp"
 #include "kiln/error.hpp"
 #include "kiln/options.hpp"
 #include "manifest/catalogue.hpp"
@@ -45,11 +46,28 @@ store::CodeTrust code_trust(const Globals& globals);
 /// could not be opened.
 store::Layers open_layers(const Globals& globals);
 void say_warnings(const Globals& globals, const store::Layers& layers);
+/// Notes an engine's warnings, each once: those of its files at once, and those of its launches when the command ends,
+/// also by an error. The loss of tuned records is left to require_tunes_kept.
+class EngineWarnings {
+ public:
+  EngineWarnings(const Globals& globals, const Engine& engine);
+  ~EngineWarnings();
+  EngineWarnings(const EngineWarnings&) = delete;
+  EngineWarnings& operator=(const EngineWarnings&) = delete;
+
+ private:
+  const Globals& globals_;
+  const Engine& engine_;
+  std::vector<std::string> noted_;
+};
 /// For a command that shows or times records: throws Error(bad_input) where --overlay names a file that does not exist
 /// and no base is read either. Beside bases, notes it.
 void require_overlay(const Globals& globals);
 /// For a command that counts what is missing, which may be asked before the first tune.
 void note_missing_overlay(const Globals& globals);
+
+/// Throws Error(bad_input) where --remote names a shared store: with `options` a command asks files alone.
+void refuse_remote(const Globals& globals, std::string_view options);
 
 /// Calls `act`. Appends `advice` to an Error of a machine that lacks a driver or a GPU.
 template <class Act>

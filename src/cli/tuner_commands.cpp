@@ -10,6 +10,7 @@
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
+#include "cli/output_choice.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
@@ -130,6 +131,7 @@ void declare_search(CLI::App& command, SearchChoice& choice) {
 }
 
 SearchSettings search_settings(const SearchChoice& choice) {
+  check_samples(choice.samples);
   SearchSettings settings;
   settings.strategy = choice.strategy == "exhaustive" ? Strategy::exhaustive : Strategy::racing;
   settings.trials = choice.trials;

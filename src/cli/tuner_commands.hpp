@@ -25,6 +25,7 @@ struct SearchChoice {
 };
 
 void declare_search(CLI::App& command, SearchChoice& choice);
+/// Throws Error(bad_input) as check_samples does.
 SearchSettings search_settings(const SearchChoice& choice);
 
 void declare_devices(CLI::App& command, std::string& devices);

@@ -116,7 +116,9 @@ std::vector<WorkloadEntry> read_entries(std::span<const std::string> paths) {
     refuse_records(path, "workload");
     refuse_absent(path);
     const std::string text = manifest::read_text_file(path, manifest::max_toml_bytes);
-    if (kind_of(text) == InputKind::trace) refuse_trace(path);
+    const InputKind kind = kind_of(text);
+    if (kind == InputKind::trace) refuse_trace(path);
+    if (kind == InputKind::json) refuse_json(path);
     for (WorkloadEntry& each : parse_workload(text, path)) entries.push_back(std::move(each));
   }
   return entries;

@@ -4,6 +4,7 @@
 #include "command.hpp"
 #include "sample_op.hpp"
 #include "store/key_files.hpp"
+#include "tuned_files.hpp"
 #include "tuned_rows.hpp"
 
 using namespace kiln;
@@ -192,6 +193,27 @@ TEST_CASE("an overlay of the environment that is refused is not listed as one wi
     CHECK_MESSAGE(contains(ran.errors, "it is a symbolic link"), ran.errors);
     CHECK_MESSAGE(ran.output.empty(), ran.output);
   }
+}
+
+TEST_CASE("an overlay is not made under the name of text, which no base could be read from") {
+  const Command command;
+  const std::string text = command.path("mine.jsonl"), base = tuned_file(command, "base.kiln", true);
+  check_refused(command.run("cache import " + base + " --overlay " + text), 2,
+                "mine.jsonl does not exist, and would be a .kiln file under the name of text; name a file that ends in "
+                ".kiln");
+  CHECK_FALSE(std::filesystem::exists(text));
+}
+
+TEST_CASE("a file to sign that does not exist is a bad input, and an op that no file has is no push") {
+  const Command command;
+  const std::string key = command.path("key.pem", "none"), store = command.path("store");
+  std::filesystem::create_directories(store);
+  check_refused(command.run("cache sign " + command.path("none.kiln") + " --key " + key), 2,
+                "none.kiln does not exist");
+  const std::string to = " --remote " + store;
+  check_refused(command.run("cache push --op rmsnorm" + to), 2, "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
+  check_refused(command.run("cache pull --op rmsnorm" + to), 2, "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
+  CHECK(command.run("cache pull --op rms_norm" + to).status == 0);
 }
 
 TEST_CASE("diff puts the worst ratio first, and fails only when asked to") {

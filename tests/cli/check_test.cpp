@@ -85,6 +85,36 @@ TEST_CASE("a new op is refused a name that would not compile, or that would hide
   CHECK(command.run("new cuda_x " + command.path("")).status == 0);
 }
 
+TEST_CASE("an op is checked from inside its folder by its own name") {
+  const Command command;
+  REQUIRE(command.run("new scale " + command.path("ops")).status == 0);
+  for (const char* word : {".", "./", "../scale/.", "sub/.."}) {
+    CAPTURE(word);
+    const Ran checked =
+        command.run("check --no-compile " + std::string(word),
+                    "mkdir -p '" + command.path("ops/scale/sub") + "'; cd '" + command.path("ops/scale") + "'; ");
+    CHECK_MESSAGE(checked.status == 0, checked.output);
+    CHECK(checked.output.find("scale: 0 errors, 0 warnings; nothing was compiled\n") != std::string::npos);
+  }
+}
+
+TEST_CASE("a new op leaves nothing of itself where it cannot be written, and its commands can be pasted") {
+  const Command command;
+  const std::string file = command.path("file", "text"), folder = command.path("my ops");
+  check_refused(command.run("new scale " + file), 4, "file/scale' cannot be made: Not a directory");
+  check_refused(command.run("new " + std::string(65, 'a')), 2, "the op's name has 65 characters, expected 64 at most");
+  std::filesystem::create_directories(folder);
+  std::filesystem::create_symlink("nowhere", folder + "/linked");
+  check_refused(command.run("new linked '" + folder + "'"), 2, "is there already; name another op");
+  const Ran unwritten = command.run("new scale '" + folder + "'", "ulimit -f 1; ");
+  CHECK(unwritten.status == 4);
+  CHECK_FALSE(std::filesystem::exists(folder + "/scale"));
+  const Ran made = command.run("new scale '" + folder + "'");
+  CHECK(made.status == 0);
+  CHECK(made.output.find("  kiln check '" + folder + "/scale'\n") != std::string::npos);
+  CHECK(made.output.find(" --templates '" + folder + "'\n") != std::string::npos);
+}
+
 TEST_CASE("sizes that are named and that nothing serves without a tune are a warning") {
   const Command command;
   REQUIRE(command.run("new scale " + command.path("")).status == 0);

@@ -233,6 +233,54 @@ TEST_CASE("a dry replay counts a bucket without a record once, and machine code 
   }
 }
 
+TEST_CASE("launches of ops that are not loaded are told, count as misses of mean time, and make no file") {
+  const Command command;
+  const std::string base = tuned_file(command, "base.kiln", true), counts = command.path("counts.kiln"),
+                    workload = command.path("counted.toml"), asked = " --device-class H200 --overlay '' --base " + base;
+  const auto count = [&](std::vector<store::HistogramRow> rows) {
+    std::filesystem::remove(counts);
+    store::File::open(counts, store::Access::read_write)->add_to_histogram(rows);
+  };
+  const store::HistogramRow known{"rms_norm", "rows=300 cols=4096 dtype=bf16 residual=none quantise=none", 96};
+  const std::string coverage = "coverage --from-histogram " + counts + asked + " --require 100 --by time",
+                    prewarm = "prewarm --from-histogram " + counts + asked + " -o " + command.path("out.kiln"),
+                    write = "workload --from-histogram " + counts + " -o " + workload;
+  count({known});
+  CHECK(command.run(coverage).status == 0);
+  CHECK(command.run(write).status == 0);
+  count({known, {"my_norm", "rows=1", 32}});
+  const Ran covered = command.run(coverage);
+  CHECK(covered.status == 1);
+  CHECK_MESSAGE(says(covered.output, "75.0 % of launches and 75.0 % of their expected time would be hits"),
+                covered.output);
+  CHECK(says(covered.output, "about 32 launches are of ops or sizes that no loaded op has, and count as misses"));
+  CHECK(says(command.run("--json " + prewarm).output, "{\"event\":\"unknown\",\"launches\":32}"));
+  CHECK(says(command.run(prewarm).output, "that no loaded op has, and nothing is pre-warmed for them\n"));
+  CHECK(command.run(write).status == 0);
+  count({{"my_norm", "rows=1", 32}});
+  const std::string kept = command.run("coverage " + workload + asked).output;
+  const std::string why =
+      "counts.kiln counts nothing else: about 32 launches are of ops or sizes that no loaded op has";
+  check_refused(command.run(write), 2, why);
+  check_refused(command.run(prewarm), 2, why);
+  CHECK(command.run("coverage " + workload + asked).output == kept);
+}
+
+TEST_CASE("a command that asks files alone refuses the address of a shared store") {
+  const Command command;
+  const std::string workload = workload_of(command, "512"), base = tuned_file(command, "base.kiln", true),
+                    trace = command.path("t.trace", "rms_norm rows=300 cols=4096\n"),
+                    store = " --remote " + command.path("store") + " --base " + base;
+  const std::string why =
+      " no shared store is asked; leave --remote out, and take the store's records into the overlay "
+      "first: kiln cache pull --remote ADDRESS";
+  const std::string prewarm =
+      "prewarm " + workload + " --device-class H200 --overlay '' -o " + command.path("out.kiln");
+  check_refused(command.run(prewarm + store), 2, "with --arch and --device-class" + why);
+  check_refused(command.run("replay --dry-run " + trace + store), 2, "with --dry-run" + why);
+  CHECK(command.run("replay --dry-run " + trace + " --remote '' --base " + base).status == 0);
+}
+
 TEST_CASE("kiln workload writes what engines counted, the most launched first") {
   const Command command;
   const std::string counts = command.path("counts.kiln"), workload = command.path("counted.toml");

@@ -102,6 +102,31 @@ TEST_CASE("a file of another kind is answered by the command that takes it") {
   check_refused(command.run("coverage " + command.path("bad.toml", "jobs = 3\n")), 2, "'jobs' is unknown");
 }
 
+TEST_CASE("a model's config.json where a workload is expected is answered by the command that takes it") {
+  const Command command;
+  const std::string config = command.path("config.json", "{\n  \"model_type\": \"llama\"\n}\n");
+  for (const char* before : {"coverage ", "prewarm "})
+    check_refused(
+        command.run(before + config), 2,
+        "config.json is JSON, and a workload is expected; kiln workload --config " + config + " -o FILE.toml");
+}
+
+TEST_CASE("samples are appended to a new file or to samples, and to nothing else") {
+  const Command command;
+  const std::string tune = "tune rms_norm rows=1 cols=64 --samples ";
+  const std::string other = "[op]\nsummary = \"an op of my own\"\n";
+  for (const char* name : {"op.toml", "records.jsonl", "overlay", "released.kiln"}) {
+    const std::string file = command.path(name, other);
+    check_refused(command.run(tune + file), 2, "--samples appends text to " + file + ", which ");
+    std::ifstream kept(file);
+    CHECK(std::string(std::istreambuf_iterator<char>(kept), {}) == other);
+  }
+  check_refused(command.run(tune + command.path("new.kiln")), 2, "has the name of a file of records; name a new file");
+  CHECK(command.run(tune + command.path("samples.jsonl", "{\"op\":\"x\",\"bucket\":\"rows=1\",\"key\":\"")).status ==
+        3);
+  CHECK(command.run(tune + command.path("new.jsonl")).status == 3);  // there is no driver
+}
+
 TEST_CASE("drawn problems are distinct, legal and the same for the same seed") {
   const manifest::Op op = sample_op();
   const ProblemSet set = parse_problem_set(op, std::vector<std::string>{"rows=1..4096", "cols=8,16", "dtype=bf16,f32"});

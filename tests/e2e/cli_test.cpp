@@ -48,6 +48,20 @@ TEST_CASE("replay gives the waits of first launches apart from the device time o
   CHECK(std::stod(value_of(report, "device_ns")) < std::stod(value_of(report, "stall_ns")));
 }
 
+TEST_CASE("run and replay tell what went wrong while they launched, also where they fail") {
+  const TemporaryFolder folder;
+  const std::string store = " --remote " + (folder / "none").string() + " ",
+                    why = "none is not there: No such file or directory; create or mount it\n";
+  write(folder / "trace", "scale rows=50 cols=128 dtype=f32\n");
+  const std::string replay = "kiln replay " + (folder / "trace").string() + " --policy error";
+  CHECK(contains(expect(1, replay + store + globals(folder)), why));
+  const std::string run = "kiln run scale rows=50 cols=128 dtype=f32" + store + globals(folder);
+  const std::string told = expect(0, run);
+  CHECK_MESSAGE(contains(told, why), told);
+  CHECK(told.find(why) == told.rfind(why));
+  CHECK_FALSE(contains(expect(0, "kiln -q run scale rows=900 cols=128 dtype=f32" + store + globals(folder)), why));
+}
+
 TEST_CASE("what is exported as text comes back through import, and merges") {
   const TemporaryFolder folder;
   expect(0, "kiln tune scale rows=64 cols=128 dtype=f32" + globals(folder));
