@@ -19,14 +19,15 @@ from .functions import linear, rms_norm, rotary, swiglu
 
 _PLAIN = {nn.Parameter, Tensor, FakeTensor, FunctionalTensor}
 BARE: set[type] = set()  # classes that patch() gives to modules
+SILU: set[type] = {nn.SiLU}  # and transformers' own, once patch() knows it
 
 
-def is_bare(module: nn.Module) -> bool:
+def is_bare(module: nn.Module, classes: set[type] = BARE) -> bool:
     """Whether a call is its class's forward and no more: it has no hooks, no forward of its own, and no class that came over it since."""
     own = module.__dict__
     if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
         return False
-    return type(module) in BARE and "forward" not in own and not has_global_hook()
+    return type(module) in classes and "forward" not in own and not has_global_hook()
 
 
 def _product_type(x: Tensor) -> torch.dtype:
@@ -67,7 +68,8 @@ def _tables(cos: Tensor, sin: Tensor, batch: int) -> tuple[Tensor, Tensor, Tenso
 
 class Mlp(nn.Module):
     def _kiln_gated(self, x: Tensor) -> Tensor:
-        return swiglu(self.gate_proj(x), self.up_proj(x))
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        return swiglu(gate, up) if is_bare(self.act_fn, SILU) else self.act_fn(gate) * up
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         y, down = self._kiln_gated(x), self.down_proj

@@ -31,10 +31,12 @@ def _classes() -> dict[type, tuple[type, type] | ValueError]:
     """For transformers' own classes of parts, those of a patched model and of one that serves, or why the family has none. A model that is loaded whole
     asks for them too."""
     from transformers import AttentionInterface
+    from transformers.activations import ACT2FN
     from transformers.masking_utils import AttentionMaskInterface
 
     AttentionInterface.register("kiln", huggingface_attention)
     AttentionMaskInterface.register("kiln", huggingface_mask)  # without it padding would count as tokens
+    parts.SILU.add(type(ACT2FN["silu"]))
     found = {}
     for family in FAMILIES:
         name = family.lower()

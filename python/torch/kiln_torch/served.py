@@ -13,7 +13,7 @@ from torch.compiler import is_compiling
 
 from . import functions
 from .functions import linear, rotary
-from .parts import Attention, Mlp, is_bare
+from .parts import SILU, Attention, Mlp, is_bare
 
 _kiln = torch.ops.kiln
 
@@ -125,7 +125,9 @@ class ServedMlp(Served, Mlp):
         return both.flatten(0, 1), both.unbind(1)
 
     def _kiln_gated(self, x: Tensor) -> Tensor:
-        return linear(x, self._kiln_joined, activation="swiglu") if self._kiln_one_product(x) else super()._kiln_gated(x)
+        if is_bare(self.act_fn, SILU) and self._kiln_one_product(x):
+            return linear(x, self._kiln_joined, activation="swiglu")
+        return super()._kiln_gated(x)
 
 
 class ServedAttention(Served, Attention):

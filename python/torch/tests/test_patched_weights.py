@@ -394,6 +394,21 @@ def test_a_refused_patch_changes_nothing():
     assert torch.equal(logits(model), expected)
 
 
+@pytest.mark.parametrize("inference", [False, True])
+def test_an_activation_with_a_hook_or_another_one_counts(inference):
+    for change in (lambda mlp: mlp.act_fn.register_forward_hook(lambda module, given, y: y * 0.5), lambda mlp: setattr(mlp, "act_fn", nn.GELU())):
+        model, patched = model_of("Llama"), kiln.torch.patch(model_of("Llama"), inference=inference)
+        before = logits(model)
+        for each in (model, patched):
+            change(each.model.layers[0].mlp)
+        assert (logits(model) - before).abs().max() > 0.05
+        close(logits(patched), logits(model))
+        close(logits(torch.compile(patched, backend="aot_eager")), logits(model))
+        torch._dynamo.reset()
+        if not inference:
+            same_gradients(gradients(patched), gradients(model))
+
+
 def test_classes_that_came_over_a_part_are_refused():
     patched = kiln.torch.patch(model_of("Llama"))
     other = model_of("Llama")
