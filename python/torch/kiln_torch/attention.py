@@ -27,6 +27,8 @@ _MASKS = frozenset((  # transformers' mask functions that attend() computes by i
     "and_masks.<locals>.and_mask", "remap_positions_for_packed_sequence.<locals>.inner_mask"))
 _LAYERS = ("full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "hybrid_sliding")  # of a model; others may have keys beside those of tokens
 _CHUNKED = "chunked_overlay.<locals>.inner_mask"
+_PACKED = "packed_sequence_mask_function.<locals>.inner_mask"
+_NUMBERS = torch.int16  # the type of a mask that numbers sequences; no mask that tells padding has it
 
 
 def _op(layout: str, mask: str, softcap: float | None, sinks: Tensor | None, ending: str = "") -> Any:
@@ -213,13 +215,14 @@ def _of_heads(function: str, name: str, scale: Tensor | None, k: Tensor) -> Tens
 
 
 def sequences_of(positions: Tensor, batch: int) -> dict[str, Any]:
-    """What flash_attention_2 calls them, where `positions`, i64 [batch or 1, tokens], do not go up by one within a row; else nothing.
+    """What flash_attention_2 calls them, where `positions`, i64 [batch or 1, tokens], do not go up by one within a row; else nothing. They may also be
+    numbers of sequences, which change within a row.
 
     The host waits for the positions, so nothing is found while torch.compile traces or a CUDA graph is captured.
     """
     if positions.dim() != 2 or positions.shape[1] < 2 or torch.compiler.is_compiling() or (positions.is_cuda and torch.cuda.is_current_stream_capturing()):
         return {}
-    begins = positions.cpu().diff(dim=1) != 1
+    begins = positions.cpu().diff(dim=1) != (0 if positions.dtype == _NUMBERS else 1)
     if not begins.any():
         return {}
     begins = torch.nn.functional.pad(begins, (1, 0), value=True).expand(batch, -1).flatten()
@@ -256,7 +259,7 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
     generation, goes to attention_decode. A static cache needs an attention mask, which tells its length. Dropout is refused,
     and so are layers of types that may have keys beside those of tokens.
     """
-    if attention_mask is None and not torch.compiler.is_compiling():
+    if (attention_mask is None or _are_numbers(attention_mask)) and not torch.compiler.is_compiling():
         if key.shape[2] == query.shape[2] > 1 and others.get("cu_seq_lens_q") is None and others.get("position_ids") is not None:
             others.update(_sequences_of_layer(others["position_ids"], query.shape[0]))
             others["seq_idx"] = None  # which says no more than the positions
@@ -270,32 +273,43 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
 
 
 def huggingface_mask(*, mask_function: Callable[..., Any] | None = None, use_vmap: bool = False, **named: Any) -> Tensor | None:
-    """The mask function for transformers' AttentionMaskInterface that belongs to huggingface_attention(): the padding, or None without any.
+    """The mask function for transformers' AttentionMaskInterface that belongs to huggingface_attention(): the padding, or None without any. Where
+    positions separate sequences it gives their numbers, since not every layer hands the positions to its attention.
 
     Masks are causal, none and sliding windows, each also of packed sequences. Raises ValueError for another one, such as chunks that end before the
     keys do, or blocks that see themselves whole. While torch.compile traces, only functions that a model gives (`use_vmap`) are noticed.
     """
     from transformers.masking_utils import flash_attention_mask
 
-    unknown = "a function of the model" if use_vmap else None
+    unknown, functions = "a function of the model" if use_vmap else None, []
     if mask_function is not None and not use_vmap and not torch.compiler.is_compiling():
+        functions = _functions_of(mask_function)
         is_one_chunk = named["kv_length"] + named.get("kv_offset", 0) <= (named.get("local_size") or 0)
-        unknown = next((each for each in _functions_of(mask_function) if each not in _MASKS and not (each == _CHUNKED and is_one_chunk)), None)
+        unknown = next((each for each, _ in functions if each not in _MASKS and not (each == _CHUNKED and is_one_chunk)), None)
     if unknown is not None:
         raise ValueError(f"kiln attention: the model's mask is {unknown}, expected causal, none or a sliding window; use another attn_implementation")
-    return flash_attention_mask(**named)
+    mask, numbers = flash_attention_mask(**named), next((each for name, held in functions if name == _PACKED for each in held), None)
+    return numbers.to(_NUMBERS) if mask is None and numbers is not None else mask
 
 
-def _functions_of(function: Any) -> list[str]:
-    """Names of a mask function and of those that it is made of."""
+def _functions_of(function: Any) -> list[tuple[str, list[Any]]]:
+    """Names of a mask function and of those that it is made of, each with what it holds."""
     held = [each.cell_contents for each in getattr(function, "__closure__", None) or ()]
     within = [each for cell in held for each in (cell if isinstance(cell, (tuple, list)) else (cell,)) if callable(each) and not isinstance(each, Tensor)]
-    return [getattr(function, "__qualname__", type(function).__name__), *(name for each in within for name in _functions_of(each))]
+    return [(getattr(function, "__qualname__", type(function).__name__), held), *(each for one in within for each in _functions_of(one))]
+
+
+def _are_numbers(mask: Any) -> bool:
+    return isinstance(mask, Tensor) and mask.dtype == _NUMBERS
 
 
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0, scaling: float | None = None,
            sliding_window: int | None = None, is_causal: bool | None = None, **others: Any) -> tuple[Tensor, None]:
     """huggingface_attention() within a patched base model, which has looked at the positions."""
+    if _are_numbers(attention_mask):
+        if others.get("cu_seq_lens_q") is None:
+            others.update(_sequences_of_layer(attention_mask, query.shape[0]))
+        attention_mask = None
     for name, each in others.items():
         if each is not None and name not in _KNOWN:
             raise ValueError(f"kiln attention: the model gives the argument {name}, which Kiln does not know; leave it out, or use another attn_implementation")

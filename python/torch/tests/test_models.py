@@ -62,6 +62,22 @@ def test_steps_and_padding_are_right_too(of_kind):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("family", ["Persimmon", "Mistral"])
+def test_positions_separate_sequences_whether_or_not_layers_hand_them_to_attention(family):
+    """Persimmon's do not, so their mask says it."""
+    model = model_of(family, sliding_window=None)
+    ours, positions = with_kiln(model), torch.cat([torch.arange(each) for each in (5, 6, 11)])
+    gradients = []
+    for rows in (1, 2):
+        found, expected = (each(TOKENS.view(1, 22).expand(rows, -1), position_ids=positions.expand(rows, -1), use_cache=False).logits for each in (ours, model))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        with torch.no_grad():
+            alone = torch.cat([model(each[None]).logits for each in TOKENS.flatten().split([5, 6, 11])], 1)
+        torch.testing.assert_close(found, alone.expand(rows, -1, -1), rtol=1e-4, atol=1e-4)
+        gradients += [torch.autograd.grad(each.square().mean(), tuple(of.parameters())) for each, of in ((found, ours), (expected, model))]
+    torch.testing.assert_close(gradients[::2], gradients[1::2], rtol=1e-3, atol=1e-4)
+
+
 class Layer(torch.nn.Module):
     """What attention reads of a layer."""
 
