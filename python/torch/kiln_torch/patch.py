@@ -114,7 +114,7 @@ def patch(model: nn.Module, *, inference: bool = False) -> nn.Module:
     changes = [*_changes(model, inference)]
     if not changes:
         raise ValueError(f"kiln.torch.patch: {type(model).__name__} has no part of the families {', '.join(FAMILIES)}")
-    _set_attention(model)
+    _set_attention(model, [module for module, to in changes if issubclass(to, parts.Attention)])
     within = {id(each) for base in model.modules() if isinstance(base, _bases()) for each in base.modules()}
     for module, to in changes:
         if issubclass(to, parts.Attention):
@@ -200,7 +200,7 @@ def _remove(hooks: dict[int, Any], hook: Any) -> None:
         del hooks[each]
 
 
-def _set_attention(model: nn.Module) -> None:
+def _set_attention(model: nn.Module, layers: list[nn.Module]) -> None:
     from transformers import PreTrainedModel
 
     own = [each for each in model.modules() if isinstance(each, PreTrainedModel)]
@@ -212,6 +212,11 @@ def _set_attention(model: nn.Module) -> None:
             each._kiln_attention_before = named
         if isinstance(each, _bases()) and _name_sequences not in each._forward_pre_hooks.values():
             each.register_forward_pre_hook(_name_sequences, with_kwargs=True)
+    within = {id(part) for each in own for part in each.modules()}
+    for each in layers:  # a copied layer has a copy of the configuration
+        if id(each) in within and each.config._attn_implementation != "kiln":
+            each._kiln_attention_before = each.config._attn_implementation
+            each.config._attn_implementation = "kiln"
 
 
 def _name_sequences(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:

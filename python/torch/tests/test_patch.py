@@ -391,6 +391,24 @@ def test_another_attention_may_be_asked_for_after_patch(pair):
         assert not launched.names
 
 
+@pytest.mark.parametrize("named", ["eager", "sdpa"])
+def test_a_copied_layer_has_kilns_attention_too(named):
+    """A deep copy of a layer has a configuration of its own."""
+    model = model_of("Llama")
+    model.set_attn_implementation(named)
+    model.model.layers.append(copy.deepcopy(model.model.layers[0]))
+    model.model.layers[2].self_attn.layer_idx, model.config.num_hidden_layers = 2, 3
+    patched, mask = kiln.torch.patch(copy.deepcopy(model)), torch.ones_like(TOKENS)
+    mask[0, :4] = 0
+    with torch.no_grad(), Launched() as launched:
+        torch.testing.assert_close(patched(TOKENS).logits, model(TOKENS).logits, rtol=1e-4, atol=1e-4)
+        found, expected = (each(TOKENS, attention_mask=mask).logits[mask.bool()] for each in (patched, model))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert launched.names == 3 * ["attention_dense_causal"] + 3 * ["attention_packed_causal"]
+    back = kiln.torch.unpatch(patched)
+    assert {layer.self_attn.config._attn_implementation for layer in back.model.layers} == {named}
+
+
 @pytest.mark.parametrize("inference", [False, True])
 def test_one_graph_serves_all_lengths(pair, inference):
     model, patched = pair
