@@ -15,16 +15,20 @@ _functorch = torch._C._functorch
 
 
 def applied(function: type[Function]) -> Callable[..., Any]:
-    """The class's `apply`, without Function.apply between, which takes a fifth of the time of a call with gradients. What that is there for still
-    goes there: torch.compile, and the transforms of torch.func. The backward refuses to be differentiated.
+    """The class's `apply`, without Function.apply between, which takes a fifth of the time of a call with gradients. torch.compile still goes there.
+    The transforms of torch.func are refused, and so is a derivative of the backward.
     """
-    function.backward = staticmethod(_of_first_order(function.backward, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", function.__name__.lstrip("_")).lower()))
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", function.__name__.lstrip("_")).lower()
+    function.backward = staticmethod(_of_first_order(function.backward, name))
     direct = super(Function, function).apply
 
     def apply(*given: Any) -> Any:
         if is_dynamo_compiling():
             return function.apply(*_apart(given))
-        return function.apply(*given) if are_transformed() else direct(*given)
+        if are_transformed():
+            raise RuntimeError(f"kiln.torch: {name} of a tensor that requires a gradient is called under a transform of torch.func, such as grad or vmap, "
+                               "which Kiln's gradients do not have; take backward() or torch.autograd.grad. vmap alone works under torch.no_grad()")
+        return direct(*given)
 
     return apply
 
