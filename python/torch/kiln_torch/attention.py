@@ -128,6 +128,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: 
     q, k, v = autocast(q, k, v)
     window = (window, 0) if isinstance(window, int) else window
     sinks, form = _sinks("attention", softcap, sinks), _Form(causal, window, softcap, scale)
+    if query_offsets is None and key_offsets is not None:
+        raise ValueError("kiln.torch.attention: key_offsets are given without query_offsets, expected both for packed sequences, or none")
     offsets = () if query_offsets is None else (query_offsets, query_offsets if key_offsets is None else key_offsets)
     if needs_gradient(q, k, v, sinks):
         out, lse = _Attention(q, k, v, sinks, *(offsets or (None, None)), form, longest_query)

@@ -167,6 +167,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: st
         raise ValueError(f"linear: activation is {activation!r}, expected one of: none, {', '.join(_LINEAR)}")
     if activation != "none" and residual is not None:
         raise ValueError("linear: activation and residual are given, expected one of them")
+    if activation == "swiglu" and weight.shape[0] % 2:
+        raise ValueError(f"linear: swiglu joins neighbouring columns, and the weight has {weight.shape[0]} rows, expected an even number")
     if needs_gradient(x, weight, bias, residual):
         z = _Linear(x, weight, bias, residual)
         return z if activation == "none" else _activate(z, activation)
@@ -267,6 +269,8 @@ def softmax(x: Tensor, scale: float = 1.0, causal: bool = False, mask: Tensor | 
     """
     if causal and mask is not None:
         raise ValueError("softmax: causal and mask are given, expected one of them")
+    if causal and x.dim() < 2:
+        raise ValueError(f"softmax: x is {list(x.shape)}, expected [..., queries, keys], since causal is given")
     if needs_gradient(x):
         return _Softmax(x, scale, causal, mask)
     return _softmax(x, scale, causal, mask)
@@ -275,6 +279,8 @@ def softmax(x: Tensor, scale: float = 1.0, causal: bool = False, mask: Tensor | 
 def quantise(x: Tensor, scale: Tensor | None = None, block: bool = False) -> tuple[Tensor, Tensor]:
     """(y, scale) with y = x / scale in float8_e4m3fn. The scale is the one given, that of each 128 neighbours of a row (block), or x's own. No gradient."""
     refuse_tangents(x, scale)
+    if scale is not None and block:
+        raise ValueError("quantise: scale and block are given, expected one of them")
     if scale is not None:
         return _kiln.quantise.default(x, scale), scale
     return (_kiln.quantise_block if block else _kiln.quantise_dynamic).default(x)

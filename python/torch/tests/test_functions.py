@@ -450,3 +450,13 @@ def test_what_makes_no_sense_is_refused():
         kt.linear(x, weight, activation="relu", residual=x)
     with pytest.raises(ValueError, match="causal and mask are given"):
         kt.softmax(x, causal=True, mask=x)
+    with pytest.raises(ValueError, match=r"softmax: x is \[16\], expected \[..., queries, keys\], since causal is given"):
+        kt.softmax(x[0], causal=True)
+    for each in (weight[:15], weight[:15].requires_grad_()):
+        with pytest.raises(ValueError, match="swiglu joins neighbouring columns, and the weight has 15 rows, expected an even number"):
+            kt.linear(x, each, activation="swiglu")
+    with pytest.raises(ValueError, match="quantise: scale and block are given, expected one of them"):
+        kt.quantise(x, scale=torch.ones(1), block=True)
+    q = torch.randn(1, 5, 2, 8)
+    with pytest.raises(ValueError, match="key_offsets are given without query_offsets, expected both for packed sequences, or none"):
+        kt.attention(q, q, q, key_offsets=torch.tensor([0, 5], dtype=torch.int32))
