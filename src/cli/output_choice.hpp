@@ -30,8 +30,8 @@ enum class OutputKind : std::uint8_t {
 /// written. The writers of .kiln files (Selection::must_lose_nothing) and write_text find out whether a record is lost.
 void check_output(const OutputChoice& output, OutputKind kind);
 
-/// For a file of --samples, to which tunes append. Throws Error(bad_input) when it exists and holds anything else, or has
-/// the name of a .kiln file.
+/// For a file of --samples, to which tunes append. Throws Error(bad_input) when it exists and holds anything else, or
+/// has the name of a .kiln file.
 void check_samples(const std::string& path);
 
 /// Checks the output by the rule, and writes as write_text of output.hpp does.
