@@ -1,7 +1,7 @@
 """All figures at a glance: a figure, its worst case and its own mark a line."""
 import re
 
-from evidence import turns
+from evidence import torch_ops, turns
 from evidence.attention import MODELS_PEERS, ratios_of
 from evidence.claim import runs_of
 from evidence.decode import over_flashinfer, shares_of_read
@@ -232,6 +232,7 @@ def losing():
     yield "attention forward, heads of 40 to 224 that do not fill their tiles", "H100", "FlashAttention-3", lambda read: slower_by(ratios_of(read, "attention_heads_forward", "flash3"))
     for dtype in ("bf16", "e4m3"):
         yield f"`attention_decode` of single tokens over pages in {dtype}", "H100", "FlashInfer", lambda read, dtype=dtype: slower_by(found) if (found := over_flashinfer(read, dtype)) else ""
+    yield "one CUDA graph for all lengths of a norm, a GEMM and SwiGLU", "H200", "torch's graph of each length", lambda read: slower_by(torch_ops.length_ratios(read))
     for dim in (64, 128):
         yield f"attention backward, models' heads of {dim}", "H100", "FlashAttention-4", lambda read, dim=dim: of_heads(read, dim)
     yield "products fused with collectives", "two H200", "torch's fused ops, without NVLS", lambda read: team(read, "team", "fused")

@@ -11,25 +11,6 @@
 namespace kiln::answer {
 namespace {
 
-/// One bucket a key, as the records of an op name them.
-std::vector<manifest::Bucket> recorded_buckets(const manifest::Site& site, store::Layers& layers) {
-  const manifest::Op& op = *site.op;
-  std::set<std::string> seen;
-  std::vector<manifest::Bucket> buckets;
-  for (const auto& found : layers.records(op.name)) {
-    const store::Record& record = found.value;
-    if (record.revision != op.revision || record.regime != manifest::to_string(site.regime) ||
-        record.device_class != site.device->device_class_for(op))
-      continue;
-    const auto edge = manifest::parse_bucket(op, record.bucket);
-    if (!edge) continue;
-    const manifest::Bucket bucket(site, *edge);
-    // Look-ups go by the key, whatever the record's other fields say.
-    if (bucket.key() == record.key && seen.insert(record.key).second) buckets.push_back(bucket);
-  }
-  return buckets;
-}
-
 /// A record's op, device and bucket, as far as they are known here.
 struct Place {
   const manifest::Op* op = nullptr;  // null: not loaded
@@ -51,6 +32,24 @@ Place place_of(const manifest::Catalogue& ops, const store::Record& record) {
 }
 
 }  // namespace
+
+std::vector<manifest::Bucket> recorded_buckets(const manifest::Site& site, store::Layers& layers) {
+  const manifest::Op& op = *site.op;
+  std::set<std::string> seen;
+  std::vector<manifest::Bucket> buckets;
+  for (const auto& found : layers.records(op.name)) {
+    const store::Record& record = found.value;
+    if (record.revision != op.revision || record.regime != manifest::to_string(site.regime) ||
+        record.device_class != site.device->device_class_for(op))
+      continue;
+    const auto edge = manifest::parse_bucket(op, record.bucket);
+    if (!edge) continue;
+    const manifest::Bucket bucket(site, *edge);
+    // Look-ups go by the key, whatever the record's other fields say.
+    if (bucket.key() == record.key && seen.insert(record.key).second) buckets.push_back(bucket);
+  }
+  return buckets;
+}
 
 Staleness find_stale(std::span<const manifest::Op> ops, const manifest::DeviceFacts& device, Regime regime,
                      store::Layers& layers) {

@@ -1,4 +1,4 @@
-// Records whose sources have changed since their tune.
+// The buckets that have records, and the records whose sources have changed since their tune.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,10 @@
 #include "manifest/catalogue.hpp"
 
 namespace kiln::answer {
+
+/// Returns the buckets of an op that the layers have records of, for its present revision, device and regime, each
+/// once.
+std::vector<manifest::Bucket> recorded_buckets(const manifest::Site& site, store::Layers& layers);
 
 struct Staleness {
   struct Bucket {

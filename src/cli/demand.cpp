@@ -6,6 +6,7 @@
 #include <map>
 
 #include "answer/expected_times.hpp"
+#include "answer/stale.hpp"
 #include "cli/next_step.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
@@ -60,18 +61,14 @@ std::vector<store::HistogramRow> rows_of(const DemandSource& source, store::Laye
 
 std::vector<OpBucket> buckets_with_records(const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
                                            store::Layers& layers) {
-  const std::string device_class = device.device_class();
   std::vector<OpBucket> buckets;
   for (const manifest::Op& op : ops.all())
-    for (const auto& [record, layer] : layers.records(op.name)) {
-      const auto bucket =
-          record.device_class == device_class ? manifest::parse_bucket(op, record.bucket) : std::nullopt;
-      const OpBucket found{&op, bucket.value_or(Problem())};
-      if (bucket && std::ranges::find(buckets, found) == buckets.end()) buckets.push_back(found);
-    }
+    for (const manifest::Bucket& bucket : answer::recorded_buckets({op, device, Regime::cold_l2}, layers))
+      buckets.push_back({&op, bucket.edge});
   if (buckets.empty())
     throw Error(ErrorKind::bad_input,
-                fmt::format("the overlay and the bases have no record of {}; name its file with --base", device_class));
+                fmt::format("the overlay and the bases have no record of {}; name its file with --base",
+                            device.device_class()));
   return buckets;
 }
 
@@ -79,9 +76,7 @@ void require_one(const DemandSource& source) {
   const int given =
       (source.workloads.empty() ? 0 : 1) + (source.from_histogram ? 1 : 0) + (source.from_records ? 1 : 0);
   if (given == 0) throw Error(ErrorKind::bad_input, "name a workload, or give --from-histogram or --from-records");
-  if (given > 1)
-    throw Error(ErrorKind::bad_input,
-                "of a workload, --from-histogram and --from-records several were given together; choose one");
+  if (given > 1) throw Error(ErrorKind::bad_input, "give only one of a workload, --from-histogram and --from-records");
 }
 
 }  // namespace
@@ -193,9 +188,11 @@ std::string text_of_unknown(std::int64_t launches) {
 }
 
 void refuse_unknown(const DemandSource& source, std::int64_t launches) {
-  throw Error(ErrorKind::bad_input,
-              fmt::format("{} counts nothing else: {}; an op of your own needs --templates or KILN_TEMPLATE_PATH",
-                          source.histogram.empty() ? "the overlay" : source.histogram, text_of_unknown(launches)));
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format(
+          "{} counts only launches of ops or sizes that no loaded op has, about {}; name the folder of an op of your own with --templates or KILN_TEMPLATE_PATH",
+          source.histogram.empty() ? "the overlay" : source.histogram, launches));
 }
 
 std::size_t buckets_for_share(const Demands& demands, double share) {

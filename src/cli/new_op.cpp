@@ -44,10 +44,11 @@ class NewFolder {
  public:
   explicit NewFolder(fs::path path) : path_(std::move(path)) {
     std::error_code failure;
-    if (fs::symlink_status(path_, failure).type() != fs::file_type::not_found && !failure)
-      throw Error(ErrorKind::bad_input, fmt::format("'{}' is there already; name another op", path_.string()));
-    if (!fs::create_directories(path_, failure))
+    if (fs::symlink_status(path_, failure).type() != fs::file_type::not_found && !failure) refuse_existing();
+    const bool is_made = fs::create_directories(path_, failure);
+    if (failure)
       throw Error(ErrorKind::io, fmt::format("the folder '{}' cannot be made: {}", path_.string(), failure.message()));
+    if (!is_made) refuse_existing();  // another process made it just now
   }
   ~NewFolder() {
     std::error_code ignored;
@@ -59,6 +60,9 @@ class NewFolder {
   void keep() noexcept { is_whole_ = true; }
 
  private:
+  [[noreturn]] void refuse_existing() const {
+    throw Error(ErrorKind::bad_input, fmt::format("'{}' is there already; name another op", path_.string()));
+  }
   fs::path path_;
   bool is_whole_ = false;
 };

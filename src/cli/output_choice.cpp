@@ -103,7 +103,7 @@ void check_output(const OutputChoice& output, OutputKind kind) {
 }
 
 void check_samples(const std::string& path) {
-  if (path.empty()) return;
+  if (path.empty() || is_stream(path)) return;
   const fs::path target = store::literal_path(path);
   std::error_code ignored;
   const bool has_other_name = target.extension() == ".kiln";

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
@@ -36,11 +37,12 @@ Globals silenced(Globals globals) {
 
 void find_paths(Globals& globals) {
   // What is written there could not be read as a base: its name is that of text.
-  if (lacks_overlay(globals) && store::is_text(*globals.overlay))
+  const auto overlay = layer_settings(globals).overlay;
+  if (std::error_code failure; overlay && store::is_text(*overlay) && !fs::exists(*overlay, failure) && !failure)
     throw Error(ErrorKind::bad_input,
                 fmt::format("the overlay {} does not exist, and would be a .kiln file under the name of text; name a "
                             "file that ends in .kiln",
-                            *globals.overlay));
+                            overlay->string()));
   for (std::string& base : globals.bases) {
     base = or_installed(base);
     if (std::error_code failure; !fs::exists(base, failure) && !failure)
@@ -137,7 +139,7 @@ void refuse_remote(const Globals& globals, std::string_view options) {
 }
 
 EngineWarnings::EngineWarnings(const Globals& globals, const Engine& engine)
-    : globals_(globals), engine_(engine), noted_(engine.warnings()) {
+    : globals_(globals), engine_(engine), noted_(engine.warnings()), exceptions_(std::uncaught_exceptions()) {
   if (globals_.quiet) return;
   for (const std::string& warning : noted_) note(warning);
 }
@@ -145,8 +147,9 @@ EngineWarnings::EngineWarnings(const Globals& globals, const Engine& engine)
 EngineWarnings::~EngineWarnings() {
   if (globals_.quiet) return;
   try {
-    const bool tells_loss = engine_.stats().tunes > 0 && !wants_no_overlay(globals_);
-    const std::string lost = tells_loss ? Tuner(engine_).not_kept() : std::string();
+    const bool is_told = std::uncaught_exceptions() == exceptions_;  // by require_tunes_kept
+    const std::string lost =
+        is_told && engine_.stats().tunes > 0 && !wants_no_overlay(globals_) ? Tuner(engine_).not_kept() : std::string();
     for (const std::string& warning : engine_.warnings())
       if (std::ranges::find(noted_, warning) == noted_.end() && (lost.empty() || !warning.starts_with(lost)))
         note(warning);

@@ -47,7 +47,7 @@ store::CodeTrust code_trust(const Globals& globals);
 store::Layers open_layers(const Globals& globals);
 void say_warnings(const Globals& globals, const store::Layers& layers);
 /// Notes an engine's warnings, each once: those of its files at once, and those of its launches when the command ends,
-/// also by an error. The loss of tuned records is left to require_tunes_kept.
+/// also by an error. Without one, the loss of tuned records is left to require_tunes_kept.
 class EngineWarnings {
  public:
   EngineWarnings(const Globals& globals, const Engine& engine);
@@ -59,6 +59,7 @@ class EngineWarnings {
   const Globals& globals_;
   const Engine& engine_;
   std::vector<std::string> noted_;
+  int exceptions_;  // in flight when it was made
 };
 /// For a command that shows or times records: throws Error(bad_input) where --overlay names a file that does not exist
 /// and no base is read either. Beside bases, notes it.

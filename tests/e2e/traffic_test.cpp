@@ -95,7 +95,7 @@ TEST_CASE("a demand that is not clear is refused") {
   const std::string workload = write_workload(folder, "64");
   const std::string there = " --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6144" + globals(folder);
   CHECK(contains(expect(2, "kiln coverage" + there), "--from-histogram"));
-  CHECK(contains(expect(2, "kiln coverage " + workload + " --from-histogram" + there), "choose one"));
+  CHECK(contains(expect(2, "kiln coverage " + workload + " --from-histogram" + there), "give only one"));
   CHECK(contains(expect(2, "kiln coverage --from-histogram" + there), "counts no launches"));
   CHECK(contains(expect(2, "kiln prewarm " + workload + " --top 50" + globals(folder)), "--from-histogram"));
   for (const char* devices : {"x", "0,", "1,1", "-1", "0;1"})

@@ -310,6 +310,9 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
     """huggingface_attention() within a patched base model, which has looked at the positions."""
     if _are_numbers(attention_mask):
         if others.get("cu_seq_lens_q") is None:
+            if torch.compiler.is_compiling() or (attention_mask.is_cuda and torch.cuda.is_current_stream_capturing()):
+                raise ValueError("kiln attention: sequences that lie in one row are not separated while a layer is compiled or a CUDA graph is captured; give "
+                                 "cu_seq_lens_q, cu_seq_lens_k, max_length_q and max_length_k")
             others.update(_sequences_of_layer(attention_mask, query.shape[0]))
         attention_mask = None
     for name, each in others.items():

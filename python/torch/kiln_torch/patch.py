@@ -170,7 +170,7 @@ def _changes(model: nn.Module, inference: bool) -> Iterator[tuple[nn.Module, typ
             raise _refused(module, "was changed after patch; undo parametrizations and the like first")
         if type(module) is own and "forward" in module.__dict__:
             raise _refused(module, "has a forward of its own, such as those of device maps over several devices; patch a model of one device")
-        if hasattr(module, "act_fn") and not (isinstance(module.act_fn, nn.SiLU) or type(module.act_fn).__name__ == "SiLUActivation"):
+        if type(module) is own and hasattr(module, "act_fn") and not (isinstance(module.act_fn, nn.SiLU) or type(module.act_fn).__name__ == "SiLUActivation"):
             raise _refused(module, f"has the activation {type(module.act_fn).__name__}, expected SiLU")
         to = classes[own][inference]
         for name, projection in module.named_children():
@@ -212,11 +212,11 @@ def _set_attention(model: nn.Module, layers: list[nn.Module]) -> None:
             each._kiln_attention_before = named
         if isinstance(each, _bases()) and _name_sequences not in each._forward_pre_hooks.values():
             each.register_forward_pre_hook(_name_sequences, with_kwargs=True)
-    within = {id(part) for each in own for part in each.modules()}
-    for each in layers:  # a copied layer has a copy of the configuration
-        if id(each) in within and each.config._attn_implementation != "kiln":
-            each._kiln_attention_before = each.config._attn_implementation
-            each.config._attn_implementation = "kiln"
+    configs = {id(part): each.config for each in own for part in each.modules()}
+    for each in layers:  # a copied layer has a copy of the configuration, which set_attn_implementation() does not reach
+        config = configs.get(id(each))
+        if type(config) is type(each.config):
+            each.config = config
 
 
 def _name_sequences(model: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:

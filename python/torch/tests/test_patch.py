@@ -405,7 +405,12 @@ def test_a_copied_layer_has_kilns_attention_too(named):
         found, expected = (each(TOKENS, attention_mask=mask).logits[mask.bool()] for each in (patched, model))
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert launched.names == 3 * ["attention_dense_causal"] + 3 * ["attention_packed_causal"]
-    back = kiln.torch.unpatch(patched)
+    patched.set_attn_implementation("sdpa")
+    with torch.no_grad():
+        torch.testing.assert_close(patched(TOKENS, attention_mask=mask).logits[mask.bool()], expected, rtol=1e-4, atol=1e-4)
+    patched.set_attn_implementation("kiln")
+    patched.model.layers.append(copy.deepcopy(patched.model.layers[0]))  # a copy that is Kiln's already
+    back = kiln.torch.unpatch(kiln.torch.patch(patched))
     assert {layer.self_attn.config._attn_implementation for layer in back.model.layers} == {named}
 
 
