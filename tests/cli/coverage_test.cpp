@@ -135,6 +135,7 @@ TEST_CASE("machine code of all records of a device class needs no workload") {
   const Command command;
   const std::string bare = tuned_file(command, "bare.kiln", false), whole = tuned_file(command, "whole.kiln", true);
   const std::string all = command.path("all.kiln");
+  TunedRows elsewhere = tuned({"rows=64", "cols=4096", "dtype=bf16"}, h100);
   TunedRows hot = tuned({"rows=128", "cols=4096", "dtype=bf16"});
   hot.record.regime = manifest::to_string(Regime::hot_l2);
   const manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(h200).value();
@@ -144,8 +145,8 @@ TEST_CASE("machine code of all records of a device class needs no workload") {
   for (const std::string& each :
        {bare, whole}) {  // records of another device and of warm caches, which no launch asks for
     const auto file = store::File::open(each, store::Access::read_write);
-    put(*file, tuned({"rows=64", "cols=4096", "dtype=bf16"}, h100));
-    put(*file, hot);
+    file->put_all({&elsewhere.record, 1}, {});
+    file->put_all({&hot.record, 1}, {});
   }
   const std::string asked = " --from-records --device-class H200 --base ";
   const Ran without = command.run("coverage --require-machine-code" + asked + bare);
