@@ -186,7 +186,10 @@ class Tables(unittest.TestCase):
     def test_readme_lists_where_kiln_s_median_is_the_longer_one(self):
         lines = [(what, "a peer", lambda read, found=found: summary.slower_by(found)) for what, found in (("loses", [0.9, 0.95, 3]), ("wins", [0.9, 1.2, 3]), ("wins all", [2]))]
         with mock.patch.object(face, "LOSSES", lines):
-            self.assertEqual(face.losses(Reader()).splitlines()[2:], ["| loses | a peer | 2 of 3 | 5% longer | 11% longer |"])
+            read = Reader()
+            self.assertEqual(face.losses(read).splitlines()[2:], ["| loses | a peer | 2 of 3 | 5% longer | 11% longer |"])
+            self.assertEqual(len(read.figures), 1)
+            self.assertIn("| 2 of 3 † |", face.losses(self.reader(" †")))  # a mark hides no loss
 
     def test_a_claim_s_folder_names_its_gpu(self):
         self.assertEqual([summary.chip(folder) for folder in (summary.STREAM, summary.COLD_START, summary.FIRST_BATCHES)],

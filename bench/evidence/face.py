@@ -1,5 +1,5 @@
-"""README's tables of ratios: what a reader asks first, one number and its worst a line. A figure whose code has changed since is left out of them; the other documents
-have it, with its mark."""
+"""README's tables of ratios: what a reader asks first, one number and its worst a line. Of the first, a figure is left out where its code has changed since; the
+other documents have it, with its mark."""
 from evidence import decode, torch_ops, turns
 from evidence.attention import ratios_of
 from evidence.claim import listed
@@ -7,6 +7,7 @@ from evidence.digests import ROOT
 from evidence.marks import CHANGED
 from evidence.products import grouped_ratios as products_of_groups
 from evidence.summary import MANY_ROWS, PARTS, STREAM, of_many_rows, slower_by, team_ratios
+from evidence.summary import listed as lines_of
 from evidence.table import Reader, markdown, mean, quantile, state
 from evidence.team import best_of_peers, compared
 from evidence.tuner import at
@@ -81,7 +82,6 @@ def attention_beside(peer, lists, counts=lambda row: True):
     return lambda read: slower_by(turns.ratios_of(read, lists, peer, counts))
 
 
-# Where Kiln's median is the longer one is shown.
 LOSSES = [(f"GEMMs above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLASLt's best algorithm", own_products),
           ("GEMMs of a training step, by the records that ship", "cuBLASLt's best algorithm", training),
           ("`gemm_grouped`, the experts of models", "the faster of torch's `_grouped_mm` and cuBLAS in a loop", lambda read: slower_by(products_of_groups(read))),
@@ -98,9 +98,14 @@ LOSSES = [(f"GEMMs above {MANY_ROWS} rows, by Kiln's own kernels alone", "cuBLAS
           ("collectives and GEMMs, two to eight H200", "NCCL without NVLS, with cuBLAS", teams_beside("nccl"))]
 
 
+def if_longer(told):
+    """What `told` makes of a reader; nothing where Kiln's median time is the shorter one."""
+    return lambda read: text if (text := told(read)) and text.split(" | ")[1].endswith("longer") else ""
+
+
 def losses(read):
-    body = [[what, peer, *figure.split(" | ")] for what, peer, told in LOSSES if (figure := unmarked(read, told))]
-    return markdown(["bf16; H100, unless said", "beside", "Kiln is slower at", "its median time", "at worst"], [cells for cells in body if cells[3].endswith("longer")])
+    """A loss stays where the code has changed since, with its mark."""
+    return lines_of(read, ["bf16; H100, unless said", "beside", "Kiln is slower at", "its median time", "at worst"], [(what, peer, if_longer(told)) for what, peer, told in LOSSES])
 
 
 def stream(read):
@@ -135,10 +140,10 @@ def tune_worst(read):
 
 
 def shares(others):
-    """Figures of README without a mark, with one, and those that it leaves out: of `face` and `losses`, all that the code has changed since. `others` are what else it shows."""
+    """Figures of README without a mark, with one, and those that it leaves out: of `face`, all that the code has changed since. `others` are what else it shows."""
     tables, shown_always = Reader(), Reader()
-    face(tables), losses(tables)
-    for show in others:
+    face(tables)
+    for show in (losses, *others):
         show(shown_always)
     shown = [mark for mark in tables.figures if mark is not None and CHANGED not in mark] + [mark for mark in shown_always.figures if mark is not None]
     return sum(mark == "" for mark in shown), sum(bool(mark) for mark in shown), len(tables.figures) + len(shown_always.figures) - len(shown)

@@ -434,7 +434,8 @@ void add_prewarm(CLI::App& app, Chosen& chosen) {
       "  kiln prewarm llama3_8b.toml --devices all   on every GPU of this host\n"
       "  kiln prewarm llama3_8b_tp2.toml --ranks 2 -o llama3_8b_tp2.kiln   ops of a team, on two GPUs\n"
       "  kiln prewarm llm.toml --arch sm_90a --base h200.kiln -o deploy.kiln   without a GPU\n"
-      "  kiln prewarm --from-records --base h200.kiln --device-class H200 -o all.kiln   machine code for every record\n"
+      "  kiln prewarm --from-records --base h200.kiln --device-class H200 -o all.kiln\n"
+      "                                                              the machine code of all records\n"
       "What is compiled goes into the overlay too, with -o as without, so that a repeated command continues; --overlay \"\" keeps it\n"
       "out, and coverage --overlay \"\" then shows what FILE alone holds.\n"
       "Exit status 1: some buckets have no record; stand-ins serve them.");

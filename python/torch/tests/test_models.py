@@ -105,3 +105,11 @@ def test_padding_of_another_sequence_hides_its_keys_alone(queries):
         for i in range(2):
             own = [each[i : i + 1].transpose(1, 2) for each in (q, k[:, :, mask[i]], v[:, :, mask[i]])]
             torch.testing.assert_close(found[i : i + 1], kiln.torch.attention(*own))
+
+
+def test_numbers_of_sequences_are_refused_where_the_host_cannot_read_them(monkeypatch):
+    """As in a layer that is compiled alone, behind a mask that was made in eager mode."""
+    q, numbers = torch.zeros(1, 2, 4, 8), torch.tensor([[0, 0, 1, 1]], dtype=torch.int16)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with pytest.raises(ValueError, match="are not separated while a layer is compiled .*; give cu_seq_lens_q"):
+        kiln.torch.huggingface_attention(None, q, q, q, numbers)

@@ -403,6 +403,7 @@ def test_an_activation_with_a_hook_or_another_one_counts(inference):
             change(each.model.layers[0].mlp)
         assert (logits(model) - before).abs().max() > 0.05
         close(logits(patched), logits(model))
+        close(logits(kiln.torch.patch(patched, inference=inference)), logits(model))
         close(logits(torch.compile(patched, backend="aot_eager")), logits(model))
         torch._dynamo.reset()
         if not inference:
