@@ -17,7 +17,7 @@ CONTEST = {"Kiln, prewarmed": "Kiln, a prewarmed file", "Kiln, records": "Kiln, 
            "torch.compile": "`torch.compile`", "torch.compile, by caches of an earlier process": "`torch.compile`, the caches of an earlier process"}
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
          "autocast": "autocast", "inputs": "empty, strided and refused inputs", "graph": "CUDA graphs beside eager", "300 lengths": "300 lengths through torch.compile",
-         "first launches": "first launches of 16 threads at once", "patch": "Llama, Qwen2 and Qwen3 after `patch`, beside f64", "attention": "Gemma 2, gpt-oss and Mistral with Kiln's attention, beside f32"}
+         "first launches": "first launches of 16 threads at once", "patch": "Llama, Qwen2 and Qwen3 after `patch`, beside f64", "attention": "Gemma 2, gpt-oss and Mistral with Kiln's attention and a patched Llama, over caches too, beside f32"}
 UNSHOWN = {"machine", "host cost", "a step", "stats", "end", "first launch"}  # what has no result that is right or wrong, or is part of another check
 
 

@@ -17,8 +17,9 @@ if tuple(int("".join(filter(str.isdigit, each)) or 0) for each in _torch.__versi
     raise ImportError(f"kiln.torch needs torch 2.11 or newer, and {_torch.__version__} is installed; pip install 'torch>=2.11'")
 
 from ._ops import op, ops, register  # noqa: E402
-from .attention import attention, attention_decode, attention_paged, huggingface_attention, huggingface_mask  # noqa: E402
+from .attention import attention, attention_decode, attention_paged  # noqa: E402
 from .functions import layer_norm, linear, quantise, rms_norm, rotary, softmax, swiglu  # noqa: E402
+from .huggingface import huggingface_attention, huggingface_mask  # noqa: E402
 from .patch import patch, unpatch  # noqa: E402
 from .team import all_gather, all_gather_gemm, all_reduce, gemm_all_reduce, gemm_reduce_scatter, join_team, reduce_scatter  # noqa: E402
 

@@ -14,7 +14,7 @@ from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.modules.module import _has_any_global_hook as has_global_hook
 
-from .attention import attend
+from .huggingface import attend
 from .functions import linear, rms_norm, rotary, swiglu
 
 _PLAIN = {nn.Parameter, Tensor, FakeTensor, FunctionalTensor}
@@ -101,8 +101,6 @@ class Attention(nn.Module):
             position_embeddings = _tables(*position_embeddings, hidden_states.shape[0])
         q, k, v = (each.transpose(1, 2) for each in self._kiln_project(hidden_states, position_embeddings))
         if cache is not None:
-            if getattr(cache, "is_compileable", False):
-                raise ValueError("a patched model has a static cache, whose length its attention is not told; use a DynamicCache")
             k, v = cache.update(k, v, self.layer_idx, **named_for_cache)
         named = self.config._attn_implementation
         out, weights = (self._kiln_attend if named == "kiln" else self._kiln_other(named))(

@@ -11,7 +11,7 @@ from torch import nn
 from torch.compiler import is_compiling
 
 from . import parts, served
-from .attention import huggingface_attention, huggingface_mask, sequences_of
+from .huggingface import huggingface_attention, huggingface_mask, sequences_of
 
 FAMILIES = ("Llama", "Qwen2", "Qwen3")
 _PARTS = {"RMSNorm": parts.RmsNorm, "RotaryEmbedding": parts.Rotary, "MLP": parts.Mlp, "Attention": parts.Attention, "DecoderLayer": parts.DecoderLayer}

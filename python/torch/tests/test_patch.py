@@ -92,14 +92,14 @@ def test_a_step_of_one_token_decodes_over_the_cache(pair):
     assert launched.names == 2 * ["attention_dense_causal"] + 3 * 2 * ["attention_decode_contiguous"]
 
 
-def test_a_step_with_padding_or_gradients_does_not(pair):
+def test_a_step_with_padding_or_gradients_calls_another_op(pair):
     model, patched = pair
     mask = torch.ones(2, 12, dtype=torch.long)
     mask[0, :4] = 0
     with torch.no_grad(), Launched() as launched:
         written = [each.generate(TOKENS, attention_mask=mask[:, :11], max_new_tokens=3, do_sample=False, pad_token_id=0) for each in pair]
         assert torch.equal(*written)
-    assert launched.names and "attention_decode_contiguous" not in launched.names
+    assert launched.names == 2 * ["attention_packed_causal"] + 2 * 2 * ["attention_paged_causal"]
     with Launched() as launched:
         patched(TOKENS[:, :1], labels=TOKENS[:, :1])
         patched(TOKENS[:, :1]).logits.sum().backward()
@@ -116,8 +116,6 @@ def test_one_query_sees_a_window_of_its_cache():
 
 def test_what_attention_does_not_have_is_refused(pair):
     _, patched = pair
-    with torch.no_grad(), pytest.raises(ValueError, match="static cache.*use a DynamicCache"):
-        patched.generate(TOKENS, max_new_tokens=2, do_sample=False, cache_implementation="static")
     patched.train()
     for layer in patched.model.layers:
         layer.self_attn.attention_dropout = 0.1
@@ -314,7 +312,7 @@ def test_they_do_without_patch_and_have_the_same_gradients(pair):
 
 def test_positions_are_waited_for_once_and_only_where_given(pair, monkeypatch):
     model, patched = pair
-    asked, modules = [], [sys.modules[f"kiln_torch.{each}"] for each in ("patch", "attention")]
+    asked, modules = [], [sys.modules[f"kiln_torch.{each}"] for each in ("patch", "huggingface")]
     own = modules[0].sequences_of
     for module in modules:
         monkeypatch.setattr(module, "sequences_of", lambda *given: asked.append(given) or own(*given))
@@ -326,20 +324,6 @@ def test_positions_are_waited_for_once_and_only_where_given(pair, monkeypatch):
         assert len(asked) == 1
         with_kiln(model)(TOKENS, position_ids=torch.arange(11)[None])
         assert len(asked) == 2
-
-
-def test_a_static_cache_without_patch_is_cut_by_its_mask_or_refused():
-    model = model_of("Llama")
-    bare = with_kiln(model)
-    expected, found = [], []
-    for each, results in ((model, expected), (bare, found)):
-        cache = transformers.StaticCache(config=each.config, max_cache_len=32)
-        with torch.no_grad():
-            for begin, end in ((0, 8), (8, 9), (9, 11)):
-                results.append(each(TOKENS[:, begin:end], past_key_values=cache, attention_mask=torch.ones(2, end, dtype=torch.long)).logits)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    with torch.no_grad(), pytest.raises(ValueError, match="nothing tells how many keys of a static cache are written; give an attention mask"):
-        bare(TOKENS, past_key_values=transformers.StaticCache(config=bare.config, max_cache_len=32))
 
 
 def test_a_window_does_not_reach_over_padding_between_tokens():

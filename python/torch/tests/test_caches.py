@@ -1,0 +1,137 @@
+"""Steps of generation over caches: static ones, padding, chunks of prompts, torch.compile; with patch and with Kiln's attention alone."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import kiln.torch  # noqa: E402
+from small_models import TOKENS, Launched, model_of, with_kiln  # noqa: E402
+from torch._dynamo.utils import counters  # noqa: E402
+
+KINDS = {
+    "Llama": {},
+    "Qwen3": {},
+    "Qwen2": {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0},
+    "Mistral": {"sliding_window": 4},
+    "Gemma2": {"attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 8, "sliding_window": 4},
+    "GptOss": {"sliding_window": 4, "num_local_experts": 4, "num_experts_per_tok": 2},
+}
+PROMPT = TOKENS.clamp(1)  # 0 is padding
+LONG = torch.randint(1, 64, (2, 29), generator=torch.Generator().manual_seed(3))
+
+
+@pytest.fixture(params=KINDS)
+def models(request):
+    """One in eager mode, and those that Kiln computes."""
+    model = model_of(request.param, **KINDS[request.param])
+    ours = [with_kiln(model)]
+    if request.param in kiln.torch.patch.__globals__["FAMILIES"]:
+        ours += [kiln.torch.patch(copy.deepcopy(model), inference=each) for each in (False, True)]
+    return model, ours
+
+
+def padded(tokens, row=0, columns=4):
+    mask = torch.ones_like(tokens)
+    mask[row, :columns] = 0
+    return mask
+
+
+def written_by(model, tokens, **named):
+    return model.generate(tokens, **{"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0, **named})
+
+
+@pytest.mark.parametrize("cache", ("static", "dynamic"))
+@pytest.mark.parametrize("tokens", (PROMPT, LONG), ids=("short", "long"))
+def test_generate_writes_the_same_over_each_cache(models, cache, tokens):
+    model, ours = models
+    for mask in (None, torch.ones_like(tokens), padded(tokens)):
+        expected = written_by(model, tokens, attention_mask=mask, cache_implementation=cache)
+        for each in ours:
+            assert torch.equal(written_by(each, tokens, attention_mask=mask, cache_implementation=cache), expected)
+
+
+@pytest.mark.parametrize("has_padding", (False, True))
+def test_steps_over_a_static_cache_are_one_graph(models, has_padding):
+    model, ours = models
+    mask = padded(PROMPT) if has_padding else None
+    expected = written_by(model, PROMPT, attention_mask=mask, cache_implementation="static", disable_compile=True)
+    for each in ours:
+        torch._dynamo.reset()
+        counters.clear()
+        config = transformers.CompileConfig(fullgraph=True, backend="aot_eager", mode=None)
+        config._compile_all_devices = True
+        assert torch.equal(written_by(each, PROMPT, attention_mask=mask, cache_implementation="static", compile_config=config), expected)
+        window = getattr(model.config, "sliding_window", None)
+        assert counters["stats"]["unique_graphs"] == (2 if window else 1)  # one more until a window is full
+    torch._dynamo.reset()
+
+
+def test_chunks_of_a_prompt_over_a_static_cache(models):
+    model, ours = models
+    for mask in (None, torch.ones_like(LONG), padded(LONG)):
+        expected, *found = ([], *([] for _ in ours))
+        for each, logits in zip((model, *ours), (expected, *found)):
+            cache = transformers.StaticCache(config=each.config, max_cache_len=40)
+            with torch.no_grad():
+                for begin, end in ((0, 3), (3, 4), (4, 24), (24, 26), (26, 29)):
+                    rows = each(LONG[:, begin:end], past_key_values=cache, attention_mask=None if mask is None else mask[:, :end]).logits
+                    logits.append(rows if mask is None else rows[mask[:, begin:end].bool()])
+        for each in found:
+            torch.testing.assert_close(each, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_compiled_model_is_told_the_keys_of_a_static_cache():
+    model = model_of("Llama")
+    patched = kiln.torch.patch(copy.deepcopy(model))
+    compiled = torch.compile(patched, backend="aot_eager", fullgraph=True)
+    expected, found = [], []
+    for each, logits in ((model, expected), (compiled, found)):
+        cache = transformers.StaticCache(config=model.config, max_cache_len=40)
+        cache.early_initialization(batch_size=2, num_heads=2, head_dim=8, dtype=torch.float32, device="cpu")
+        with torch.no_grad():
+            for begin, end in ((0, 20), (20, 21), (21, 22), (22, 25), (25, 29)):
+                logits.append(each(LONG[:, begin:end], past_key_values=cache).logits)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    torch._dynamo.reset()
+
+
+def test_a_mask_may_have_a_column_for_each_key_of_a_static_cache():
+    model = model_of("Llama")
+    patched = kiln.torch.patch(copy.deepcopy(model))
+    mask = torch.ones(2, 40, dtype=torch.long)
+    mask[0, :2] = 0
+    expected, found = [], []
+    for each, logits in ((model, expected), (patched, found)):
+        cache = transformers.StaticCache(config=model.config, max_cache_len=40)
+        with torch.no_grad():
+            each(LONG[:, :20], past_key_values=cache, attention_mask=mask[:, :20])
+            for begin, end in ((20, 21), (21, 24), (24, 29)):
+                logits.append(each(LONG[:, begin:end], past_key_values=cache, attention_mask=mask).logits)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    with torch.no_grad(), pytest.raises(ValueError, match=r"the attention mask is \[2, 40\] for 20 tokens, expected a column for each token of the cache"):
+        patched(LONG[:, :20], past_key_values=transformers.StaticCache(config=model.config, max_cache_len=40), attention_mask=mask)
+
+
+def test_a_static_cache_has_no_gradient():
+    for each in (kiln.torch.patch(model_of("Llama")), with_kiln(model_of("Llama"))):
+        with pytest.raises(ValueError, match="a static cache has no gradient; call the model under torch.no_grad()"):
+            each(PROMPT, past_key_values=transformers.StaticCache(config=each.config, max_cache_len=32))
+
+
+def test_without_the_mask_function_a_static_cache_is_refused():
+    bare = with_kiln(model_of("Llama"))
+    transformers.AttentionInterface.register("kiln_alone", kiln.torch.huggingface_attention)
+    bare.set_attn_implementation("kiln_alone")
+    with torch.no_grad(), pytest.raises(ValueError, match="nothing tells how many keys of a static cache are written; register kiln.torch.huggingface_mask"):
+        bare(PROMPT, past_key_values=transformers.StaticCache(config=bare.config, max_cache_len=32))
+
+
+def test_padded_steps_wait_for_nothing_but_their_mask():
+    patched = kiln.torch.patch(model_of("Llama"))
+    with Launched() as launched:
+        written_by(patched, PROMPT, attention_mask=padded(PROMPT), cache_implementation="static", max_new_tokens=3)
+    assert launched.names == 2 * ["attention_packed_causal"] + 2 * 2 * ["attention_paged_causal"]
