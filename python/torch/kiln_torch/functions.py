@@ -34,6 +34,11 @@ def autocast(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
     return tuple(None if each is None else each.to(dtype) for each in tensors)
 
 
+def _check_weight(function: str, weight: Any) -> None:
+    if not isinstance(weight, Tensor):
+        raise ValueError(f"kiln.torch.{function}: weight is a {type(weight).__name__}, expected a tensor of one number a column; give ones for a norm without weights")
+
+
 def like(x: Tensor, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
     """Tensors in x's type where autocast is on."""
     if not torch.is_autocast_enabled("cuda"):
@@ -73,6 +78,7 @@ class _RmsNormAdd(Function):
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-6, residual: Tensor | None = None) -> Any:
     """y = s / rms(s) * weight over the last dimension, with s = x. With a residual, s = x + residual, and the result is (y, s)."""
+    _check_weight("rms_norm", weight)
     weight, residual = like(x, weight, residual)
     if residual is None:
         if needs_gradient(x, weight):
@@ -117,6 +123,7 @@ class _LayerNormAdd(Function):
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None = None, epsilon: float = 1e-5, residual: Tensor | None = None) -> Any:
     """Layer normalisation over the last dimension. With a residual, of s = x + residual, and the result is (y, s)."""
+    _check_weight("layer_norm", weight)
     weight, bias, residual = like(x, weight, bias, residual)
     if residual is None:
         if needs_gradient(x, weight, bias):

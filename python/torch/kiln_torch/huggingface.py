@@ -22,6 +22,7 @@ _MASKS = frozenset((  # transformers' mask functions that attend() computes by i
     "sliding_window_bidirectional_overlay.<locals>.inner_mask", "packed_sequence_mask_function.<locals>.inner_mask",
     "and_masks.<locals>.and_mask", "remap_positions_for_packed_sequence.<locals>.inner_mask"))
 _LAYERS = ("full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "hybrid_sliding")  # of a model; others may have keys beside those of tokens
+_UNTOLD = ("BigBirdPegasusDecoderAttention",)  # is_causal is False there, under causal masks too
 _CHUNKED = "chunked_overlay.<locals>.inner_mask"
 _PACKED = "packed_sequence_mask_function.<locals>.inner_mask"
 _NUMBERS = torch.int16  # the type of a mask that numbers sequences; no mask that tells padding has it
@@ -81,6 +82,8 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
         if key.shape[2] != query.shape[2] and _is_static(key):
             raise ValueError("kiln attention: nothing tells how many keys of a static cache are written; register kiln.torch.huggingface_mask as docs/torch.md "
                              "shows, or use a DynamicCache")
+    if type(module).__name__ in _UNTOLD:
+        raise ValueError(f"kiln attention: {type(module).__name__} does not say whether its mask is causal; use another attn_implementation")
     kinds, at = getattr(getattr(module, "config", None), "layer_types", None), getattr(module, "layer_idx", None)
     if kinds is not None and at is not None and at < len(kinds) and kinds[at] not in _LAYERS:
         raise ValueError(f"kiln attention: layer {at} is of the type {kinds[at]}, expected one of {', '.join(_LAYERS)}; use another attn_implementation")

@@ -231,6 +231,12 @@ def test_a_mask_that_does_not_broadcast_is_refused(shape):
         kt.softmax(leaf(2, 3, 4, 6), mask=torch.ones(shape, dtype=torch.bool))
 
 
+@pytest.mark.parametrize("norm", ["rms_norm", "layer_norm"])
+def test_a_norm_without_weights_is_refused(norm):
+    with pytest.raises(ValueError, match=f"kiln.torch.{norm}: weight is a NoneType, expected a tensor of one number a column; give ones"):
+        getattr(kt, norm)(torch.randn(2, 8), None)
+
+
 def test_attention_decode_takes_keys_and_values_of_8_bits_with_their_scales():
     q, lengths = torch.randn(2, 1, 4, 16), torch.tensor([5, 9], dtype=torch.int32)
     k, v = (torch.randn(2, 9, 2, 16).to(torch.float8_e4m3fn) for _ in range(2))

@@ -95,6 +95,12 @@ def test_layers_whose_keys_may_be_no_tokens_are_refused():
         kiln.torch.huggingface_attention(Layer("compressed_sparse_attention"), *given, None)
 
 
+def test_layers_that_do_not_say_their_mask_are_refused():
+    of_decoder = type("BigBirdPegasusDecoderAttention", (Layer,), {})
+    with pytest.raises(ValueError, match="BigBirdPegasusDecoderAttention does not say whether its mask is causal; use another attn_implementation"):
+        kiln.torch.huggingface_attention(of_decoder(is_causal=False), *(torch.randn(1, 2, 5, 8) for _ in range(3)), None)
+
+
 @pytest.mark.parametrize("queries", [1, 4, 9, 12])
 def test_padding_of_another_sequence_hides_its_keys_alone(queries):
     q, k, v = torch.randn(2, 4, queries, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8)
