@@ -1,9 +1,11 @@
-// Kiln's workspaces come from torch's allocator, so that one pool serves both. A capture's do not: they outlive the pool of its graph,
-// and torch.compile's graphs refuse memory in their pool that is none of their outputs.
+// Kiln's workspaces come from torch's allocator, so that one pool serves both: its common pool, since they outlive those of graphs and of
+// torch.cuda.use_mem_pool, and torch.compile's graphs refuse memory in their pool that is none of their outputs. A capture's come from the driver.
 #include <dlfcn.h>
 
 #include <mutex>
 #include <set>
+#include <system_error>
+#include <thread>
 
 #include "cuda.hpp"
 #include "shim.hpp"
@@ -60,6 +62,47 @@ OfCaptures& of_captures() {
   return *kept;
 }
 
+/// Gives up Python's lock for its lifetime, if this thread has it: torch takes it where it records who allocates.
+class WithoutPython {
+ public:
+  WithoutPython() {
+    int (*holds)() = nullptr;
+    void* (*save)() = nullptr;
+    set(holds, dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+    set(save, dlsym(RTLD_DEFAULT, "PyEval_SaveThread"));
+    set(restore_, dlsym(RTLD_DEFAULT, "PyEval_RestoreThread"));
+    if (holds != nullptr && save != nullptr && restore_ != nullptr && holds() != 0) state_ = save();
+  }
+  ~WithoutPython() {
+    if (state_ != nullptr) restore_(state_);
+  }
+  WithoutPython(const WithoutPython&) = delete;
+  WithoutPython& operator=(const WithoutPython&) = delete;
+
+ private:
+  void* state_ = nullptr;
+  void (*restore_)(void*) = nullptr;
+};
+
+/// Of torch's common pool. Pools for graphs and of torch.cuda.use_mem_pool take what their own thread allocates, so another one does.
+void* allocate_apart(std::size_t bytes, kiln_stream stream, std::int32_t device) {
+  void* address = nullptr;
+  const CudaShim& torch = cuda();
+  const auto allocate_here = [&] {
+    void* guard = nullptr;
+    if (torch.new_stream_guard(stream, device, &guard) != 0) return;
+    if (torch.allocate(bytes, &address) != 0) address = nullptr;
+    torch.delete_stream_guard(guard);
+  };
+  const WithoutPython released;
+  try {
+    std::thread(allocate_here).join();
+  } catch (const std::system_error&) {  // this process may have no more threads
+    allocate_here();
+  }
+  return address;
+}
+
 void* allocate(std::size_t bytes, kiln_stream stream, std::int32_t captured, void* user) try {
   if (captured != 0) {  // Kiln has relaxed the thread's capture mode
     std::uint64_t address = 0;
@@ -69,12 +112,7 @@ void* allocate(std::size_t bytes, kiln_stream stream, std::int32_t captured, voi
     of_captures().addresses.insert(made);
     return made;
   }
-  void *guard = nullptr, *address = nullptr;
-  if (cuda().new_stream_guard(stream, static_cast<std::int32_t>(reinterpret_cast<std::intptr_t>(user)), &guard) != 0)
-    return nullptr;
-  if (cuda().allocate(bytes, &address) != 0) address = nullptr;
-  cuda().delete_stream_guard(guard);
-  return address;
+  return allocate_apart(bytes, stream, static_cast<std::int32_t>(reinterpret_cast<std::intptr_t>(user)));
 } catch (const std::exception&) {
   return nullptr;
 }

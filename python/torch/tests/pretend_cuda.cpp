@@ -1,6 +1,7 @@
 // Loaded before torch, it has kiln.torch take tensors of the host for those of a CUDA device, whose memory and streams are those of
 // tests/fake_cuda. So the whole way from torch.ops.kiln to a launch runs where no GPU is.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -65,8 +66,16 @@ std::int32_t aoti_torch_get_current_cuda_stream(std::int32_t, void** stream) {
   *stream = made;
   return 0;
 }
-std::int32_t aoti_torch_create_cuda_stream_guard(void*, std::int32_t, void**) { return 0; }
-std::int32_t aoti_torch_delete_cuda_stream_guard(void*) { return 0; }
+/// The device's context is that of the calling thread too, as torch has it.
+std::int32_t aoti_torch_create_cuda_stream_guard(void*, std::int32_t device, void**) {
+  void* context = nullptr;
+  of<int(void**, int)>(driver(), "cuDevicePrimaryCtxRetain")(&context, device);
+  return of<int(void*)>(driver(), "cuCtxPushCurrent_v2")(context);
+}
+std::int32_t aoti_torch_delete_cuda_stream_guard(void*) {
+  void* context = nullptr;
+  return of<int(void**)>(driver(), "cuCtxPopCurrent_v2")(&context);
+}
 /// Copies of inputs lie in the device's memory too.
 std::int32_t torch_call_dispatcher(const char* name, const char* overload, std::uint64_t* stack,
                                    std::uint64_t version) {
@@ -87,10 +96,12 @@ std::int32_t torch_call_dispatcher(const char* name, const char* overload, std::
   return result;
 }
 
-int workspaces = 0;
+int workspaces = 0, of_main_thread = 0;
 int pretend_workspaces() { return workspaces; }
+int pretend_workspaces_of_main_thread() { return of_main_thread; }
 std::int32_t aoti_torch_cuda_caching_allocator_raw_alloc(std::uint64_t bytes, void** address) {
   ++workspaces;
+  of_main_thread += gettid() == getpid();
   *address = reinterpret_cast<void*>(allocate(bytes));
   return 0;
 }

@@ -269,8 +269,9 @@ scale = kiln.torch.register(OPS, "scale")
 print(library.pretend_workspaces())
 scale(on(torch.randn(3, 8)), 2.0)
 print(library.pretend_workspaces() > 0)
+print(library.pretend_workspaces_of_main_thread())  # whose pool would be that of a graph which torch.compile warms up
 """)
-    assert said == "0\nTrue\n"
+    assert said == "0\nTrue\n0\n"
 
 
 def test_tensors_of_the_cpu_are_refused_with_what_to_do():
