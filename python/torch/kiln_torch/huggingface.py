@@ -1,4 +1,4 @@
-"""Kiln's attention for Hugging Face's AttentionInterface, and what it is told by AttentionMaskInterface."""
+"""Kiln's attention for Hugging Face's AttentionInterface, and its masks for AttentionMaskInterface."""
 from __future__ import annotations
 
 import weakref
