@@ -114,10 +114,11 @@ def huggingface_mask(*, mask_function: Callable[..., Any] | None = None, use_vma
 
 
 def _written(mask: Tensor | None, named: dict[str, Any]) -> Tensor | None:
-    """The mask under which attend() goes over a cache without waiting for it: i32 [batch, 1 + rows, 1, prompt]; else `mask`, which tells padding.
+    """The mask under which attend() goes over a cache without waiting for it: i32 [batch, 1 or 2 + keys, 1, prompt]; else `mask`, which tells padding.
 
-    [:, 0] counts the keys of each sequence. With padding rows follow, a place for each key of the cache: those of the keys that count, in order. `prompt`
-    is the number of keys where the host knows it and nothing is padding, else 1. Four dimensions are what transformers hands on as it is.
+    [:, 0] counts the keys of each sequence. Of a step whose mask may have padding there follow [:, 1], the same for sequences without it and 0 for those
+    with it, and [:, 2:], the places of the keys that count, in order. `prompt` is the number of keys where the host knows it and nothing is padding, else 1.
+    Four dimensions are what transformers hands on as it is.
     """
     queries, keys, before, first = named["q_length"], named["kv_length"], named.get("q_offset", 0), named.get("kv_offset", 0)
     seen, given, window = before + queries, named.get("attention_mask"), named.get("local_size")
@@ -130,6 +131,8 @@ def _written(mask: Tensor | None, named: dict[str, Any]) -> Tensor | None:
         if is_static and mask is None:
             raise ValueError("kiln attention: a static cache has no gradient; call the model under torch.no_grad()")
         return mask
+    if is_static and mask is None and given is not None:  # the last key of the cache: its step is as the others
+        mask = given[:, -keys:]
     is_odd = mask is not None and (mask.dim() != 2 or mask.shape[0] != named["batch_size"])  # for attend() to refuse
     if is_odd or (mask is None and not is_static and window is None):
         return mask
@@ -137,14 +140,21 @@ def _written(mask: Tensor | None, named: dict[str, Any]) -> Tensor | None:
     written = ((seen if is_counted else torch.full((), seen, device=device)) - first).clamp(max=keys)
     if mask is not None:
         are_written, are_tokens = torch.arange(keys, device=device) < written, torch.nn.functional.pad(mask, (0, keys - mask.shape[1]))
+        if queries == 1 and (window is None or keys <= window):
+            return _places(are_tokens & are_written, written)
         if compiles or not is_static or (are_written & ~are_tokens).any():
-            if queries > 1 or (window is not None and keys > window):
-                return mask if compiles or mask.shape[1] < keys else mask[:, : int(written)]
-            are_keys = are_tokens & are_written
-            places = are_keys.to(torch.int8).argsort(dim=1, descending=True, stable=True)
-            return torch.cat((are_keys.sum(1, keepdim=True), places), 1).to(_WRITTEN)[:, :, None, None]
+            return mask if compiles or mask.shape[1] < keys else mask[:, : int(written)]
     host_knows = queries > _STEP and not (is_counted and compiles)
     return written.to(_WRITTEN).expand(named["batch_size"], 1, 1, min(int(seen) - first, keys) if host_knows else 1)
+
+
+def _places(are_keys: Tensor, written: Tensor) -> Tensor:
+    """Where the keys of each sequence lie, for _written(). No value of them is waited for."""
+    places, counts = torch.arange(are_keys.shape[1], device=are_keys.device).expand_as(are_keys), are_keys.sum(1, keepdim=True)
+    to = torch.where(are_keys, are_keys.cumsum(1) + 1, 1)  # the others go where the count of sequences without padding comes
+    made = torch.zeros(are_keys.shape[0], are_keys.shape[1] + 2, dtype=torch.int64, device=are_keys.device).scatter_(1, to, places)
+    made[:, :1], made[:, 1:2] = counts, torch.where(counts == written, counts, 0)
+    return made.to(_WRITTEN)[:, :, None, None]
 
 
 def _functions_of(function: Any) -> list[tuple[str, list[Any]]]:
@@ -217,17 +227,20 @@ def _cached(query: Tensor, key: Tensor, value: Tensor, written: Tensor, named: d
         offsets, pages = (torch.arange(batch + 1, dtype=torch.int32, device=key.device) * each for each in (queries, 1))
         out = attention_paged(query.flatten(0, 1), key, value, offsets, lengths, pages[:-1, None], window=window, longest_query=queries, **extra)
         return out.unflatten(0, (batch, queries))
+    plain = written[:, 1, 0, 0].contiguous()
+    out = attention_decode(query, key, value, plain, **extra)  # 0 for sequences with padding, as the rest of this is for those without
     tokens = torch.arange(batch * key_heads, dtype=torch.int32, device=key.device)  # each key head of each sequence is a sequence, in pages of one key
-    table = tokens.view(batch, key_heads, 1) * keys + written[:, 1:, 0, 0][:, None]
+    table = tokens.view(batch, key_heads, 1) * keys + written[:, 2:, 0, 0][:, None]
     pools = (each.transpose(1, 2).reshape(-1, 1, 1, each.shape[-1]) for each in (key, value))
     of_heads = query.unflatten(2, (key_heads, -1)).transpose(1, 2).flatten(0, 2)
     offsets = torch.arange(batch * key_heads + 1, dtype=torch.int32, device=key.device)
     sinks, extra["sinks"] = extra["sinks"], None  # which differ from one key head to the next
-    out, lse = attention_paged(of_heads, *pools, offsets, lengths.repeat_interleave(key_heads), table.flatten(0, 1), longest_query=1, return_lse=True, **extra)
-    out = out.view(batch, 1, -1, out.shape[-1])
+    rest, lse = attention_paged(of_heads, *pools, offsets, (lengths - plain).repeat_interleave(key_heads), table.flatten(0, 1), longest_query=1,
+                                return_lse=True, **extra)
+    rest = rest.view(out.shape)
     if sinks is not None:  # they take weight from all keys
-        out = (out * torch.sigmoid(lse.T.reshape(batch, 1, -1) - sinks.float())[..., None]).to(out.dtype)
-    return out
+        rest = (rest * torch.sigmoid(lse.T.reshape(batch, 1, -1) - sinks.float())[..., None]).to(out.dtype)
+    return out + rest
 
 
 def _padded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, named: dict[str, Any], cut: bool) -> Tensor:

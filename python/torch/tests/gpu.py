@@ -38,6 +38,7 @@ DEADLINE = BEGAN  # when no more is begun
 LIMITS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, torch.float32: 2e-3, torch.float8_e4m3fn: 8e-2}  # of the largest magnitude
 BUILD = {"build": os.environ["KILN_BENCH_BUILD"]} if "KILN_BENCH_BUILD" in os.environ else {}
 rows: list[dict] = []
+os.makedirs(os.environ.get("OUT") or ".", exist_ok=True)
 log = open(os.path.join(os.environ["OUT"], "torch-gpu.jsonl"), "w") if os.environ.get("OUT") else None
 
 

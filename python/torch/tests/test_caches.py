@@ -134,4 +134,4 @@ def test_padded_steps_wait_for_nothing_but_their_mask():
     patched = kiln.torch.patch(model_of("Llama"))
     with Launched() as launched:
         written_by(patched, PROMPT, attention_mask=padded(PROMPT), cache_implementation="static", max_new_tokens=3)
-    assert launched.names == 2 * ["attention_packed_causal"] + 2 * 2 * ["attention_paged_causal"]
+    assert launched.names == 2 * ["attention_packed_causal"] + 2 * 2 * ["attention_decode_contiguous", "attention_paged_causal"]
