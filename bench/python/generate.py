@@ -27,7 +27,7 @@ import kiln  # noqa: E402
 import kiln.torch  # noqa: E402
 from rows import emit, settle, versions  # noqa: E402
 
-BATCHES = {"one prompt": (1, False), "8 prompts": (8, False), "8 prompts with padding": (8, True), "32 prompts": (32, False)}
+BATCHES = {"one prompt": (1, False), "8 prompts with padding": (8, True), "32 prompts": (32, False)}
 CONTENDERS = {f"{who}, {cache} cache": (who, cache) for who in ("eager", "Kiln") for cache in ("dynamic", "static")}
 
 
