@@ -9,9 +9,9 @@ from evidence.claim import listed
 from evidence.table import markdown, number
 
 CHECKS = "torch-h200/checks.jsonl"
-RANKS, TRAINING, DEVICES = (f"torch-h200/{name}.jsonl" for name in ("ranks", "training", "devices"))
-LLAMA, TRAINED, STEPS = (("python/llama.jsonl", "python/llama_peers.jsonl"), ("python/llama_train.jsonl", "python/llama_train_peers.jsonl"), "python/llama_steps.txt")
-ROUTES, LENGTH = "python/host.jsonl", "python/length_graph.jsonl"
+RANKS, TRAINING, PARALLEL, DEVICES, TUNED = (f"torch-h200/{name}.jsonl" for name in ("ranks", "training", "tensor_parallel", "devices", "devices_tune"))
+LLAMA, LLAMA_FILES, TRAINED, STEPS = (("python/llama_code.jsonl", "python/llama_peers.jsonl"), ("python/llama.jsonl",), ("python/llama_train.jsonl", "python/llama_train_peers.jsonl"), "python/llama_steps.txt")
+ROUTES, LENGTH, GENERATE = "python/host.jsonl", "python/length_graph.jsonl", "python/generate.jsonl"
 BATCHES, CONTEST_BATCHES = (1, 10, 100, 1000), (1, 100, 1000)
 CONTEST = {"Kiln, prewarmed": "Kiln, a prewarmed file", "Kiln, records": "Kiln, the shipped records", "Kiln, records with machine code": "Kiln, the shipped records with machine code", "Kiln, nothing": "Kiln, no file", "eager": "eager torch", "liger": "eager torch with Liger's kernels",
            "torch.compile": "`torch.compile`", "torch.compile, by caches of an earlier process": "`torch.compile`, the caches of an earlier process"}
@@ -70,6 +70,20 @@ def length_winners(read):
 def length_ratios(read):
     """Torch's graph of a length over Kiln's graph of all lengths."""
     return [row["exact_us"] / row["us"] for row in read(LENGTH) if row["equal"]]
+
+
+def torch_generate(read):
+    body = [[row["batch"], row["contender"], row["step_ms"], row["least_step_ms"], row["call_ms"], row["first_call_s"]] for row in read(GENERATE)]
+    return markdown(["batch", "model and cache", "ms a step, median of the rounds", "least", "ms a call", "s of the first call"], body)
+
+
+def steps_beside(peer, cache):
+    """A step of `peer` over one of Kiln's with that cache, the least and the most of the batches."""
+    def told(read):
+        steps = {(row["batch"], row["contender"]): row["step_ms"] for row in read(GENERATE)}
+        ratios = [steps[batch, peer] / us for (batch, contender), us in steps.items() if contender == f"Kiln, {cache} cache"]
+        return f"{min(ratios):.2f} to {max(ratios):.2f} times"
+    return lambda read: read.figure(told)
 
 
 def torch_length(read):
@@ -151,13 +165,14 @@ def prewarm_took(read):
 
 def torch_ranks(read):
     """What two GPUs showed: of two processes by torchrun, and of one."""
-    ranks, training, devices = (read(name) for name in (RANKS, TRAINING, DEVICES))
+    ranks, training, parallel, devices, tuned = (read(name) for name in (RANKS, TRAINING, PARALLEL, DEVICES, TUNED))
     body = []
     for what, has in (("ops of teams beside torch.distributed", " of "), ("their sums have the same bits on all ranks", "sums"), ("gradients beside f64", "gradients"),
                       ("three buckets of two ops by one new overlay, tuned once in all, the same bits", "one overlay")):
         body.append([what, [row for row in ranks if (row["check"].split()[0] in ("sums", "gradients", "one")) == (has != " of ") and has in row["check"]]])
     body += [[f"four steps of a patched Llama beside the same without `patch`: {row['check'].removeprefix('training in ')}", [row]] for row in training]
-    body += [[f"one process on both devices: {row['check']}", [row]] for row in devices]
+    body += [[f"a Llama divided between two ranks: {row['check']}", [row]] for row in parallel if row["check"] != "machine"]
+    body += [[f"one process on both devices: {row['check']}", [row]] for row in (*devices, *tuned)]
     return markdown(["two GPUs", "passed", "failed"], [[what, sum(row["ok"] for row in of), ", ".join(row["check"] for row in of if not row["ok"]) or 0] for what, of in body if of])
 
 
@@ -200,9 +215,9 @@ def host_costs(routes):
     return lambda read: read.figure(told)
 
 
-TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
-          "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_length": torch_length}
-FIGURES = {"llama_prewarm": prewarm_took, "contest_runs": lambda read: read.figure(contest_runs),
-           "eager_leads": eager_leads("Kiln, prewarmed"), "eager_leads_records": eager_leads("Kiln, records"), "eager_leads_nothing": eager_leads("Kiln, nothing"),
+TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_files": lambda read: llama_rows(read, LLAMA_FILES), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
+          "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_generate": torch_generate, "torch_length": torch_length}
+FIGURES = {"generate_dynamic": steps_beside("eager, dynamic cache", "dynamic"), "generate_static": steps_beside("eager, static cache", "static"), "llama_prewarm": prewarm_took, "contest_runs": lambda read: read.figure(contest_runs),
+           "eager_leads": eager_leads("Kiln, records with machine code"),
            "train_leads": eager_leads("Kiln, prewarmed", TRAINED, train=True), "train_leads_records": eager_leads("Kiln, records", TRAINED, train=True),
            **{name: host_costs(routes) for name, routes in HOST.items()}, "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
