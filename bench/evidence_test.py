@@ -75,6 +75,14 @@ class Evidence(unittest.TestCase):
 
     # What must not mark.
 
+    def test_docstrings_are_no_change_and_other_strings_are(self):
+        code = '"""Of a module."""\n\n\ndef twice(x):\n    """Of a function,\n    on two lines."""\n    said = "kept"; return 2 * x\n'
+        other = 'def twice(x):\n    """Another one"""; said = "kept"; return 2 * x\n'
+        alike = [digests.bare("a.py", each.encode()) for each in (code, other.replace('"""; said', '"""\n    said'))]
+        self.assertEqual(*alike)
+        self.assertIn(b"kept", alike[0])
+        self.assertNotEqual(digests.bare("a.py", code.replace("kept", "changed").encode()), alike[0])
+
     def test_comments_and_white_space_are_no_change(self):
         self.write("src/tune/a.cpp", "/* new */\n" + CODE.replace("doubles", "twice as much").replace("{ return", "{\n  return"))
         self.assertEqual(self.mark(), "")

@@ -38,15 +38,26 @@ GROUPS = {
 
 
 def bare(name, content):
-    """Without comments and white space: a change of these alone is no change of code. Nor are names that say where C++ lies: of included files, and of namespaces."""
+    """Without comments, docstrings and white space: a change of these alone is no change of code. Nor are names that say where C++ lies: of included files, and of namespaces."""
     if pathlib.Path(name).suffix in C_FAMILY:
         content = INCLUDE.sub(b"", LITERAL_OR_COMMENT.sub(lambda found: found[1] or b"", content))
         content = NAMESPACE.sub(lambda found: found[1] or b"", content)
     elif pathlib.Path(name).suffix == ".toml":
         content = TOML_STRING_OR_COMMENT.sub(lambda found: found[1] or b"", content)
     else:
-        content = re.sub(rb"(?m)^\s*#.*$", b"", content)
+        content = re.sub(rb"(?m)^\s*#.*$", b"", without_docstrings(content) if name.endswith(".py") else content)
     return re.sub(rb"\s+", b"", content)
+
+
+def without_docstrings(content):
+    lines = content.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node, clean=False) is not None:
+            said = node.body[0]
+            for at in range(said.lineno - 1, said.end_lineno):
+                begin, end = (said.col_offset if at == said.lineno - 1 else 0), (said.end_col_offset if at == said.end_lineno - 1 else len(lines[at]))
+                lines[at] = lines[at][:begin] + lines[at][end:]
+    return b"".join(lines)
 
 
 def short(content):

@@ -116,8 +116,8 @@ def huggingface_mask(*, mask_function: Callable[..., Any] | None = None, use_vma
 def _written(mask: Tensor | None, named: dict[str, Any]) -> Tensor | None:
     """The mask under which attend() goes over a cache without waiting for it: i32 [batch, 1 or 2 + keys, 1, prompt]; else `mask`, which tells padding.
 
-    [:, 0] counts the keys of each sequence. Of a step whose mask may have padding there follow [:, 1], the same for sequences without it and 0 for those
-    with it, and [:, 2:], the places of the keys that count, in order. `prompt` is the number of keys where the host knows it and nothing is padding, else 1.
+    [:, 0] counts the keys of each sequence. A mask of a step that may have padding goes on: [:, 1] has the same count for sequences without padding, and 0 for
+    those with it; [:, 2:] has the places of the keys that count, in order. `prompt` is the number of keys where the host knows it and nothing is padding, else 1.
     Four dimensions are what transformers hands on as it is.
     """
     queries, keys, before, first = named["q_length"], named["kv_length"], named.get("q_offset", 0), named.get("kv_offset", 0)
