@@ -1,5 +1,6 @@
 // Compares Kiln's declarations of NCCL's ABI, put in a namespace first, with those of nccl.h where it exists.
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <utility>
