@@ -77,10 +77,10 @@ def torch_generate(read):
     return markdown(["batch", "model and cache", "ms a step, median of the rounds", "least", "ms a call", "s of the first call"], body)
 
 
-def steps_beside(peer, cache):
+def steps_beside(peer, cache, time="step_ms"):
     """A step of `peer` over one of Kiln's with that cache, the least and the most of the batches."""
     def told(read):
-        steps = {(row["batch"], row["contender"]): row["step_ms"] for row in read(GENERATE)}
+        steps = {(row["batch"], row["contender"]): row[time] for row in read(GENERATE)}
         ratios = [steps[batch, peer] / us for (batch, contender), us in steps.items() if contender == f"Kiln, {cache} cache"]
         return f"{min(ratios):.2f} to {max(ratios):.2f} times"
     return lambda read: read.figure(told)
@@ -217,7 +217,8 @@ def host_costs(routes):
 
 TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_files": lambda read: llama_rows(read, LLAMA_FILES), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_generate": torch_generate, "torch_length": torch_length}
-FIGURES = {"generate_dynamic": steps_beside("eager, dynamic cache", "dynamic"), "generate_static": steps_beside("eager, static cache", "static"), "llama_prewarm": prewarm_took, "contest_runs": lambda read: read.figure(contest_runs),
+FIGURES = {"generate_dynamic": steps_beside("eager, dynamic cache", "dynamic"), "generate_static": steps_beside("eager, static cache", "static"),
+           **{f"generate_{cache}_least": steps_beside(f"eager, {cache} cache", cache, "least_step_ms") for cache in ("dynamic", "static")}, "llama_prewarm": prewarm_took, "contest_runs": lambda read: read.figure(contest_runs),
            "eager_leads": eager_leads("Kiln, records with machine code"),
            "train_leads": eager_leads("Kiln, prewarmed", TRAINED, train=True), "train_leads_records": eager_leads("Kiln, records", TRAINED, train=True),
            **{name: host_costs(routes) for name, routes in HOST.items()}, "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}

@@ -22,11 +22,15 @@ _MASKS = frozenset((  # transformers' mask functions that attend() computes by i
     "sliding_window_bidirectional_overlay.<locals>.inner_mask", "packed_sequence_mask_function.<locals>.inner_mask",
     "and_masks.<locals>.and_mask", "remap_positions_for_packed_sequence.<locals>.inner_mask"))
 _LAYERS = ("full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "hybrid_sliding")  # of a model; others may have keys beside those of tokens
-_UNTOLD = ("BigBirdPegasusDecoderAttention",)  # is_causal is False there, under causal masks too
+_UNTOLD = {  # layers, and what they do not say of their mask
+    "BigBirdPegasusDecoderAttention": "whether its mask is causal",  # is_causal is False there, under causal masks too
+    "PhimoeAttention": "its sliding window",
+}
 _CHUNKED = "chunked_overlay.<locals>.inner_mask"
 _PACKED = "packed_sequence_mask_function.<locals>.inner_mask"
 _NUMBERS = torch.int16  # the type of a mask that numbers sequences; no mask that tells padding has it
-_WRITTEN = torch.int32  # the type of a mask that tells which keys of a cache are written
+_WRITTEN = torch.int32  # the type of a mask that tells which keys of a cache are written, as _written() makes it
+_FIRST = torch.uint8  # the type of a mask of padding that has the first keys of a static cache alone
 _STEP = 16  # the most queries of a sequence that attention_decode takes
 
 
@@ -71,7 +75,7 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
     """An attention function for transformers' AttentionInterface; kiln.torch.patch() registers it as "kiln".
 
     Packed sequences come by cu_seq_lens_q, as flash_attention_2's do, or by position_ids that restart, for which the host waits at each forward of more
-    than one token. A batch with padding is packed on the way, for which it waits too. One query of each sequence without padding, as in a step of
+    than one token. A prompt with padding is packed on the way, for which it waits too. One query of each sequence without padding, as in a step of
     generation, goes to attention_decode. A static cache needs an attention mask, which tells its length. Dropout is refused,
     and so are layers of types that may have keys beside those of tokens.
     """
@@ -79,15 +83,24 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
         if key.shape[2] == query.shape[2] > 1 and others.get("cu_seq_lens_q") is None and others.get("position_ids") is not None:
             others.update(_sequences_of_layer(others["position_ids"], query.shape[0]))
             others["seq_idx"] = None  # which says no more than the positions
-        if key.shape[2] != query.shape[2] and _is_static(key):
+        if key.shape[2] != query.shape[2] and _is_static(key) and not _has_masks_of_kiln(module):
             raise ValueError("kiln attention: nothing tells how many keys of a static cache are written; register kiln.torch.huggingface_mask as docs/torch.md "
                              "shows, or use a DynamicCache")
-    if type(module).__name__ in _UNTOLD:
-        raise ValueError(f"kiln attention: {type(module).__name__} does not say whether its mask is causal; use another attn_implementation")
-    kinds, at = getattr(getattr(module, "config", None), "layer_types", None), getattr(module, "layer_idx", None)
+    config, untold = getattr(module, "config", None), _UNTOLD.get(type(module).__name__)
+    if untold is not None and ("window" not in untold or getattr(config, "sliding_window", None)):
+        raise ValueError(f"kiln attention: {type(module).__name__} does not say {untold}; use another attn_implementation")
+    kinds, at = getattr(config, "layer_types", None), getattr(module, "layer_idx", None)
     if kinds is not None and at is not None and at < len(kinds) and kinds[at] not in _LAYERS:
         raise ValueError(f"kiln attention: layer {at} is of the type {kinds[at]}, expected one of {', '.join(_LAYERS)}; use another attn_implementation")
     return attend(module, query, key, value, attention_mask, dropout, scaling, sliding_window, is_causal, **others)
+
+
+def _has_masks_of_kiln(module: Any) -> bool:
+    """Whether no mask means that all keys count, those of a static cache too."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+
+    named = getattr(getattr(module, "config", None), "_attn_implementation", None)
+    return named in ALL_MASK_ATTENTION_FUNCTIONS and ALL_MASK_ATTENTION_FUNCTIONS[named] is huggingface_mask
 
 
 def huggingface_mask(*, mask_function: Callable[..., Any] | None = None, use_vmap: bool = False, **named: Any) -> Tensor | None:
@@ -100,52 +113,56 @@ def huggingface_mask(*, mask_function: Callable[..., Any] | None = None, use_vma
     """
     from transformers.masking_utils import flash_attention_mask
 
-    unknown, functions = "a function of the model" if use_vmap else None, []
+    unknown, functions, size = "a function of the model" if use_vmap else None, [], named.get("local_size")
+    is_one_chunk = named["kv_length"] + named.get("kv_offset", 0) <= (size or 0)
+    if torch.compiler.is_compiling() and size is not None and size == getattr(named.get("config"), "attention_chunk_size", None) and not is_one_chunk:
+        unknown = "of chunks"
     if mask_function is not None and not use_vmap and not torch.compiler.is_compiling():
         functions = _functions_of(mask_function)
-        is_one_chunk = named["kv_length"] + named.get("kv_offset", 0) <= (named.get("local_size") or 0)
         unknown = next((each for each, _ in functions if each not in _MASKS and not (each == _CHUNKED and is_one_chunk)), None)
     if unknown is not None:
         raise ValueError(f"kiln attention: the model's mask is {unknown}, expected causal, none or a sliding window; use another attn_implementation")
     mask, numbers = flash_attention_mask(**named), next((each for name, held in functions if name == _PACKED for each in held), None)
     if mask is None and numbers is not None:
         return numbers.to(_NUMBERS)
-    return _written(mask, named) if "allow_is_causal_skip" in named else mask
+    is_causal = "allow_is_causal_skip" in named and "allow_is_bidirectional_skip" not in named  # by which transformers' own masks are told apart
+    return _written(mask, named) if is_causal else mask
 
 
 def _written(mask: Tensor | None, named: dict[str, Any]) -> Tensor | None:
-    """The mask under which attend() goes over a cache without waiting for it: i32 [batch, 1 or 2 + keys, 1, prompt]; else `mask`, which tells padding.
+    """The mask under which attend() goes over a cache without waiting for it: i32 [batch, 2 or 2 + keys, 1, prompt]; else `mask`, which tells padding.
 
-    [:, 0] counts the keys of each sequence. A mask of a step that may have padding goes on: [:, 1] has the same count for sequences without padding, and 0 for
-    those with it; [:, 2:] has the places of the keys that count, in order. `prompt` is the number of keys where the host knows it and nothing is padding, else 1.
-    Four dimensions are what transformers hands on as it is.
+    [:, 0] counts the keys of each sequence, and [:, 1] those of sequences without padding, 0 for the rest. A step that may have padding goes on with
+    [:, 2:], the places of the keys that count, in order. `prompt` is the number of keys where the host knows it and nothing is padding, else 1. Masks of
+    four dimensions are handed on by transformers as they are.
     """
     queries, keys, before, first = named["q_length"], named["kv_length"], named.get("q_offset", 0), named.get("kv_offset", 0)
-    seen, given, window = before + queries, named.get("attention_mask"), named.get("local_size")
+    seen, given, window, compiles = before + queries, named.get("attention_mask"), named.get("local_size"), torch.compiler.is_compiling()
     is_counted = isinstance(before, Tensor)  # as a static cache does, on its device
     if not is_counted and given is not None and seen < given.shape[1]:
         raise ValueError(f"kiln attention: the attention mask is {list(given.shape)} for {seen} tokens, expected a column for each token of the cache and each "
                          "new one")
     is_static = is_counted or seen - first != keys
-    if not (is_static or before) or torch.is_grad_enabled():
-        if is_static and mask is None:
-            raise ValueError("kiln attention: a static cache has no gradient; call the model under torch.no_grad()")
-        return mask
     if is_static and mask is None and given is not None:  # the last key of the cache: its step is as the others
         mask = given[:, -keys:]
     is_odd = mask is not None and (mask.dim() != 2 or mask.shape[0] != named["batch_size"])  # for attend() to refuse
-    if is_odd or (mask is None and not is_static and window is None):
+    if is_odd or (not is_static and (mask is None or not before)):
         return mask
-    device, compiles = named["device"], torch.compiler.is_compiling()
+    device = named["device"]
     written = ((seen if is_counted else torch.full((), seen, device=device)) - first).clamp(max=keys)
     if mask is not None:
         are_written, are_tokens = torch.arange(keys, device=device) < written, torch.nn.functional.pad(mask, (0, keys - mask.shape[1]))
-        if queries == 1 and (window is None or keys <= window):
+        if queries == 1 and not torch.is_grad_enabled() and (window is None or keys <= window):
             return _places(are_tokens & are_written, written)
-        if compiles or not is_static or (are_written & ~are_tokens).any():
-            return mask if compiles or mask.shape[1] < keys else mask[:, : int(written)]
+        if not is_static:
+            return mask
+        if is_counted and compiles:
+            raise ValueError("kiln attention: an attention mask over a static cache is compiled for steps of one token alone, without gradients and in a window "
+                             "that holds the cache; do not compile prompts, or leave the mask out if nothing is padding")
+        if torch.is_grad_enabled() or compiles or (are_written & ~are_tokens).any():
+            return (mask[:, : int(written)] if is_counted else mask).to(_FIRST)
     host_knows = queries > _STEP and not (is_counted and compiles)
-    return written.to(_WRITTEN).expand(named["batch_size"], 1, 1, min(int(seen) - first, keys) if host_knows else 1)
+    return written.to(_WRITTEN).expand(named["batch_size"], 2, 1, min(int(seen) - first, keys) if host_knows else 1)
 
 
 def _places(are_keys: Tensor, written: Tensor) -> Tensor:
@@ -165,11 +182,11 @@ def _functions_of(function: Any) -> list[tuple[str, list[Any]]]:
 
 
 def _are_numbers(mask: Any) -> bool:
-    return isinstance(mask, Tensor) and mask.dtype == _NUMBERS
+    return isinstance(mask, Tensor) and mask.dtype == _NUMBERS and mask.dim() == 2
 
 
 def _tells_written(mask: Any) -> bool:
-    return isinstance(mask, Tensor) and mask.dtype == _WRITTEN and mask.dim() == 4
+    return isinstance(mask, Tensor) and mask.dtype == _WRITTEN and mask.dim() == 4 and mask.shape[1] > 1 == mask.shape[2]  # which no mask of a user is
 
 
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0, scaling: float | None = None,
@@ -191,7 +208,8 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
         raise ValueError("kiln attention: dropout is not supported; set the config's attention_dropout to 0, or use another attn_implementation")
     if query.dtype == torch.float32 and query.is_cuda and not torch.is_autocast_enabled("cuda"):
         raise ValueError("kiln attention: the model computes in f32, expected bf16 or f16; use model.to(torch.bfloat16) or torch.autocast")
-    cut = torch.compiler.is_compiling() or not sliding_window or _is_static(key)  # whether the mask may be of the first keys alone
+    is_of_first = isinstance(attention_mask, Tensor) and attention_mask.dtype == _FIRST
+    cut = torch.compiler.is_compiling() or not sliding_window or is_of_first or _is_static(key)  # whether the mask may be of the first keys alone
     query, key, value = (each.transpose(1, 2) for each in (query, key, value))
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     window = (sliding_window - 1, 0 if causal else sliding_window - 1) if sliding_window else None
@@ -216,14 +234,19 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
 
 def _cached(query: Tensor, key: Tensor, value: Tensor, written: Tensor, named: dict[str, Any]) -> Tensor:
     """Over the keys of a cache that `written` tells, as _written() makes it."""
+    told = written.shape[1] - 2
+    if 0 < told < key.shape[1]:  # a cache that records its past gives more keys than its window has
+        key, value = key[:, -told:], value[:, -told:]
     (batch, queries), (keys, key_heads), lengths = query.shape[:2], key.shape[1:3], written[:, 0, 0, 0].contiguous()
     if written.shape[3] > 1:
         return attention(query, key[:, : written.shape[3]], value[:, : written.shape[3]], **named)
+    if needs_gradient(query, key, value, named["sinks"]):
+        raise ValueError("kiln attention: without an attention mask a static cache has no gradient; call the model under torch.no_grad()")
     window = named["window"] if named["window"] is not None and keys > named["window"][0] + 1 else None
     extra = {name: named[name] for name in ("scale", "softcap", "sinks")}
-    if written.shape[1] == 1 and queries <= _STEP:
+    if told == 0 and queries <= _STEP:
         return attention_decode(query, key, value, lengths, window=window, **extra)
-    if written.shape[1] == 1:  # each sequence is a page
+    if told == 0:  # each sequence is a page
         offsets, pages = (torch.arange(batch + 1, dtype=torch.int32, device=key.device) * each for each in (queries, 1))
         out = attention_paged(query.flatten(0, 1), key, value, offsets, lengths, pages[:-1, None], window=window, longest_query=queries, **extra)
         return out.unflatten(0, (batch, queries))

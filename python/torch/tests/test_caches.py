@@ -116,10 +116,13 @@ def test_a_mask_may_have_a_column_for_each_key_of_a_static_cache():
         patched(LONG[:, :20], past_key_values=transformers.StaticCache(config=model.config, max_cache_len=40), attention_mask=mask)
 
 
-def test_a_static_cache_has_no_gradient():
+def test_a_static_cache_without_a_mask_has_no_gradient():
     for each in (kiln.torch.patch(model_of("Llama")), with_kiln(model_of("Llama"))):
-        with pytest.raises(ValueError, match="a static cache has no gradient; call the model under torch.no_grad()"):
-            each(PROMPT, past_key_values=transformers.StaticCache(config=each.config, max_cache_len=32))
+        cache = transformers.StaticCache(config=each.config, max_cache_len=32)
+        with pytest.raises(ValueError, match="without an attention mask a static cache has no gradient; call the model under torch.no_grad()"):
+            each(PROMPT, past_key_values=cache)
+        each.requires_grad_(False)
+        each(PROMPT, past_key_values=transformers.StaticCache(config=each.config, max_cache_len=32))
 
 
 def test_without_the_mask_function_a_static_cache_is_refused():
@@ -135,3 +138,87 @@ def test_padded_steps_wait_for_nothing_but_their_mask():
     with Launched() as launched:
         written_by(patched, PROMPT, attention_mask=padded(PROMPT), cache_implementation="static", max_new_tokens=3)
     assert launched.names == 2 * ["attention_packed_causal"] + 2 * 2 * ["attention_decode_contiguous", "attention_paged_causal"]
+
+
+def test_a_mask_may_be_wider_than_the_tokens():
+    """torch.compile leaves such steps of several tokens to eager mode, since their mask is refused while it traces."""
+    model = model_of("Llama")
+    patched = kiln.torch.patch(copy.deepcopy(model))
+    compiled = torch.compile(patched, backend="aot_eager")
+    for columns in (26, 30, 40):
+        mask, found = torch.ones(2, columns, dtype=torch.long), []
+        mask[0, :2] = 0
+        for each, step in ((model, model), (patched, compiled)):
+            cache = transformers.StaticCache(config=model.config, max_cache_len=40)
+            with torch.no_grad():
+                each(LONG[:, :20], past_key_values=cache, attention_mask=mask[:, :20])
+                found.append([which(LONG[:, begin : begin + 3], past_key_values=cache, attention_mask=mask).logits for which, begin in ((each, 20), (step, 23))])
+        torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+    torch._dynamo.reset()
+    named = dict(batch_size=2, q_length=3, kv_length=40, q_offset=torch.tensor(20), attention_mask=mask.bool(), allow_is_causal_skip=True, device="cpu")
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch, pytest.raises(ValueError, match="is compiled for steps of one token alone.*do not compile"):
+        patch.setattr(torch.compiler, "is_compiling", lambda: True)
+        kiln.torch.huggingface_mask(**named)
+
+
+@pytest.mark.parametrize("dtype", (torch.int16, torch.int32, torch.int64, torch.bool, torch.float32))
+def test_masks_of_four_dimensions_are_refused(dtype):
+    for each in (kiln.torch.patch(model_of("Llama")), with_kiln(model_of("Llama"))):
+        for shape in ((2, 1, 11, 11), (2, 4, 11, 11), (1, 1, 11, 11)):
+            with torch.no_grad(), pytest.raises(ValueError, match=r"the attention mask is \[\d, \d, 11, 11\], expected \[2, 11\], which tells tokens"):
+                each(PROMPT, attention_mask=torch.ones(shape, dtype=dtype), use_cache=False)
+
+
+def encoder_decoder():
+    sizes = dict(vocab_size=64, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48,
+                 decoder_ffn_dim=48, max_position_embeddings=128, pad_token_id=0, bos_token_id=1, eos_token_id=None, forced_eos_token_id=None,
+                 decoder_start_token_id=1, attn_implementation="eager")
+    torch.manual_seed(0)
+    model = transformers.BartForConditionalGeneration(transformers.BartConfig(**sizes)).eval()
+    with torch.no_grad():
+        for each in model.parameters():
+            each.mul_(6 if each.dim() > 1 else 1)
+    return model
+
+
+def test_attention_to_another_sequence_sees_all_of_its_keys():
+    model = encoder_decoder()
+    ours = with_kiln(model)
+    for mask in (None, torch.ones_like(PROMPT), padded(PROMPT, columns=3)):
+        for tokens in (1, 5, 11, 20):
+            losses = [each(PROMPT, attention_mask=mask, decoder_input_ids=LONG[:, :tokens], use_cache=False).logits for each in (model, ours)]
+            torch.testing.assert_close(*losses, rtol=1e-3, atol=1e-3)
+        for cache in ("dynamic", "static"):
+            for beams in (1, 3):
+                written = [written_by(each, PROMPT, attention_mask=mask, cache_implementation=cache, num_beams=beams) for each in (model, ours)]
+                assert torch.equal(*written)
+
+
+@pytest.mark.parametrize("kind", ("Mistral", "Gemma2", "GptOss"))
+def test_a_window_over_a_cache_that_was_reordered_or_records_its_past(kind):
+    model = model_of(kind, **KINDS[kind])
+    ours, found = with_kiln(model), []
+    for has_padding in (False, True):
+        mask, logits = padded(LONG, columns=2) if has_padding else torch.ones_like(LONG), []
+        for each in (model, ours):
+            static, recorded = transformers.StaticCache(config=each.config, max_cache_len=40), transformers.DynamicCache(config=each.config)
+            for layer in recorded.layers if each is ours else ():
+                if hasattr(layer, "activate_past_recording"):
+                    layer.activate_past_recording()
+            found = []
+            with torch.no_grad():
+                for begin, end in ((0, 9), (9, 10), (10, 11), (11, 12)):
+                    found.append(each(LONG[:, begin:end], past_key_values=recorded, attention_mask=mask[:, :end]).logits[mask[:, begin:end].bool()])
+                for begin, end in ((0, 3), (3, 9)):
+                    found.append(each(LONG[:, begin:end], past_key_values=static, attention_mask=mask[:, :end]).logits[mask[:, begin:end].bool()])
+                    static.reorder_cache(torch.tensor([0, 1]))
+            logits.append(found)
+        torch.testing.assert_close(logits[1], logits[0], rtol=1e-4, atol=1e-4)
+
+
+def test_chunks_past_the_first_are_refused_where_the_mask_is_compiled(monkeypatch):
+    config = transformers.Llama4TextConfig(attention_chunk_size=16)
+    named = dict(batch_size=1, q_length=1, kv_length=16, kv_offset=3, q_offset=18, local_size=16, config=config, device="cpu")
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with pytest.raises(ValueError, match="the model's mask is of chunks, expected causal, none or a sliding window"):
+        kiln.torch.huggingface_mask(**named)

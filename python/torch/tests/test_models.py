@@ -99,6 +99,11 @@ def test_layers_that_do_not_say_their_mask_are_refused():
     of_decoder = type("BigBirdPegasusDecoderAttention", (Layer,), {})
     with pytest.raises(ValueError, match="BigBirdPegasusDecoderAttention does not say whether its mask is causal; use another attn_implementation"):
         kiln.torch.huggingface_attention(of_decoder(is_causal=False), *(torch.randn(1, 2, 5, 8) for _ in range(3)), None)
+    windowed = type("PhimoeAttention", (Layer,), {})()
+    kiln.torch.huggingface_attention(windowed, *(torch.randn(1, 2, 5, 8) for _ in range(3)), None)
+    windowed.config.sliding_window = 4
+    with pytest.raises(ValueError, match="PhimoeAttention does not say its sliding window; use another attn_implementation"):
+        kiln.torch.huggingface_attention(windowed, *(torch.randn(1, 2, 5, 8) for _ in range(3)), None)
 
 
 @pytest.mark.parametrize("queries", [1, 4, 9, 12])
