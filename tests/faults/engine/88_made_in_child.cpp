@@ -1,6 +1,9 @@
 // An Engine or a Tuner is made in a child of fork, whose parent's other threads launched: refused before the driver is called, whose locks one of
 // them may have held.
 #include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "faults/engine/children.hpp"
@@ -29,12 +32,20 @@ std::int64_t driver_calls() {
   return calls;
 }
 
+/// Waits for threads of the engine's start, in whose calls fork may find the fake driver's lock: a child that asks it would wait permanently.
+/// A sanitizer's own thread stays, so the wait ends after two seconds.
+void wait_for_other_threads() {
+  const auto others = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}) > 1; };
+  for (int i = 0; i < 200 && others(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 }  // namespace
 
 TEST_CASE("fault 88: what a child makes is refused before the driver is called") {
   if (address_sanitizer) return skip(asan_allocator);
   const Machine machine;
   const Engine engine(options("", MissPolicy::nearest));
+  wait_for_other_threads();
   CHECK(status_of_child([&] {
           const std::int64_t before = driver_calls();
           return are_all_refused(engine) && driver_calls() == before;
