@@ -42,10 +42,12 @@ CudaShim load() {
 struct Driver {
   int (*allocate)(std::uint64_t* address, std::size_t bytes);
   int (*free)(std::uint64_t address);
+  int (*exchange_capture_mode)(int* mode);
   Driver() {
     void* const library = dlopen("libcuda.so.1", RTLD_LAZY);
     set(allocate, find(library, "cuMemAlloc_v2"));
     set(free, find(library, "cuMemFree_v2"));
+    set(exchange_capture_mode, find(library, "cuThreadExchangeStreamCaptureMode"));
   }
 };
 const Driver& driver() {
@@ -88,6 +90,7 @@ class WithoutPython {
 void* allocate_apart(std::size_t bytes, kiln_stream stream, std::int32_t device) {
   void* address = nullptr;
   const CudaShim& torch = cuda();
+  driver();  // throws here, if at all
   const auto allocate_here = [&] {
     void* guard = nullptr;
     if (torch.new_stream_guard(stream, device, &guard) != 0) return;
@@ -96,7 +99,12 @@ void* allocate_apart(std::size_t bytes, kiln_stream stream, std::int32_t device)
   };
   const WithoutPython released;
   try {
-    std::thread(allocate_here).join();
+    std::thread([&] {
+      int relaxed =
+          2;  // CU_STREAM_CAPTURE_MODE_RELAXED, as Kiln has it for the thread that launches: other threads may capture
+      driver().exchange_capture_mode(&relaxed);
+      allocate_here();
+    }).join();
   } catch (const std::system_error&) {  // this process may have no more threads
     allocate_here();
   }

@@ -30,6 +30,15 @@ std::uint64_t allocate(std::size_t bytes) {
   of<int(std::uint64_t*, std::size_t)>(driver(), "cuMemAlloc_v2")(&address, bytes == 0 ? 1 : bytes);
   return address;
 }
+/// Of a tensor, for which torch's cache has room: no other thread's capture is disturbed.
+std::uint64_t allocate_cached(std::size_t bytes) {
+  int mode = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
+  auto* const exchange = of<int(int*)>(driver(), "cuThreadExchangeStreamCaptureMode");
+  exchange(&mode);
+  const std::uint64_t address = allocate(bytes);
+  exchange(&mode);
+  return address;
+}
 int release(std::uint64_t address) { return of<int(std::uint64_t)>(driver(), "cuMemFree_v2")(address); }
 
 }  // namespace
@@ -54,7 +63,7 @@ std::int32_t aoti_torch_empty_strided(std::int64_t rank, const std::int64_t* siz
                                 std::int32_t, std::int32_t, std::int32_t, Handle*, std::int32_t, const std::uint8_t*,
                                 std::int64_t, void (*)(void*, void*), void*);
   return of<FromBlob>(torch(), "torch_from_blob")(
-      reinterpret_cast<void*>(allocate(bytes)), rank, sizes, strides, 0, dtype, 0, -1, made, 0, nullptr, 0,
+      reinterpret_cast<void*>(allocate_cached(bytes)), rank, sizes, strides, 0, dtype, 0, -1, made, 0, nullptr, 0,
       [](void* data, void*) { release(reinterpret_cast<std::uint64_t>(data)); }, nullptr);
 }
 std::int32_t aoti_torch_get_current_cuda_stream(std::int32_t, void** stream) {

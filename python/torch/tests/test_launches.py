@@ -274,6 +274,21 @@ print(library.pretend_workspaces_of_main_thread())  # whose pool would be that o
     assert said == "0\nTrue\n0\n"
 
 
+def test_a_workspace_leaves_another_threads_capture_whole(run_program):
+    """Its memory is allocated by a thread of its own, to which the capture mode of the launching one does not extend."""
+    said = run_program(OPS + """
+kiln.configure(overlay="", on_miss="tune", isolation="in_process", compile_workers=1)
+fake_device.control("kernel wrong scale_tiled")
+scale, driver, x = kiln.torch.register(OPS, "scale"), fake_device.driver(), on(torch.randn(3, 8))
+stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
+made = driver.cuStreamCreate(ctypes.byref(stream), 1), driver.cuStreamBeginCapture_v2(stream, 0)  # CU_STREAM_CAPTURE_MODE_GLOBAL
+before = ctypes.CDLL(os.environ["LD_PRELOAD"]).pretend_workspaces()
+y = scale(x, 2.0)
+print(made, ctypes.CDLL(os.environ["LD_PRELOAD"]).pretend_workspaces() > before, driver.cuStreamEndCapture(stream, ctypes.byref(graph)))
+""")
+    assert said == "(0, 0) True 0\n"
+
+
 def test_tensors_of_the_cpu_are_refused_with_what_to_do():
     program = "import torch, kiln.torch\ntorch.ops.kiln.rms_norm(torch.randn(3, 64), torch.ones(64))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
