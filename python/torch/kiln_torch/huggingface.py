@@ -185,8 +185,11 @@ def _are_numbers(mask: Any) -> bool:
     return isinstance(mask, Tensor) and mask.dtype == _NUMBERS and mask.dim() == 2
 
 
-def _tells_written(mask: Any) -> bool:
-    return isinstance(mask, Tensor) and mask.dtype == _WRITTEN and mask.dim() == 4 and mask.shape[1] > 1 == mask.shape[2]  # which no mask of a user is
+def _tells_written(mask: Any, queries: int) -> bool:
+    """Whether _written() made it. A mask of one head or each, which is none of these, has a column for each key, and a row for each of many queries."""
+    if not isinstance(mask, Tensor) or mask.dtype != _WRITTEN or mask.dim() != 4 or mask.shape[1] < 2 or mask.shape[2] != 1:
+        return False
+    return mask.shape[3] == 1 or (mask.shape[1] == 2 and queries > _STEP)
 
 
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, dropout: float = 0.0, scaling: float | None = None,
@@ -215,7 +218,7 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
     window = (sliding_window - 1, 0 if causal else sliding_window - 1) if sliding_window else None
     extra = {"scale": scaling, "softcap": others.get("softcap"), "sinks": others.get("s_aux")}
     named: dict[str, Any] = {"causal": causal, "window": window, **extra}
-    if _tells_written(attention_mask):
+    if _tells_written(attention_mask, query.shape[1]):
         return _cached(query, key, value, attention_mask, named), None
     if attention_mask is not None:
         return _padded(query, key, value, attention_mask, named, cut), None

@@ -11,6 +11,7 @@ transformers = pytest.importorskip("transformers")
 import kiln.torch  # noqa: E402
 from small_models import TOKENS, Launched, model_of, with_kiln  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 KINDS = {
     "Llama": {},
@@ -133,7 +134,35 @@ def test_without_the_mask_function_a_static_cache_is_refused():
         bare(PROMPT, past_key_values=transformers.StaticCache(config=bare.config, max_cache_len=32))
 
 
-def test_padded_steps_wait_for_nothing_but_their_mask():
+class Waits(TorchDispatchMode):
+    """What reads a value of a tensor, for which the host would wait."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.__name__.split(".")[0] in ("_local_scalar_dense", "nonzero", "is_nonzero", "equal", "masked_select"):
+            self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("has_padding", (False, True))
+def test_a_step_over_a_static_cache_waits_for_nothing(has_padding):
+    patched = kiln.torch.patch(model_of("Llama"))
+    mask = padded(LONG) if has_padding else torch.ones_like(LONG)
+    cache = transformers.StaticCache(config=patched.config, max_cache_len=40)
+    with torch.no_grad():
+        patched(LONG[:, :20], past_key_values=cache, attention_mask=mask[:, :20])
+        with Waits() as waits:
+            patched(LONG[:, 20:21], past_key_values=cache, attention_mask=mask[:, :21])
+        assert waits.names == []
+        with Waits() as waits:  # of a prompt, which shows that they are noticed
+            patched(LONG[:, 21:29], past_key_values=cache, attention_mask=mask)
+        assert waits.names != []
+
+
+def test_a_padded_step_packs_nothing():
     patched = kiln.torch.patch(model_of("Llama"))
     with Launched() as launched:
         written_by(patched, PROMPT, attention_mask=padded(PROMPT), cache_implementation="static", max_new_tokens=3)
@@ -167,6 +196,9 @@ def test_masks_of_four_dimensions_are_refused(dtype):
         for shape in ((2, 1, 11, 11), (2, 4, 11, 11), (1, 1, 11, 11)):
             with torch.no_grad(), pytest.raises(ValueError, match=r"the attention mask is \[\d, \d, 11, 11\], expected \[2, 11\], which tells tokens"):
                 each(PROMPT, attention_mask=torch.ones(shape, dtype=dtype), use_cache=False)
+        for heads in (1, 2, 4):
+            with torch.no_grad(), pytest.raises(ValueError, match=r"the attention mask is \[2, \d, 1, 12\]"):
+                each(PROMPT[:, :1], attention_mask=torch.ones(2, heads, 1, 12, dtype=dtype), past_key_values=each(PROMPT, use_cache=True).past_key_values)
 
 
 def encoder_decoder():
