@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What transformers' generate() takes for one prompt or a batch, with and without Kiln, in turns in one process: bench/python/generate.py [option]...
 
-The model is that of llama.py: a Llama of 8 layers, 4096 wide, of random weights in bf16, a copy for each contender. Contenders: eager torch and a model after
+The model is that of llama_model.py, 8 layers, 4096 wide, a copy for each contender. Contenders: eager torch and a model after
 kiln.torch.patch(inference=True), each over a dynamic cache (generate's default) and over a static one, whose steps generate() compiles into CUDA graphs.
 Prompts are of one length, or of lengths between an eighth of it and the whole, with padding before them. The time of a step is that of
 a call less that of a call for half as many new tokens, by the tokens between. Objects: one a contender and batch, with the seconds of its first call and the medians of the rounds.
@@ -19,12 +19,12 @@ scratch = tempfile.mkdtemp()
 os.environ.update(TORCHINDUCTOR_CACHE_DIR=f"{scratch}/inductor", TRITON_CACHE_DIR=f"{scratch}/triton")
 
 import torch  # noqa: E402
-import transformers  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import kiln  # noqa: E402
 import kiln.torch  # noqa: E402
+import llama_model  # noqa: E402
 from rows import emit, settle, versions  # noqa: E402
 
 BATCHES = {"one prompt": (1, False), "8 prompts with padding": (8, True), "32 prompts": (32, False)}
@@ -49,18 +49,11 @@ given = parse()
 
 
 def models_of() -> dict:
-    config = transformers.LlamaConfig(vocab_size=32000, hidden_size=given.width, intermediate_size=given.width * 7 // 2, num_hidden_layers=given.layers,
-                                      num_attention_heads=given.width // 128, num_key_value_heads=max(given.width // 512, 1), head_dim=128,
-                                      max_position_embeddings=4096, rope_theta=500000.0, bos_token_id=None, eos_token_id=None, pad_token_id=0)
     models = {}
-    torch.set_default_dtype(torch.bfloat16)
     for name, (who, _) in CONTENDERS.items():
-        torch.manual_seed(0)
-        with torch.device(given.device):
-            models[name] = transformers.LlamaForCausalLM(config).eval().requires_grad_(False)
+        models[name] = llama_model.model_of(given.width, given.layers, given.device, bos_token_id=None, eos_token_id=None, pad_token_id=0)
         if who == "Kiln":
             kiln.torch.patch(models[name], inference=True)
-    torch.set_default_dtype(torch.float32)
     return models
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """One contender of the contest on a Llama of 8 layers, in a process of its own: bench/python/llama.py CONTENDER [option]...
 
-Contenders: eager, compile, liger, kiln. The model is transformers' own, 4096 wide, of random weights in bf16, the same for all. A batch is one sequence
-whose length is log-normal (median 512, sigma 1, 2 to 4096), the same lengths for all. Forward: the last token's logits, without gradients. --train: the
-loss of all tokens, and gradients. A batch ends when the host has read its result.
+Contenders: eager, compile, liger, kiln. The model is that of llama_model.py, 4096 wide, the same for all. A batch is one sequence whose length is
+log-normal (median 512, sigma 1, 2 to 4096), the same lengths for all. Forward: the last token's logits, without gradients. --train: the loss of all
+tokens, and gradients. A batch ends when the host has read its result.
 
 The clock begins before the first batch, with nothing compiled: torch.compile's caches are empty, and so are Triton's, unless --caches names a folder
 that an earlier process left. Kiln compiles what --base does not have. After --seconds no batch is begun. Objects: one after some of the batches, with
@@ -19,7 +19,6 @@ import time
 
 CONTENDERS = ("eager", "compile", "liger", "kiln")
 MARKS = (1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
-LONGEST = 4096
 
 
 def parse() -> argparse.Namespace:
@@ -44,30 +43,22 @@ scratch = given.caches or tempfile.mkdtemp()
 os.environ.update(TORCHINDUCTOR_CACHE_DIR=f"{scratch}/inductor", TRITON_CACHE_DIR=f"{scratch}/triton")
 
 import torch  # noqa: E402
-import transformers  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import llama_model  # noqa: E402
 
 
 def lengths() -> list[int]:
     draw = random.Random(20261127)
-    return [min(max(round(draw.lognormvariate(0, 1) * 512), 2), LONGEST) for _ in range(given.batches)]
+    return [min(max(round(draw.lognormvariate(0, 1) * 512), 2), llama_model.LONGEST) for _ in range(given.batches)]
 
 
 def model_of() -> torch.nn.Module:
-    config = transformers.LlamaConfig(vocab_size=32000, hidden_size=given.width, intermediate_size=given.width * 7 // 2, num_hidden_layers=given.layers,
-                                      num_attention_heads=given.width // 128, num_key_value_heads=max(given.width // 512, 1), head_dim=128,
-                                      max_position_embeddings=LONGEST, rope_theta=500000.0, use_cache=False)
     if given.contender == "liger":
         from liger_kernel.transformers import apply_liger_kernel_to_llama
         apply_liger_kernel_to_llama()
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.bfloat16)
-    with torch.device(given.device):
-        model = transformers.LlamaForCausalLM(config)
-    torch.set_default_dtype(torch.float32)
-    model.train(given.train)
-    return model.requires_grad_(given.train)
+    return llama_model.model_of(given.width, given.layers, given.device, has_gradients=given.train, use_cache=False)
 
 
 def begun(model: torch.nn.Module) -> torch.nn.Module:
