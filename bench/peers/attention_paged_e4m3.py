@@ -3,7 +3,8 @@
     python3 bench/peers/attention_paged_e4m3.py [--ways kiln,bf16,flashinfer] [--base FILE] [--check] <PROBLEMS
 
 Problems, options and rows are those of attention_paged.py. bf16 is Kiln over pages of the same numbers in bf16. flashinfer is its prefill wrapper with
-q in bf16 and pages in e4m3. FlashAttention takes no such pages.
+q in bf16 and pages in e4m3; where it is not installed, its rows say so. It multiplies its result by the scale of the values in a launch of its own, unless
+the scale is 1, which it is here. Its plan is made, and its kernels are compiled, before it is timed. FlashAttention takes no such pages.
 """
 import math
 
@@ -13,10 +14,10 @@ from attention_paged import DEVICE, PagedCase, main
 
 
 class BytesCase(PagedCase):
-    """A PagedCase whose keys and values are numbers of e4m3 times a power of two, which bf16 has too."""
+    """A PagedCase whose values are numbers of e4m3, and whose keys are such numbers times a power of two: bf16 has both."""
 
     def in_pages(self, size):
-        self.scales = [2.0 ** math.ceil(math.log2(each.abs().max().item() / 448)) for each in (self.k, self.v)]
+        self.scales = [2.0 ** math.ceil(math.log2(self.k.abs().max().item() / 448)), 1.0]
         in_bytes = lambda of: [(each / scale).to(torch.float8_e4m3fn) for each, scale in zip(of, self.scales)]
         self.k, self.v = (each.to(torch.bfloat16) * scale for each, scale in zip(in_bytes((self.k, self.v)), self.scales))
         super().in_pages(size)
@@ -43,11 +44,12 @@ class BytesCase(PagedCase):
         pages = torch.cat([row[:count] for row, count in zip(self.table, counts)])
         last = [keys - (count - 1) * self.size for keys, count in zip(self.keys, counts)]
         wrapper.plan(self.offsets, ints([sum(counts[:i]) for i in range(len(counts) + 1)]), pages, ints(last), self.sizes["heads"], self.sizes["key_heads"],
-                     self.sizes["head_dim"], self.size, causal=self.mask != "none", window_left=-1 if self.left is None else self.left,
+                     self.sizes["head_dim"], self.size, self.sizes["value_dim"], causal=self.mask != "none", window_left=-1 if self.left is None else self.left,
                      q_data_type=self.q.dtype, kv_data_type=torch.float8_e4m3fn)
         pools = tuple(self.bytes_without_nan())  # it multiplies what lies behind a sequence's last key
+        out = self.q.new_empty(*self.q.shape[:2], self.sizes["value_dim"])  # else it fills a new one with zeros at each call
         k_scale, v_scale = self.scales
-        return lambda: wrapper.run(self.q, pools, k_scale=k_scale, v_scale=v_scale)
+        return lambda: wrapper.run(self.q, pools, k_scale=k_scale, v_scale=v_scale, out=out)
 
 
 if __name__ == "__main__":

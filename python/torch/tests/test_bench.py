@@ -31,6 +31,40 @@ sys.path.insert(0, sys.argv[1])
 sys.argv[1:] = ["--check", "--ways", "kiln,flash3,cudnn"]
 runpy.run_path(sys.path[0] + "/attention_extras.py", run_name="__main__")
 """
+PAGED = """
+import runpy, sys, types
+import torch
+import kiln.torch, reference
+keep = reference.install_on_cpu()
+
+class Wrapper:
+    def __init__(self, workspace, layout):
+        assert layout == "NHD"
+
+    def plan(self, offsets, page_offsets, pages, last, heads, key_heads, head_dim, page_size, head_dim_vo=None, *, causal, window_left, q_data_type, kv_data_type):
+        counts = page_offsets.diff()
+        self.lengths = (counts - 1) * page_size + last
+        self.table = torch.nn.utils.rnn.pad_sequence(pages.split(counts.tolist()), batch_first=True)
+        self.offsets, self.left, self.mask = offsets, window_left, "none" if not causal else "causal" if window_left < 0 else "window"
+        self.sizes = (heads, head_dim), (page_size, key_heads, head_dim), (page_size, key_heads, head_dim_vo or head_dim)
+        self.types = q_data_type, kv_data_type, kv_data_type
+
+    def run(self, q, pools, k_scale, v_scale, out):
+        assert ((q.dtype, *(each.dtype for each in pools)), tuple(each.shape[1:] for each in (q, *pools))) == (self.types, self.sizes)
+        scales = [torch.full(pools[0].shape[2:3], each) for each in (k_scale, v_scale)]
+        values = [None, *([self.left] if self.mask == "window" else [])]
+        return out.copy_(reference.of_bytes(reference.paged(self.mask))(q, *pools, *scales, self.offsets, self.lengths, self.table, 0, *values)[0])
+
+if sys.argv.pop() == "has_flashinfer":
+    sys.modules["flashinfer"] = types.ModuleType("flashinfer")
+    sys.modules["flashinfer"].BatchPrefillWithPagedKVCacheWrapper = Wrapper
+sys.path.insert(0, sys.argv[1])
+sys.argv[1:] = ["--check"]
+runpy.run_path(sys.path[0] + "/attention_paged_e4m3.py", run_name="__main__")
+"""
+PAGED_PROBLEMS = ["batch=3 queries=150 keys=100 heads=8 key_heads=2 head_dim=64 value_dim=64 mask=causal lengths=100,20,30 key_lengths=100,57,64",
+                  "batch=2 queries=120 keys=150 heads=4 key_heads=4 head_dim=192 value_dim=128 mask=causal lengths=100,20 key_lengths=150,20",
+                  "batch=2 queries=120 keys=150 heads=4 key_heads=2 head_dim=64 value_dim=64 mask=window window_left=31 lengths=100,20 key_lengths=150,20"]
 PROBLEMS = ["attention_forward batch=2 queries=200 keys=200 mask=causal",
             "attention_forward batch=3 queries=300 keys=300 layout=packed lengths=100,20,180 mask=causal",
             "attention_forward batch=1 queries=180 keys=180 mask=window window_left=99 window_right=0",
@@ -81,3 +115,15 @@ def test_a_soft_cap_and_sinks_are_right_by_the_bench_s_reference():
 def test_a_wrong_soft_cap_and_wrong_sinks_are_found(words, change):
     rows = extras([f"{problem} {WORDS[words]}" for problem in PROBLEMS], f"lambda named: {change}")
     assert [row["kiln"].get("right") for row in rows] == [False] * len(PROBLEMS)
+
+
+@pytest.mark.parametrize("has", ["has_flashinfer", "has_none"])
+def test_prompts_over_pages_in_e4m3_are_right_by_each_way(has):
+    problems = "".join(f"attention_paged {each} page_size=16 # small\n" for each in PAGED_PROBLEMS)
+    ran = subprocess.run([sys.executable, "-c", PAGED, PEERS, has], input=problems, capture_output=True, text=True,
+                         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])})
+    assert ran.returncode == 0, ran.stderr
+    rows = [json.loads(line)["ways"] for line in ran.stdout.splitlines()]
+    assert [(row["kiln"].get("right"), row["bf16"].get("right")) for row in rows] == [(True, True)] * len(PAGED_PROBLEMS)
+    told = [row["flashinfer"].get("right", row["flashinfer"].get("reason")) for row in rows]
+    assert told == [True if has == "has_flashinfer" else "ModuleNotFoundError: No module named 'flashinfer'"] * len(PAGED_PROBLEMS)
