@@ -151,7 +151,7 @@ def shares(others):
 
 def paged_e4m3(read):
     """The time over pages in e4m3, in times of that over pages in bf16."""
-    return read.figure(lambda r: f"{1 / mean(ratios):.2f} times as long, {1 / min(ratios):.2f} times at worst," if (ratios := turns.ratios_of(r, turns.PAGED_E4M3_H200)) else "")
+    return read.figure(lambda r: f"{1 / mean(ratios):.2f} times as long, {1 / min(ratios):.2f} times at worst," if (ratios := turns.ratios_of(r, turns.PAGED_E4M3_H200, "bf16")) else "")
 
 
 def newer(_):

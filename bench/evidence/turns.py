@@ -4,7 +4,8 @@ import re
 from evidence.table import markdown, mean, number, words
 
 FOLDER = "peers-h100"
-ATTENTION = {"flash3": "FlashAttention-3", "flash4": "FlashAttention-4", "cudnn": "cuDNN", "varlen": "torch `varlen_attn`", "rows3": "FlashAttention-3, keys in a row", "bf16": "bf16"}
+ATTENTION = {"flash3": "FlashAttention-3", "flash4": "FlashAttention-4", "cudnn": "cuDNN", "varlen": "torch `varlen_attn`", "rows3": "FlashAttention-3, keys in a row", "bf16": "bf16",
+             "flashinfer": "FlashInfer"}
 
 
 def of_peers(row):
@@ -57,9 +58,9 @@ def of_model(row):
     return [re.sub(r", (log|served)$", "", row["remark"]), size["batch"], lengths, heads, dims, mask]
 
 
-def attention(read, lists, peers, counts=lambda row: True):
-    """Beside each of `peers`, and beside the fastest where there are several."""
-    body, columns = [], {each: [] for each in (*peers, *[None][:len(peers) - 1])}
+def attention(read, lists, peers, counts=lambda row: True, fastest=True):
+    """Beside each of `peers`, and beside the fastest where there are several and `fastest` asks for it."""
+    body, columns = [], {each: [] for each in (*peers, *([None] if fastest and len(peers) > 1 else []))}
     for row in (row for name in lists for row in read(f"{name}.json") if counts(row)):
         if "ns" not in row["ways"].get("kiln", {}):
             body.append([*of_model(row), "no answer", *["-"] * len(columns)])
@@ -137,10 +138,16 @@ def of_h200(read):
     return markdown(["twenty models", "problems", *(f"{ATTENTION[each]} / Kiln" for each in IN_A_ROW), "the fastest / Kiln"], body)
 
 
+def paged_e4m3(read):
+    """Pages in e4m3 beside the same numbers in bf16, both by Kiln, and beside FlashInfer once it was timed."""
+    peers = ["bf16", *(["flashinfer"] if ratios_of(read, PAGED_E4M3_H200, "flashinfer") else [])]
+    return attention(read, PAGED_E4M3_H200, peers, fastest=False).replace("bf16 / Kiln", "bf16 / e4m3")
+
+
 TABLES = {"turns_log": lambda read: attention(read, LOG, OF_FORWARD), "turns_served": lambda read: attention(read, SERVED, OF_FORWARD),
           "turns_packed": lambda read: attention(read, PACKED, ("flash3", "flash4", "varlen")), "turns_backward": lambda read: attention(read, BACKWARD, OF_BACKWARD),
           "turns_paged": lambda read: attention(read, PAGED_H200, ("flash4", "rows3")),
-          "turns_paged_e4m3": lambda read: attention(read, PAGED_E4M3_H200, ("bf16",)).replace("bf16 / Kiln", "bf16 / e4m3"),
+          "turns_paged_e4m3": paged_e4m3,
           "turns_extras": lambda read: attention(read, EXTRAS_H200, ("flash3", "flash4"), is_forward),
           "turns_extras_backward": lambda read: attention(read, EXTRAS_H200, ("flash4",), lambda row: not is_forward(row)),
           "turns_h200": of_h200, "turns_products": products, "turns_family": family}
