@@ -89,6 +89,17 @@ class Tables(unittest.TestCase):
         self.assertEqual(rows[:2], [["A model", *model, "2.0", "1.50", "-", "0.90", "0.90"], ["Another", *model, "no answer", "-", "-", "-", "-"]])
         self.assertEqual((len(rows), rows[2][-1]), (3, "0.90"))
 
+    def test_pages_in_e4m3_stand_beside_flashinfer_once_it_was_timed(self):
+        asked = "batch=1 queries=100 keys=100 heads=8 key_heads=2 head_dim=64 value_dim=64 mask=causal page_size=16 lengths=100 key_lengths=100"
+        ways = {"kiln": {"right": True, "ns": 2000}, "bf16": {"right": True, "ns": 1000}, "flashinfer": {"reason": "not installed"}}
+        files = {"attention_paged_e4m3": [{"asked": asked, "remark": "A model, served", "ways": ways}]}
+        row = ["A model", "1", "100", "8 of 2", "64", "causal", "2.0", "0.50"]
+        mean = ["geometric mean", *[""] * 6, "0.50"]
+        self.assertEqual(self.table("turns_paged_e4m3", **files), [row, mean])
+        files["attention_paged_e4m3"].append({"asked": asked, "remark": "Another, served", "ways": ways | {"flashinfer": {"right": True, "ns": 800}}})
+        self.assertEqual(self.table("turns_paged_e4m3", **files), [[*row, "-"], ["Another", *row[1:], "0.40"], [*mean, "0.40"]])
+        self.assertEqual(face.paged_e4m3(self.reader(**files)), "2.00 times as long, 2.00 times at worst,")  # as over pages in bf16
+
     def test_forward_and_backward_with_a_soft_cap_or_sinks_have_a_table_each(self):
         sizes = "batch=1 queries=5000 keys=5000 heads=16 key_heads=8 head_dim=256 value_dim=256"
         masks = ("mask=causal soft_cap=tanh cap=50", "mask=window window_left=127 window_right=0 sinks=head")

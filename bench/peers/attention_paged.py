@@ -1,14 +1,17 @@
 """Steps of a service whose keys lie in pages, by Kiln and by its peers in turns in one process, from standard input, one problem a line.
 
-    python3 bench/peers/attention_paged.py [--ways kiln,flash4,rows3] [--base FILE] [--check] <PROBLEMS
+    python3 bench/peers/attention_paged.py [--ways kiln,flash4,rows3] [--base FILE] [--seconds S] [--check] <PROBLEMS
 
 A problem is as bench/draw_attention.py --paged prints it. kiln is kiln.torch by the records of FILE, and what these lack is tuned at its first launch.
 flash4 is flash-attn-4 with a page table. rows3 is fa3-fwd on the same keys in a row, since its wheel takes no pages and no windows. Each result is compared
-with float64 on a sample of queries before it is timed. One JSON object a problem, as attention_turns.py prints them.
+with float64 on a sample of queries before it is timed. One JSON object a problem, as attention_turns.py prints them. Problems that S leaves out are
+named on standard error.
 """
 import argparse
 import itertools
+import math
 import sys
+import time
 
 import torch
 
@@ -123,14 +126,18 @@ def main(bench, made, ways, **types):
     options = argparse.ArgumentParser()
     options.add_argument("--ways", default=ways)
     options.add_argument("--base", action="append", default=[])
+    options.add_argument("--seconds", type=float, default=math.inf, help="after which no problem is begun")
     options.add_argument("--check", action="store_true", help="compare results, time nothing")
-    asked = options.parse_args()
+    asked, began = options.parse_args(), time.monotonic()
     if "kiln" in asked.ways:
         import kiln
 
         kiln.configure(bases=asked.base, on_miss="tune")
     torch.manual_seed(SEED)
     for line in [line for line in sys.stdin if line.startswith("attention_paged")]:
+        if time.monotonic() - began > asked.seconds:
+            print(f"left out after {asked.seconds:g} s: {line.strip()}", file=sys.stderr)
+            continue
         case = made(line)
         text, _, remark = line.partition("#")
         emit(bench=bench, op=case.op, asked=" ".join(text.split()[1:]), remark=remark.strip(), **run(case, asked.ways.split(","), asked.check, types))

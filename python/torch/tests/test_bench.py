@@ -53,13 +53,15 @@ class Wrapper:
         assert ((q.dtype, *(each.dtype for each in pools)), tuple(each.shape[1:] for each in (q, *pools))) == (self.types, self.sizes)
         scales = [torch.full(pools[0].shape[2:3], each) for each in (k_scale, v_scale)]
         values = [None, *([self.left] if self.mask == "window" else [])]
-        return out.copy_(reference.of_bytes(reference.paged(self.mask))(q, *pools, *scales, self.offsets, self.lengths, self.table, 0, *values)[0])
+        right = reference.of_bytes(reference.paged(self.mask))(q, *pools, *scales, self.offsets, self.lengths, self.table, 0, *values)[0]
+        return out.copy_(right if has == "right" else right.flip(0))
 
-if sys.argv.pop() == "has_flashinfer":
+has = sys.argv.pop()
+if has != "none":
     sys.modules["flashinfer"] = types.ModuleType("flashinfer")
     sys.modules["flashinfer"].BatchPrefillWithPagedKVCacheWrapper = Wrapper
 sys.path.insert(0, sys.argv[1])
-sys.argv[1:] = ["--check"]
+sys.argv[1:] = ["--check", *sys.argv[2:]]
 runpy.run_path(sys.path[0] + "/attention_paged_e4m3.py", run_name="__main__")
 """
 PAGED_PROBLEMS = ["batch=3 queries=150 keys=100 heads=8 key_heads=2 head_dim=64 value_dim=64 mask=causal lengths=100,20,30 key_lengths=100,57,64",
@@ -117,13 +119,26 @@ def test_a_wrong_soft_cap_and_wrong_sinks_are_found(words, change):
     assert [row["kiln"].get("right") for row in rows] == [False] * len(PROBLEMS)
 
 
-@pytest.mark.parametrize("has", ["has_flashinfer", "has_none"])
-def test_prompts_over_pages_in_e4m3_are_right_by_each_way(has):
+def paged(has: str, *options: str) -> subprocess.CompletedProcess:
+    """What bench/peers/attention_paged_e4m3.py finds where FlashInfer is as `has` says."""
     problems = "".join(f"attention_paged {each} page_size=16 # small\n" for each in PAGED_PROBLEMS)
-    ran = subprocess.run([sys.executable, "-c", PAGED, PEERS, has], input=problems, capture_output=True, text=True,
+    ran = subprocess.run([sys.executable, "-c", PAGED, PEERS, *options, has], input=problems, capture_output=True, text=True,
                          env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])})
     assert ran.returncode == 0, ran.stderr
-    rows = [json.loads(line)["ways"] for line in ran.stdout.splitlines()]
+    return ran
+
+
+@pytest.mark.parametrize("has", ["right", "wrong", "none"])
+def test_prompts_over_pages_in_e4m3_are_right_by_each_way(has):
+    rows = [json.loads(line)["ways"] for line in paged(has).stdout.splitlines()]
     assert [(row["kiln"].get("right"), row["bf16"].get("right")) for row in rows] == [(True, True)] * len(PAGED_PROBLEMS)
-    told = [row["flashinfer"].get("right", row["flashinfer"].get("reason")) for row in rows]
-    assert told == [True if has == "has_flashinfer" else "ModuleNotFoundError: No module named 'flashinfer'"] * len(PAGED_PROBLEMS)
+    said = [row["flashinfer"].get("right", row["flashinfer"].get("reason")) for row in rows]
+    if has == "none":
+        assert said == ["ModuleNotFoundError: No module named 'flashinfer'"] * len(PAGED_PROBLEMS)
+    else:
+        assert [said[0], said[2]] == [has == "right"] * 2 and "wrong for e4m3 and 192 numbers a head" in said[1]
+
+
+def test_problems_that_time_leaves_out_are_named():
+    ran = paged("none", "--seconds", "-1")
+    assert (ran.stdout, ran.stderr.count("left out after -1 s: attention_paged")) == ("", len(PAGED_PROBLEMS))
