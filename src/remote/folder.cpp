@@ -190,10 +190,10 @@ std::optional<std::string> Folder::read_value(const Path& path, Deadline deadlin
     require_folder();
     return std::nullopt;
   }
-  if (is_whole(found->bytes) && found->bytes.size() <= store::most_remote_bytes) return std::move(found->bytes);
   // Its writer never renames a part: the server lost the rest, or somebody else wrote it.
-  calls_.rename(path.c_str(), Path(path).replace_extension(".broken").c_str());
-  return std::nullopt;
+  if (!is_whole(found->bytes) || found->bytes.size() > store::most_remote_bytes)
+    calls_.rename(path.c_str(), Path(path).replace_extension(".broken").c_str());
+  return std::move(found->bytes);
 }
 
 void Folder::require_folder() const {

@@ -59,7 +59,7 @@ class Folder final : public store::RemoteStore {
   [[nodiscard]] std::optional<Read> read(const Path& path, std::size_t most, Deadline deadline) const;
   [[nodiscard]] std::optional<Read> read_once(const Path& path, std::size_t most, Deadline deadline,
                                               bool& is_stale) const;
-  /// Nothing also for a value that is not whole, which is renamed.
+  /// A value that is not whole is returned once, for its reader to report, and renamed.
   [[nodiscard]] std::optional<std::string> read_value(const Path& path, Deadline deadline) const;
   [[nodiscard]] std::vector<std::string> names_in(const Path& folder, Deadline deadline) const;
   /// Throws RemoteFailure where the folder is missing, or is none.

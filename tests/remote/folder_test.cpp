@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "kiln/error.hpp"
+#include "remote/client.hpp"
 #include "remote/open.hpp"
 #include "support.hpp"
 
@@ -75,7 +76,7 @@ TEST_CASE("machine code is found by its key") {
   CHECK(folder.spaces(soon()).empty());
 }
 
-TEST_CASE("a broken file is a miss, is set aside, and gives way to the next value") {
+TEST_CASE("a broken file is returned once, is set aside, and gives way to the next value") {
   const store::Folder at;
   Folder folder(at.path());
   const store::RemotePlace place = store::place_of(numbered_record(1));
@@ -86,13 +87,30 @@ TEST_CASE("a broken file is a miss, is set aside, and gives way to the next valu
     REQUIRE(folder.put(place, value, std::nullopt, soon()));
     const auto file = files_below(at.path(), ".row").front();
     write_file(file, broken);
-    CHECK(!folder.get(place, soon()));
+    const auto first = folder.get(place, soon());
+    REQUIRE(first);
+    CHECK(!open_row(place, *first, {}).row);
     CHECK(!std::filesystem::exists(file));
     CHECK(files_below(at.path(), ".broken").size() == 1);
+    CHECK(!folder.get(place, soon()));
     CHECK(folder.put(place, value, std::nullopt, soon()));
     CHECK(folder.get(place, soon()) == value);
     REQUIRE(std::filesystem::remove(file));
   }
+}
+
+TEST_CASE("a client counts a file that was cut, and warns of it") {
+  const store::Folder at;
+  Folder folder(at.path());
+  const store::RemotePlace place = store::place_of(numbered_record(1));
+  REQUIRE(folder.put(place, value_of(numbered_record(1)), std::nullopt, soon()));
+  write_file(files_below(at.path(), ".row").front(), "cut");
+  std::atomic<int> warnings = 0;
+  Client client(std::make_unique<Folder>(at.path()), {.warn = [&](const std::string&) { ++warnings; }});
+  CHECK(client.list(place.space, std::chrono::seconds(10)).empty());
+  CHECK(client.wait_until(soon()));
+  CHECK(client.counters().errors == 1);
+  CHECK(warnings == 1);
 }
 
 TEST_CASE("what is no regular file in a value's place is a miss that waits for nothing, and gives way to a value") {
@@ -106,6 +124,8 @@ TEST_CASE("what is no regular file in a value's place is a miss that waits for n
   SUBCASE("a pipe") { REQUIRE(mkfifo(file.c_str(), 0666) == 0); }
   SUBCASE("a link") { std::filesystem::create_symlink(elsewhere, file); }
   SUBCASE("a folder") { std::filesystem::create_directory(file); }
+  const auto first = folder.get(place, soon());
+  CHECK((first && !open_row(place, *first, {}).row));
   CHECK(!folder.get(place, soon()));
   CHECK(folder.put(place, value_of(numbered_record(1)), std::nullopt, soon()));
   CHECK(folder.get(place, soon()) == value_of(numbered_record(1)));
