@@ -51,17 +51,17 @@ def sequences_of(positions: Tensor, batch: int) -> dict[str, Any]:
     return {"cu_seq_lens_q": offsets, "cu_seq_lens_k": offsets, "max_length_q": longest, "max_length_k": longest}
 
 
-_seen: tuple[Any, int, dict[str, Any]] = (lambda: None, 0, {})  # the positions that all layers of a forward have, and their sequences
+_seen: tuple[Any, tuple[int, int], dict[str, Any]] = (lambda: None, (0, 0), {})  # the positions that all layers of a forward have, and their sequences
 
 
 def _sequences_of_layer(positions: Tensor, batch: int) -> dict[str, Any]:
     global _seen
     if positions.is_inference():  # which have no version
         return sequences_of(positions, batch)
-    of, version, found = _seen
-    if of() is not positions or version != positions._version:
+    of, at, found = _seen
+    if of() is not positions or at != (positions._version, batch):
         found = sequences_of(positions, batch)
-        _seen = weakref.ref(positions), positions._version, found
+        _seen = weakref.ref(positions), (positions._version, batch), found
     return found
 
 
