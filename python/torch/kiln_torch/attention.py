@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from ._ops import shipped_names
-from .autograd import applied, needs_gradient
+from .autograd import applied, needs_gradient, refuse_gradient
 from .functions import autocast
 
 _OPS = {name: getattr(torch.ops.kiln, name).default for name in shipped_names if name.startswith("attention_")}
@@ -107,6 +107,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, window: 
 
     The backward gives the same bits each time where torch.use_deterministic_algorithms() is on, also by warn_only.
     """
+    if scale is not None:
+        refuse_gradient("attention", scale=scale)
     q, k, v = autocast(q, k, v)
     window = (window, 0) if isinstance(window, int) else window
     sinks, form = _sinks("attention", softcap, sinks), _Form(causal, window, softcap, scale)
@@ -144,7 +146,7 @@ def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_
     kernels clamp them, and kiln.check() names offsets and lengths out of bounds.
     """
     left, sinks = _left("attention_paged", window), _sinks("attention_paged", softcap, sinks)
-    _without_gradient("attention_paged", q, k, v, sinks)
+    _without_gradient("attention_paged", q, k, v, sinks, scale if isinstance(scale, Tensor) else None)
     keys = block_table.shape[1] * k.shape[1] if keys is None else keys
     tensors, ending = _over_cache("attention_paged", q, k, v, k_scale, v_scale)
     given = (query_offsets, key_lengths, block_table, *(() if sinks is None else (sinks,)), keys)
@@ -166,7 +168,7 @@ def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, wi
     memory for all heads; 1 unless given. Nobody checks that they are above 0: all keys have one weight where k_scale is 0, negative or NaN.
     """
     left, sinks = _left("attention_decode", window), _sinks("attention_decode", softcap, sinks)
-    _without_gradient("attention_decode", q, k, v, sinks)
+    _without_gradient("attention_decode", q, k, v, sinks, scale if isinstance(scale, Tensor) else None)
     tensors, ending = _over_cache("attention_decode", q, k, v, k_scale, v_scale)
     table = () if block_table is None else (block_table,)
     most = () if block_table is None else (block_table.shape[1] * k.shape[1] if keys is None else keys,)

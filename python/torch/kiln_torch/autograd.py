@@ -55,6 +55,14 @@ def needs_gradient(*tensors: Tensor | None) -> bool:
     return False
 
 
+def refuse_gradient(function: str, **named: Any) -> None:
+    """Of arguments that have none; without this it would be lost in silence."""
+    for name, each in named.items():
+        if isinstance(each, Tensor) and needs_gradient(each):
+            raise RuntimeError(f"kiln.torch.{function}: {name} requires a gradient, which this function does not have; detach it, or compute this part by "
+                               "torch's own functions")
+
+
 def refuse_tangents(*tensors: Tensor | None) -> None:
     """Torch calls an op without a formula for tangents as if there were none."""
     if forward_ad._current_level >= 0 and any(each is not None and _has_tangent(each) for each in tensors):

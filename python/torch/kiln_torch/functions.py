@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from . import _ops  # noqa: F401  defines torch.ops.kiln
-from .autograd import applied, needs_gradient, refuse_tangents
+from .autograd import applied, needs_gradient, refuse_gradient, refuse_tangents
 
 _kiln = torch.ops.kiln
 _LINEAR = {each: getattr(_kiln, f"linear_{each}").default for each in ("relu", "gelu", "silu", "swiglu")}
@@ -79,6 +79,8 @@ class _RmsNormAdd(Function):
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-6, residual: Tensor | None = None) -> Any:
     """y = s / rms(s) * weight over the last dimension, with s = x. With a residual, s = x + residual, and the result is (y, s)."""
     _check_weight("rms_norm", weight)
+    if type(epsilon) is not float:
+        refuse_gradient("rms_norm", epsilon=epsilon)
     weight, residual = like(x, weight, residual)
     if residual is None:
         if needs_gradient(x, weight):
@@ -124,6 +126,8 @@ class _LayerNormAdd(Function):
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None = None, epsilon: float = 1e-5, residual: Tensor | None = None) -> Any:
     """Layer normalisation over the last dimension. With a residual, of s = x + residual, and the result is (y, s)."""
     _check_weight("layer_norm", weight)
+    if type(epsilon) is not float:
+        refuse_gradient("layer_norm", epsilon=epsilon)
     weight, bias, residual = like(x, weight, bias, residual)
     if residual is None:
         if needs_gradient(x, weight, bias):
@@ -225,6 +229,8 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: 
     cos, sin: f32 [positions, turned dimensions / 2]. positions: i32 or i64 [...], rows of these. Tables have no gradients. Those in bf16 or f16, to
     which FSDP's mixed precision casts what it passes on, are converted to f32.
     """
+    if cos.requires_grad or sin.requires_grad:
+        refuse_gradient("rotary", cos=cos, sin=sin)
     if cos.dtype in (torch.bfloat16, torch.float16):
         cos, sin = cos.float(), sin.float()
     if needs_gradient(x):
@@ -278,6 +284,7 @@ def softmax(x: Tensor, scale: float = 1.0, causal: bool = False, mask: Tensor | 
         raise ValueError("softmax: causal and mask are given, expected one of them")
     if causal and x.dim() < 2:
         raise ValueError(f"softmax: x is {list(x.shape)}, expected [..., queries, keys], since causal is given")
+    refuse_gradient("softmax", scale=scale, mask=mask)
     if needs_gradient(x):
         return _Softmax(x, scale, causal, mask)
     return _softmax(x, scale, causal, mask)

@@ -51,17 +51,17 @@ def sequences_of(positions: Tensor, batch: int) -> dict[str, Any]:
     return {"cu_seq_lens_q": offsets, "cu_seq_lens_k": offsets, "max_length_q": longest, "max_length_k": longest}
 
 
-_seen: tuple[Any, int, dict[str, Any]] = (lambda: None, 0, {})  # the positions that all layers of a forward have, and their sequences
+_seen: tuple[Any, tuple[int, int], dict[str, Any]] = (lambda: None, (0, 0), {})  # the positions that all layers of a forward have, and their sequences
 
 
 def _sequences_of_layer(positions: Tensor, batch: int) -> dict[str, Any]:
     global _seen
     if positions.is_inference():  # which have no version
         return sequences_of(positions, batch)
-    of, version, found = _seen
-    if of() is not positions or version != positions._version:
+    of, at, found = _seen
+    if of() is not positions or at != (positions._version, batch):
         found = sequences_of(positions, batch)
-        _seen = weakref.ref(positions), positions._version, found
+        _seen = weakref.ref(positions), (positions._version, batch), found
     return found
 
 
@@ -139,9 +139,8 @@ def _written(mask: Tensor | None, named: dict[str, Any]) -> Tensor | None:
     queries, keys, before, first = named["q_length"], named["kv_length"], named.get("q_offset", 0), named.get("kv_offset", 0)
     seen, given, window, compiles = before + queries, named.get("attention_mask"), named.get("local_size"), torch.compiler.is_compiling()
     is_counted = isinstance(before, Tensor)  # as a static cache does, on its device
-    if not is_counted and given is not None and seen < given.shape[1]:
-        raise ValueError(f"kiln attention: the attention mask is {list(given.shape)} for {seen} tokens, expected a column for each token of the cache and each "
-                         "new one")
+    if not is_counted and given is not None and not min(seen - first, keys) <= given.shape[1] <= seen:  # a mask that this gave may come again
+        raise _not_of(seen, given)
     is_static = is_counted or seen - first != keys
     if is_static and mask is None and given is not None:  # the last key of the cache: its step is as the others
         mask = given[:, -keys:]
@@ -160,9 +159,16 @@ def _written(mask: Tensor | None, named: dict[str, Any]) -> Tensor | None:
             raise ValueError("kiln attention: an attention mask over a static cache is compiled for steps of one token alone, without gradients and in a window "
                              "that holds the cache; do not compile prompts, or leave the mask out if nothing is padding")
         if torch.is_grad_enabled() or compiles or (are_written & ~are_tokens).any():
+            if is_counted and given is not None and given.shape[1] < written:
+                raise _not_of(int(seen), given)
             return (mask[:, : int(written)] if is_counted else mask).to(_FIRST)
     host_knows = queries > _STEP and not (is_counted and compiles)
     return written.to(_WRITTEN).expand(named["batch_size"], 2, 1, min(int(seen) - first, keys) if host_knows else 1)
+
+
+def _not_of(seen: int, given: Tensor) -> ValueError:
+    return ValueError(f"kiln attention: the attention mask is {list(given.shape)} for {seen} tokens, expected a column for each token of the cache and each "
+                      "new one")
 
 
 def _places(are_keys: Tensor, written: Tensor) -> Tensor:

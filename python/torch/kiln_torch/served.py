@@ -18,6 +18,13 @@ from .parts import SILU, Attention, Mlp, is_bare
 _kiln = torch.ops.kiln
 
 
+def _address(tensor: Tensor) -> int | None:
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:  # of a transform of torch.func, which gives such tensors no memory of their own
+        return None
+
+
 class Served(nn.Module):
     _kiln_joined: Tensor | None = None
     _kiln_bias: Tensor | None = None
@@ -35,7 +42,7 @@ class Served(nn.Module):
         if is_grad_enabled():
             for name, kind, parameter, address in self._kiln_places:
                 found = modules[name]._parameters.get(kind, parameter)
-                if found is not None and found.requires_grad and (found is parameter if compiled else found.data_ptr() == address):
+                if found is not None and found.requires_grad and (found is parameter if compiled else _address(found) == address):
                     raise RuntimeError(f"the {kind} of {name} requires a gradient in a model patched for inference; call kiln.torch.patch(model) to train it")
             if x.requires_grad:
                 return False
@@ -44,7 +51,7 @@ class Served(nn.Module):
                 return False
         for name, kind, parameter, address in self._kiln_places:
             found = modules[name]._parameters.get(kind)
-            if found is None or (found is not parameter if compiled else found.data_ptr() != address):
+            if found is None or (found is not parameter if compiled else _address(found) != address):
                 return False
         return True
 

@@ -55,6 +55,16 @@ def test_generate_writes_the_same_over_each_cache(models, cache, tokens):
             assert torch.equal(written_by(each, tokens, attention_mask=mask, cache_implementation=cache), expected)
 
 
+@pytest.mark.parametrize("cache", ("static", "dynamic"))
+def test_generate_takes_prompts_in_chunks(models, cache):
+    model, ours = models
+    named = dict(cache_implementation=cache, prefill_chunk_size=5, disable_compile=True, max_new_tokens=3)
+    for mask in (None, padded(LONG)):
+        expected = written_by(model, LONG, attention_mask=mask, **named)
+        for each in ours:
+            assert torch.equal(written_by(each, LONG, attention_mask=mask, **named), expected)
+
+
 @pytest.mark.parametrize("has_padding", (False, True))
 def test_steps_over_a_static_cache_are_one_graph(models, has_padding):
     model, ours = models
@@ -188,6 +198,17 @@ def test_a_mask_may_be_wider_than_the_tokens():
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch, pytest.raises(ValueError, match="is compiled for steps of one token alone.*do not compile"):
         patch.setattr(torch.compiler, "is_compiling", lambda: True)
         kiln.torch.huggingface_mask(**named)
+
+
+def test_a_mask_of_new_tokens_alone_is_refused(models):
+    """Under it they would see the first keys of the cache, and none of their own."""
+    for each in models[1]:
+        for of in (transformers.DynamicCache, lambda config: transformers.StaticCache(config=config, max_cache_len=40)):
+            for columns, begin in ((3, 0), (5, 2)):
+                cache, mask = of(config=each.config), padded(PROMPT[:, :columns], columns=begin)
+                with torch.no_grad(), pytest.raises(ValueError, match=rf"the attention mask is \[2, {columns}\] for 12 tokens, expected a column for each"):
+                    each(LONG[:, :9], past_key_values=cache)
+                    each(LONG[:, 9:12], past_key_values=cache, attention_mask=mask)
 
 
 @pytest.mark.parametrize("dtype", (torch.int16, torch.int32, torch.int64, torch.bool, torch.float32))

@@ -231,6 +231,23 @@ def test_a_mask_that_does_not_broadcast_is_refused(shape):
         kt.softmax(leaf(2, 3, 4, 6), mask=torch.ones(shape, dtype=torch.bool))
 
 
+def test_what_has_no_gradient_is_refused_where_it_requires_one():
+    x, one, tables, lengths = leaf(3, 4), leaf(1)[0].abs(), (leaf(7, 4), leaf(7, 4)), torch.full((2,), 5, dtype=torch.int32)
+    heads, ids = torch.randn(2, 5, 2, 8), torch.arange(10).view(2, 5)
+    calls = {
+        "softmax: mask": lambda: kt.softmax(x, mask=leaf(3, 4)), "softmax: scale": lambda: kt.softmax(x.detach(), scale=one),
+        "rotary: cos": lambda: kt.rotary(heads, *tables, ids), "rotary: sin": lambda: kt.rotary(heads, tables[0].detach(), tables[1], ids),
+        "attention: scale": lambda: kt.attention(heads, heads, heads, scale=one), "rms_norm: epsilon": lambda: kt.rms_norm(x, leaf(4), one),
+        "layer_norm: epsilon": lambda: kt.layer_norm(x, leaf(4), epsilon=one),
+        "attention_decode: a tensor": lambda: kt.attention_decode(heads[:, :1], heads, heads, lengths, scale=one),
+    }
+    for what, call in calls.items():
+        with pytest.raises(RuntimeError, match=f"kiln.torch.{what} requires a gradient"):
+            call()
+    with torch.no_grad():
+        assert kt.softmax(x, scale=one, mask=leaf(3, 4)).shape == kt.rms_norm(x, leaf(4), one).shape
+
+
 @pytest.mark.parametrize("norm", ["rms_norm", "layer_norm"])
 def test_a_norm_without_weights_is_refused(norm):
     with pytest.raises(ValueError, match=f"kiln.torch.{norm}: weight is a NoneType, expected a tensor of one number a column; give ones"):

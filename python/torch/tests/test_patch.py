@@ -310,6 +310,16 @@ def test_they_do_without_patch_and_have_the_same_gradients(pair):
             torch.testing.assert_close(each.grad, expected.grad, rtol=1e-3, atol=1e-3, msg=lambda text: f"{name}: {text}")
 
 
+def test_positions_of_one_row_serve_batches_of_any_size(pair):
+    model, patched = pair
+    positions = torch.cat([torch.arange(4), torch.arange(7)])[None]
+    with torch.no_grad():
+        for each in (patched, with_kiln(model)):
+            for rows in (1, 2, 1):
+                found, expected = (one(TOKENS[:rows], position_ids=positions, use_cache=False).logits for one in (each, model))
+                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_positions_are_waited_for_once_and_only_where_given(pair, monkeypatch):
     model, patched = pair
     asked, modules = [], [sys.modules[f"kiln_torch.{each}"] for each in ("patch", "huggingface")]

@@ -294,6 +294,18 @@ def test_a_served_model_computes_the_same_by_fewer_products(family):
     torch._dynamo.reset()
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_served_model_computes_an_ensemble_by_vmap(family):
+    model = model_of(family).requires_grad_(False)
+    patched = kiln.torch.patch(copy.deepcopy(model), inference=True)
+    weights, found = {name: torch.stack([each, 1.1 * each]) for name, each in model.named_parameters()}, []
+    for each in (model, patched):
+        found.append(torch.vmap(lambda own, each=each: torch.func.functional_call(each, own, (TOKENS,), {"use_cache": False}).logits)(weights))
+    close(found[1], found[0])
+    with pytest.raises(RuntimeError, match="is called under a transform of torch.func"):
+        torch.func.grad(lambda own: torch.func.functional_call(patched, own, (TOKENS,), {"use_cache": False}).logits.sum())(dict(model.named_parameters()))
+
+
 def test_a_served_model_has_gradients_of_inputs_and_none_of_weights():
     model = model_of("Llama").requires_grad_(False)
     patched = kiln.torch.patch(copy.deepcopy(model), inference=True)
