@@ -130,10 +130,10 @@ class Tables(unittest.TestCase):
         llama = {"eager": (1.0, 5.0, 9.0), "Kiln, prewarmed": (0.5, 4.0, 8.0), "Kiln, records": (3.0, 6.0, 9.0)}  # the last a tie
         rows = [{"contender": name, "train": False, "batches": count, "seconds": each} for name, times in llama.items() for count, each in zip((1, 10, 1000), times)]
         for contender, leads in (("Kiln, prewarmed", "at no count of batches"), ("Kiln, records", "at 1 to 10 batches")):
-            self.assertEqual(torch_ops.eager_leads(contender)(self.reader(llama_code=rows)), leads)
+            self.assertEqual(torch_ops.eager_leads(contender)(self.reader(llama=rows)), leads)
         of = lambda name, times, end: [{"contender": name, "train": False, "batches": count, "seconds": each, "of_batches": 1000} for count, each in (*zip((1, 10, 100), times), end) if each]
         rows = [*of("eager", (1, 2, 3), (150, 4)), *of("Kiln, records", (2, 1, None), (70, 4))]  # each ended by its limit
-        self.assertEqual(torch_ops.eager_leads("Kiln, records")(self.reader(llama_code=rows)), "at 1 and 100 batches")
+        self.assertEqual(torch_ops.eager_leads("Kiln, records")(self.reader(llama=rows)), "at 1 and 100 batches")
 
     @staticmethod
     def ran(contender, seconds, batches=1000):
@@ -144,27 +144,27 @@ class Tables(unittest.TestCase):
         return [common | row for row in (*rows, rows[-1] | end)]
 
     def test_the_contest_shows_contenders_that_ran_all_batches_the_fastest_first(self):
-        files = {"llama_code": [*self.ran("torch.compile", (16, 17.04, 24.17)), *self.ran("liger", (1, 2, 3), batches=175), *self.ran("Kiln, prewarmed", (0.2161, 1.2, 6.4))]}
+        files = {"llama": [*self.ran("torch.compile", (16, 17.04, 24.17)), *self.ran("liger", (1, 2, 3), batches=175), *self.ran("Kiln, prewarmed", (0.2161, 1.2, 6.4))]}
         text = torch_ops.contest(self.reader(" †", **files))
         self.assertIn("one H200", text.splitlines()[0])
         self.assertEqual(text.splitlines()[2:], ["| Kiln, a prewarmed file † | 0.216 s | 1.20 s | 6.40 s | 400,000 |", "| `torch.compile` † | 16.0 s | 17.0 s | 24.2 s | 400,000 |"])
         self.assertEqual(torch_ops.contest(self.reader()), "")
-        files = {"llama_code": self.ran("Kiln, prewarmed", (0.2, 1.2, 6.4)), "llama_peers": self.ran("eager", (1, 2, 3))}
+        files = {"llama": self.ran("Kiln, prewarmed", (0.2, 1.2, 6.4)), "llama_peers": self.ran("eager", (1, 2, 3))}
         self.assertEqual([line.split(" | ")[0] for line in torch_ops.contest(self.reader(**files)).splitlines()[2:]], ["| eager torch", "| Kiln, a prewarmed file"])
 
     def test_a_contender_that_ran_more_than_once_shows_medians(self):
         runs = [*self.ran("Kiln, prewarmed", (0.2, 1.3, 6.0)), *self.ran("Kiln, prewarmed", (0.4, 1.2, 9.0)), *self.ran("Kiln, prewarmed", (0.3, 1.1, 7.5))]
-        files = {"llama_code": runs, "llama_peers": self.ran("eager", (1, 2, 8)) * 3}
+        files = {"llama": runs, "llama_peers": self.ran("eager", (1, 2, 8)) * 3}
         rows = torch_ops.contest(self.reader(**files)).splitlines()[2:]
         self.assertEqual(rows, ["| Kiln, a prewarmed file | 0.300 s | 1.20 s | 7.50 s | 400,000 |", "| eager torch | 1.00 s | 2.00 s | 8.00 s | 400,000 |"])
         self.assertEqual(torch_ops.contest_runs(self.reader(**files)),
                          "3 times, and the table has medians. Times of 1,000 batches differed by up to 50%, most for Kiln, a prewarmed file")
         for row, ms in zip((row for row in runs if "second_half_ms" in row), (1.0, 2.5, 4.0)):
             row["second_half_ms"] = ms
-        self.assertIn("| 7.50 s | 320,000 |", torch_ops.contest(self.reader(llama_code=runs)))
+        self.assertIn("| 7.50 s | 320,000 |", torch_ops.contest(self.reader(llama=runs)))
         ended = [{**row, "batches": 1, "of_batches": 1000} for row in self.ran("torch.compile", (30,))] * 2
         self.assertEqual([len(run) for run in torch_ops.runs_of(ended)], [2, 2])
-        self.assertEqual([torch_ops.contest_runs(self.reader(llama_code=each)) for each in ([], self.ran("eager", (1, 2, 8)))], ["", "once"])
+        self.assertEqual([torch_ops.contest_runs(self.reader(llama=each)) for each in ([], self.ran("eager", (1, 2, 8)))], ["", "once"])
 
     def test_each_row_of_the_contest_counts_as_a_figure_of_readme(self):
         reader = Reader()

@@ -10,7 +10,7 @@ from evidence.table import markdown, number
 
 CHECKS = "torch-h200/checks.jsonl"
 RANKS, TRAINING, PARALLEL, DEVICES, TUNED = (f"torch-h200/{name}.jsonl" for name in ("ranks", "training", "tensor_parallel", "devices", "devices_tune"))
-LLAMA, LLAMA_FILES, TRAINED, STEPS = (("python/llama_code.jsonl", "python/llama_peers.jsonl"), ("python/llama.jsonl",), ("python/llama_train.jsonl", "python/llama_train_peers.jsonl"), "python/llama_steps.txt")
+LLAMA, TRAINED, STEPS = ("python/llama.jsonl", "python/llama_peers.jsonl"), ("python/llama_train.jsonl", "python/llama_train_peers.jsonl"), "python/llama_steps.txt"
 ROUTES, LENGTH, GENERATE = "python/host.jsonl", "python/length_graph.jsonl", "python/generate.jsonl"
 BATCHES, CONTEST_BATCHES = (1, 10, 100, 1000), (1, 100, 1000)
 CONTEST = {"Kiln, prewarmed": "Kiln, a prewarmed file", "Kiln, records": "Kiln, the shipped records", "Kiln, records with machine code": "Kiln, the shipped records with machine code", "Kiln, nothing": "Kiln, no file", "eager": "eager torch", "liger": "eager torch with Liger's kernels",
@@ -158,12 +158,6 @@ def eager_leads(contender, names=LLAMA, train=False):
     return lambda read: read.figure(told)
 
 
-def without_a_file(read):
-    """What the first batch and all of them took Kiln without a tuned file."""
-    after = times_after(contenders(read, LLAMA_FILES)["Kiln, nothing"])
-    return f"{after[1]:#.3g} s to the first batch and {after[BATCHES[-1]]:#.3g} s to the last"
-
-
 def prewarm_took(read):
     """Seconds of `kiln prewarm` in a log of bench/python/show."""
     return read.figure(lambda r: next((f"{found[1]} s" for line in r.text(STEPS).splitlines() if (found := re.match(r"(\d+) s, status 0: kiln prewarm", line))), ""))
@@ -221,10 +215,10 @@ def host_costs(routes):
     return lambda read: read.figure(told)
 
 
-TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_files": lambda read: llama_rows(read, LLAMA_FILES), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
+TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA), "torch_llama_train": lambda read: llama_rows(read, TRAINED, train=True), "torch_ranks": torch_ranks,
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_generate": torch_generate, "torch_length": torch_length}
 FIGURES = {"generate_dynamic": steps_beside("eager, dynamic cache", "dynamic"), "generate_static": steps_beside("eager, static cache", "static"),
            **{f"generate_{cache}_least": steps_beside(f"eager, {cache} cache", cache, "least_step_ms") for cache in ("dynamic", "static")}, "llama_prewarm": prewarm_took, "contest_runs": lambda read: read.figure(contest_runs),
-           "eager_leads": eager_leads("Kiln, records with machine code"), "without_a_file": lambda read: read.figure(without_a_file),
-           "train_leads": eager_leads("Kiln, prewarmed", TRAINED, train=True), "train_leads_records": eager_leads("Kiln, records", TRAINED, train=True),
+           "eager_leads": eager_leads("Kiln, records with machine code"), "eager_leads_records": eager_leads("Kiln, records"),
+           "train_leads": eager_leads("Kiln, records with machine code", TRAINED, train=True), "train_leads_records": eager_leads("Kiln, records", TRAINED, train=True),
            **{name: host_costs(routes) for name, routes in HOST.items()}, "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
