@@ -158,6 +158,13 @@ def eager_leads(contender, names=LLAMA, train=False):
     return lambda read: read.figure(told)
 
 
+def train_took(read):
+    """What all batches took with gradients, Kiln by records with machine code and eager torch."""
+    after = {name: times_after(rows) for name, rows in contenders(read, TRAINED, train=True).items()}
+    kiln, eager = (after.get(name, {}).get(BATCHES[-1]) for name in ("Kiln, records with machine code", "eager"))
+    return f"{kiln:#.3g} s, and eager torch {eager:#.3g} s" if kiln and eager else ""
+
+
 def prewarm_took(read):
     """Seconds of `kiln prewarm` in a log of bench/python/show."""
     return read.figure(lambda r: next((f"{found[1]} s" for line in r.text(STEPS).splitlines() if (found := re.match(r"(\d+) s, status 0: kiln prewarm", line))), ""))
@@ -219,6 +226,6 @@ TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA
           "torch_checks": torch_checks, "torch_lengths": torch_lengths, "torch_host": torch_host, "torch_generate": torch_generate, "torch_length": torch_length}
 FIGURES = {"generate_dynamic": steps_beside("eager, dynamic cache", "dynamic"), "generate_static": steps_beside("eager, static cache", "static"),
            **{f"generate_{cache}_least": steps_beside(f"eager, {cache} cache", cache, "least_step_ms") for cache in ("dynamic", "static")}, "llama_prewarm": prewarm_took, "contest_runs": lambda read: read.figure(contest_runs),
-           "eager_leads": eager_leads("Kiln, records with machine code"), "eager_leads_records": eager_leads("Kiln, records"),
+           "eager_leads": eager_leads("Kiln, records with machine code"), "eager_leads_records": eager_leads("Kiln, records"), "eager_leads_prewarmed": eager_leads("Kiln, prewarmed"), "train_took": lambda read: read.figure(train_took),
            "train_leads": eager_leads("Kiln, records with machine code", TRAINED, train=True), "train_leads_records": eager_leads("Kiln, records", TRAINED, train=True),
            **{name: host_costs(routes) for name, routes in HOST.items()}, "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
