@@ -57,7 +57,8 @@ class RemoteStore {
   /// For messages, without password, user and host name: "the folder /nfs/kiln", "the Redis server".
   [[nodiscard]] virtual std::string name() const = 0;
 
-  /// Returns nothing where the store has no value. What it returns may be damaged; a back end may set such a value aside.
+  /// Returns nothing where the store has no value. What it returns may be damaged; a back end may set such a value
+  /// aside.
   [[nodiscard]] virtual std::optional<std::string> get(const RemotePlace& place, Deadline deadline) = 0;
   /// Stores the value where the store has `replaces` (nothing: no value). Returns false where it has another one.
   virtual bool put(const RemotePlace& place, std::string_view value, const std::optional<std::string>& replaces,
