@@ -227,5 +227,5 @@ TABLES = {"contest": contest, "torch_llama": lambda read: llama_rows(read, LLAMA
 FIGURES = {"generate_dynamic": steps_beside("eager, dynamic cache", "dynamic"), "generate_static": steps_beside("eager, static cache", "static"),
            **{f"generate_{cache}_least": steps_beside(f"eager, {cache} cache", cache, "least_step_ms") for cache in ("dynamic", "static")}, "llama_prewarm": prewarm_took, "contest_runs": lambda read: read.figure(contest_runs),
            "eager_leads": eager_leads("Kiln, records with machine code"), "eager_leads_records": eager_leads("Kiln, records"), "eager_leads_prewarmed": eager_leads("Kiln, prewarmed"), "train_took": lambda read: read.figure(train_took),
-           "train_leads": eager_leads("Kiln, records with machine code", TRAINED, train=True), "train_leads_records": eager_leads("Kiln, records", TRAINED, train=True),
+           "train_leads": eager_leads("Kiln, records with machine code", TRAINED, train=True), "train_leads_prewarmed": eager_leads("Kiln, prewarmed", TRAINED, train=True), "train_leads_records": eager_leads("Kiln, records", TRAINED, train=True),
            **{name: host_costs(routes) for name, routes in HOST.items()}, "host_winners": lambda read: read.figure(host_winners), "length_winners": lambda read: read.figure(length_winners)}
