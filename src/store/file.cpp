@@ -104,6 +104,7 @@ void SqliteFile::reopen(Session& session, Creation creation) const try {
   const auto fresh = open_session(creation, nullptr, session.locked.empty() ? usual_lock_wait : short_lock_wait);
   session.locked.clear();
   session.connection = std::move(fresh->connection);
+  session.listings.clear();
   if (session.connection.is_open()) session.connection.stop_waiting_when(stop_waiting_);
   session.identity = fresh->identity;
 } catch (const BusyFile& error) {
@@ -136,6 +137,19 @@ std::unique_ptr<File> SqliteFile::snapshot() {
     throw to_error(path_, "read", failure);
   }
   return frozen;
+}
+
+SharedRecords SqliteFile::kept_records(std::string_view op) {
+  auto kept = read<SharedRecords>([&](Session& session, Flaws& flaws) {
+    const std::int64_t version = session.connection.version();
+    if (const auto known = session.listings.find(op);
+        known != session.listings.end() && known->second.version == version)
+      return known->second.records;
+    auto records = std::make_shared<const std::vector<Record>>(list_records(session.connection, op, false, flaws));
+    if (flaws.empty()) session.listings.insert_or_assign(std::string(op), Session::Listing{records, version});
+    return SharedRecords(std::move(records));
+  });
+  return kept ? std::move(kept) : std::make_shared<const std::vector<Record>>();
 }
 
 std::string SqliteFile::why_overwritten() const {

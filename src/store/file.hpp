@@ -48,6 +48,8 @@ class File {
   [[nodiscard]] virtual bool has_cubin(const manifest::Digest& key) = 0;
   /// Returns the records of `op` (empty: all), the last tuned first. Rows whose digest fails are skipped and counted.
   [[nodiscard]] virtual std::vector<Record> records(std::string_view op = {}, bool with_candidates = false) = 0;
+  /// Returns records(op), which it keeps and reads again only once the file has changed.
+  [[nodiscard]] virtual SharedRecords kept_records(std::string_view op) = 0;
   /// Both return up to `limit` rows with greater keys, in the order of their keys; fewer than `limit` means the end.
   /// Records come with their candidates. Cubins are unpacked as a check. Throw Error(io) or Error(bad_file), unlike the
   /// look-ups, so that a failure is not mistaken for the end.

@@ -201,11 +201,12 @@ std::vector<std::string> Layers::compilers() {
 
 std::vector<Found<Record>> Layers::records(std::string_view op) {
   std::vector<Found<Record>> all;
-  if (File* file = memory())
-    for (Record& record : file->records(op)) all.push_back({std::move(record), 0});
-  for (std::size_t at = 0; at < layers_.size(); ++at)
-    if (File* file = layers_[at].file.get())
-      for (Record& record : file->records(op)) all.push_back({std::move(record), at});
+  const auto add = [&](File* file, std::size_t layer) {
+    if (file == nullptr) return;
+    for (const Record& record : *file->kept_records(op)) all.push_back({record, layer});
+  };
+  add(memory(), 0);
+  for (std::size_t at = 0; at < layers_.size(); ++at) add(layers_[at].file.get(), at);
   return all;
 }
 

@@ -74,7 +74,7 @@ class Layers {
   [[nodiscard]] bool has_cubin(const manifest::Digest& key);
   /// Returns the distinct compilers of the cubins in the trusted layers.
   [[nodiscard]] std::vector<std::string> compilers();
-  /// Returns all records of an op, layer by layer; for `nearest`.
+  /// Returns all records of an op, layer by layer; for `nearest`. Each layer keeps them until its file changes.
   [[nodiscard]] std::vector<Found<Record>> records(std::string_view op);
   /// Returns the candidates of a record that records() returned, from its layer. Empty when it has none or was removed.
   [[nodiscard]] std::vector<TriedCandidate> candidates_of(const Found<Record>& found);

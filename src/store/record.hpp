@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,6 +72,8 @@ struct Record {
   /// Returns the choice of Role::fastest for the bucket's upper edge. Precondition: there is one.
   [[nodiscard]] const Choice& at_edge() const noexcept;
 };
+
+using SharedRecords = std::shared_ptr<const std::vector<Record>>;
 
 struct CubinRow {
   manifest::Digest key{};

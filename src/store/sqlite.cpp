@@ -274,6 +274,11 @@ void Connection::execute_script(std::string_view sql) {
 
 std::int64_t Connection::changes() const noexcept { return sqlite3_changes64(database_.get()); }
 
+std::int64_t Connection::version() {
+  // The former grows by changes of other connections, the latter by this one's.
+  return number("PRAGMA data_version") + sqlite3_total_changes64(database_.get());
+}
+
 bool Connection::is_read_only() const noexcept { return sqlite3_db_readonly(database_.get(), "main") == 1; }
 
 std::int64_t Connection::file_size() const {

@@ -107,6 +107,8 @@ class Connection {
   /// Runs several statements without parameters or rows, such as a schema.
   void execute_script(std::string_view sql);
   [[nodiscard]] std::int64_t changes() const noexcept;
+  /// Returns a number that is another one once this connection or any other has changed the database.
+  [[nodiscard]] std::int64_t version();
   /// Sets how long to wait for another process's lock. After a wait of short_lock_wait or longer without success, waits
   /// in the next `limit` take short_lock_wait at most, since the process that holds the lock may be stopped.
   void wait_at_most(std::chrono::milliseconds limit);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -28,6 +29,12 @@ struct Session {
 
   std::string locked;                                // who keeps the file from being opened; else empty
   std::chrono::steady_clock::time_point not_before;  // when to ask again
+
+  struct Listing {
+    SharedRecords records;
+    std::int64_t version = 0;  // of the connection, Connection::version()
+  };
+  std::map<std::string, Listing, std::less<>> listings;  // by op, what kept_records() returned
 
   using Use = std::pair<std::string, std::string>;  // source and key
   std::set<Use> noted;                              // rows that served this process
@@ -93,6 +100,7 @@ class SqliteFile final : public File {
     return read<std::vector<Record>>(
         [&](Session& s, Flaws& flaws) { return list_records(s.connection, op, with_candidates, flaws); });
   }
+  SharedRecords kept_records(std::string_view op) override;
   std::vector<Record> records_after(std::string_view key, std::int64_t limit) override {
     return read_or_throw<std::vector<Record>>(
         [&](Session& s, Flaws& flaws) { return list_records_after(s.connection, key, limit, flaws); });

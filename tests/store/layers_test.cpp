@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <optional>
@@ -46,6 +47,38 @@ TEST_CASE("the overlay answers before the bases, and the bases in their order") 
   CHECK(layers.records("rms_norm").front().layer == 0);
   CHECK(layers.find_cubin(digest_named("both"))->layer == 1);
   CHECK(layers.compilers() == std::vector<std::string>{"nvrtc 13.0"});
+}
+
+TEST_CASE("a file's records are kept until it changes, by this object or another") {
+  const Folder folder;
+  const auto file = File::open(folder / "file.kiln", Access::read_write);
+  CHECK(file->kept_records("rms_norm")->empty());
+  file->put(sample_record("one", 1), nullptr);
+  const SharedRecords one = file->kept_records("rms_norm");
+  REQUIRE(one->size() == 1);
+  CHECK(one->front().candidates.empty());
+  CHECK(file->kept_records("rms_norm") == one);
+  CHECK(file->kept_records("gemm")->empty());
+
+  const auto reader = File::open(folder / "file.kiln", Access::read_only);
+  const SharedRecords read = reader->kept_records("rms_norm");
+  CHECK(read->size() == 1);
+  file->put(sample_record("two", 1), nullptr);
+  CHECK(file->kept_records("rms_norm")->size() == 2);
+  CHECK(reader->kept_records("rms_norm")->size() == 2);
+  CHECK(read->size() == 1);  // what a caller holds stays as it was
+
+  file->put(sample_record("two", 5), nullptr);
+  CHECK(std::ranges::any_of(*reader->kept_records("rms_norm"),
+                            [](const Record& each) { return each.at_edge().cost_ns == 5; }));
+  CHECK(file->remove_record("two"));
+  CHECK(reader->kept_records("rms_norm")->size() == 1);
+  CHECK(file->kept_records("rms_norm")->size() == 1);
+
+  fs::remove(folder / "file.kiln");
+  File::open(folder / "file.kiln", Access::read_write)->put(sample_record("three", 1), nullptr);
+  REQUIRE(file->kept_records("rms_norm")->size() == 1);  // an overlay follows its path
+  CHECK(file->kept_records("rms_norm")->front().key == "three");
 }
 
 TEST_CASE("a base that others may write supplies records and no machine code") {

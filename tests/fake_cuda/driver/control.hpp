@@ -3,7 +3,7 @@
 // A command is a list of statements separated by ';', each a list of words. The environment variable FAKE_CUDA holds one that
 // is obeyed when the library is loaded.
 //
-//   devices N | driver VERSION | sm N | multiprocessors N | l2 BYTES | memory BYTES | noise FRACTION | overlap NS     the machine
+//   devices N | driver VERSION | sm N | multiprocessors N | l2 BYTES | bus BITS | memory BYTES | noise FRACTION | overlap NS     the machine
 //   granularity BYTES                      the unit of memory that is created apart from addresses; a multiple of 2 MiB
 //   pcie 0|1 | hidden N                    links of PCIe in place of NVLink; devices of the machine that the process does not see, before its own
 //   late 0|1                               work runs when a call waits for it or frees memory, a piece of each stream in turns

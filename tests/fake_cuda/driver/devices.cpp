@@ -26,7 +26,7 @@ std::int64_t attribute_value(const fake_cuda::Settings& device, CUdevice_attribu
     case CU_DEVICE_ATTRIBUTE_MPS_ENABLED: return 0;
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED: return 1;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: return 3201000;
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: return fake_cuda::memory_bus_bits;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: return device.bus;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return device.l2;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: return fake_cuda::threads_per_multiprocessor;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return device.sm / 10;

@@ -10,6 +10,7 @@ bool Settings::set(std::string_view name, std::string_view value) {
                                                               {"sm", &sm},
                                                               {"multiprocessors", &multiprocessors},
                                                               {"l2", &l2},
+                                                              {"bus", &bus},
                                                               {"memory", &memory},
                                                               {"overlap", &overlap},
                                                               {"footprint", &footprint},

@@ -15,6 +15,7 @@ struct Settings {
   std::int64_t sm = 90;
   std::int64_t multiprocessors = 132;
   std::int64_t l2 = 62914560;                        // bytes
+  std::int64_t bus = 6144;                           // bits of the memory bus
   std::int64_t memory = std::int64_t{140} << 30;     // bytes
   std::int64_t granularity = std::int64_t{2} << 20;  // bytes, of memory that is created apart from addresses
   std::int64_t overlap = 600;  // ns that a launch saves which may begin before its predecessor ends
@@ -38,7 +39,6 @@ inline constexpr std::int64_t shared_reserved_per_block = 1024;
 inline constexpr std::int64_t registers_per_multiprocessor = 65536;
 inline constexpr std::int64_t threads_per_multiprocessor = 2048;
 inline constexpr std::int64_t blocks_per_multiprocessor = 32;
-inline constexpr std::int64_t memory_bus_bits = 6144;
 inline constexpr double memory_bytes_per_ns = 4000;
 inline constexpr double flops_per_ns = 400e3;
 inline constexpr double launch_ns = 1500;
