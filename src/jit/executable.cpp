@@ -67,7 +67,7 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
 
 Executable::Executable(const manifest::Op& op, const manifest::Implementation& implementation,
                        std::span<const std::int64_t> frame, std::shared_ptr<Module> module,
-                       const team::TeamBinding* team)
+                       const team::TeamBinding* team, LibraryLoad load)
     : launch_kernel_(cuda::Driver::get().cuLaunchKernelEx),
       module_(std::move(module)),
       op_(op.name),
@@ -89,6 +89,7 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
   make_form(op, frame, implementation.is_library());
   if (!implementation.is_library()) return;
   library_ = make_library_call(op, implementation, frame, workspaces_, team);
+  if (load == LibraryLoad::now) library_->load();
   if (!implementation.has_kernels()) {
     workspace_bytes_ = library_->workspace_bytes();
     form_.has_workspace = workspace_bytes_ > 0;

@@ -39,6 +39,9 @@ std::optional<std::string> broken_fixed_constraint(const manifest::Op& op,
                                                    const manifest::Implementation& implementation,
                                                    std::span<const std::int64_t> frame);
 
+/// When a library loads the kernels of a config, see LibraryCall::load.
+enum class LibraryLoad : std::uint8_t { now, at_first_launch };
+
 enum class Admission : std::uint8_t { admitted, constraint, tensor };
 
 class alignas(64) Executable {
@@ -55,7 +58,7 @@ class alignas(64) Executable {
   /// module.
   Executable(const manifest::Op& op, const manifest::Implementation& implementation,
              std::span<const std::int64_t> frame, std::shared_ptr<Module> module,
-             const team::TeamBinding* team = nullptr);
+             const team::TeamBinding* team = nullptr, LibraryLoad load = LibraryLoad::now);
   /// The reference of an op, which has no constraints, no workspace and no team: a launch gives it the rank.
   Executable(const manifest::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
   /// The reference's passes or those of [prepare], `frame` as for their specialisation. Many executables may share the
@@ -116,6 +119,10 @@ class alignas(64) Executable {
   [[nodiscard]] const FrameLayout& layout() const noexcept { return layout_; }
   /// Whether a library computes it, or takes part. A library may refuse sizes when it is launched.
   [[nodiscard]] bool is_library() const noexcept { return library_ != nullptr; }
+  /// What LibraryLoad::at_first_launch left out.
+  void load_library() const noexcept {
+    if (library_ != nullptr) library_->load();
+  }
   /// Bytes of workspaces in which a launch may find anything.
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
   /// Bytes of workspaces that a launch must find zero, and leaves zero.

@@ -44,6 +44,9 @@ class LibraryCall {
   /// Returns CUDA_ERROR_NOT_SUPPORTED at sizes that the config does not take, and CUDA_ERROR_INVALID_CONTEXT when the
   /// current context is not the one that the call was made for. Launches nothing in either case.
   [[nodiscard]] virtual CUresult launch(const LaunchInput& input) const noexcept = 0;
+  /// Has the library load what a launch needs, once, so that no launch and no capture waits for it. A launch before it
+  /// calls it.
+  virtual void load() const noexcept {}
   /// At the sizes that the call was made for.
   [[nodiscard]] virtual std::int64_t workspace_bytes() const noexcept { return 0; }
   /// Whether it comes before the implementation's passes.

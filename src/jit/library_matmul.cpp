@@ -70,7 +70,7 @@ std::optional<std::string> why_matmul_refuses(const manifest::Op& op, const mani
 
 LibraryMatmul::LibraryMatmul(const manifest::Op& op, const manifest::Implementation& implementation,
                              std::span<const std::int64_t> frame)
-    : product_(op, implementation, frame), context_(current_context()) {
+    : product_(op, implementation, frame), context_(current_context()), frame_(frame.begin(), frame.end()) {
   const auto config = config_in(op, implementation, frame);
   const Checked checked = check_config(product_, implementation, frame, config);
   if (!checked.why_not.empty())
@@ -78,19 +78,28 @@ LibraryMatmul::LibraryMatmul(const manifest::Op& op, const manifest::Implementat
                                                       manifest::to_string(implementation, config), checked.why_not));
   algorithm_ = checked.algorithm;
   workspace_bytes_ = static_cast<std::int64_t>(checked.workspace_bytes);
-  load(frame);
+}
+
+/// Each algorithm's kernels take cuBLASLt milliseconds. Where this fails, the library loads them in its next call.
+void LibraryMatmul::load() const noexcept {
+  if (is_loaded_.load(std::memory_order_acquire)) return;
+  const cuda::RelaxedCapture relaxed;
+  try {
+    capture_once();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory
+  }
+  is_loaded_.store(true, std::memory_order_release);
 }
 
 /// Captures the product into a graph that is never launched: the library loads kernels lazily, which a capture may
-/// forbid. Capturing reads and writes no element, so any device address serves. On failure the first launch loads the
-/// kernels.
-void LibraryMatmul::load(std::span<const std::int64_t> frame) const {
+/// forbid. Capturing reads and writes no element, so any device address serves.
+void LibraryMatmul::capture_once() const {
   const cuda::Driver& driver = cuda::Driver::get();
   const cuda::Buffer somewhere(least_buffer + workspace_bytes_);
   const cuda::Stream stream;
   auto* const address = reinterpret_cast<void*>(somewhere.pointer());
   LibraryProduct::Layouts layouts{};
-  if (!product_.lay_out(frame, layouts)) return;
+  if (!product_.lay_out(frame_, layouts)) return;
   if (driver.cuStreamBeginCapture_v2(stream.handle(), CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS) return;
   for (const bool biased : {false, true})
     if (!biased || product_.has_bias())
@@ -103,6 +112,7 @@ void LibraryMatmul::load(std::span<const std::int64_t> frame) const {
 CUresult LibraryMatmul::launch(const LaunchInput& input) const noexcept {
   // Without a current context the library would create one.
   if (current_context() != context_) return CUDA_ERROR_INVALID_CONTEXT;
+  load();
   LibraryProduct::Layouts layouts;
   if (!product_.lay_out(input.frame.view(), layouts)) return CUDA_ERROR_NOT_SUPPORTED;
   const auto operands =

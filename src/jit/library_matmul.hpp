@@ -1,6 +1,7 @@
 // The launch of an implementation by cuBLASLt: one of its algorithms, named by a config.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -20,21 +21,23 @@ std::optional<std::string> why_matmul_refuses(const manifest::Op& op, const mani
 
 class LibraryMatmul final : public LibraryCall {
  public:
-  /// For the current context. Makes the library load the config's kernels, so that a later capture need not. Throws
-  /// Error(no_cublaslt), Error(out_of_memory), or Error(driver_failed) for a config that the library refuses.
+  /// For the current context. Throws Error(no_cublaslt), or Error(driver_failed) for a config that the library refuses.
   LibraryMatmul(const manifest::Op& op, const manifest::Implementation& implementation,
                 std::span<const std::int64_t> frame);
 
   [[nodiscard]] CUresult launch(const LaunchInput& input) const noexcept override;
+  void load() const noexcept override;
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept override { return workspace_bytes_; }
 
  private:
-  void load(std::span<const std::int64_t> frame) const;
+  void capture_once() const;
 
   LibraryProduct product_;
   CUcontext context_;
   CublasLtMatmulAlgo algorithm_;
   std::int64_t workspace_bytes_;
+  std::vector<std::int64_t> frame_;  // of the sizes that it was made for
+  mutable std::atomic<bool> is_loaded_{false};
 };
 
 }  // namespace kiln::jit

@@ -143,21 +143,22 @@ std::shared_ptr<jit::Module> PlanStore::load_stored(const answer::KeyedCubin& cu
 }
 
 jit::Executable PlanStore::load_executable(const answer::Answer& answer, BucketPlans& of,
-                                           std::span<const std::int64_t> frame, Code code) {
+                                           std::span<const std::int64_t> frame, Code code, jit::LibraryLoad load) {
   try {
-    if (!op_.is_of_team()) return {op_, *answer.implementation, frame, module_of(answer, of, code)};
+    if (!op_.is_of_team()) return {op_, *answer.implementation, frame, module_of(answer, of, code), nullptr, load};
     const team::TeamBinding binding = binding_of(*owner_.team, of.resolution, answer);
-    return {op_, *answer.implementation, frame, module_of(answer, of, code), &binding};
+    return {op_, *answer.implementation, frame, module_of(answer, of, code), &binding, load};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed) throw;
     throw Error(ErrorKind::driver_failed, fmt::format("{}/{}: {}", op_.name, answer.name(), error.what()));
   }
 }
 
-std::unique_ptr<PlanState> PlanStore::load_plan(const answer::Answer& answer, BucketPlans& of, Code code) {
+std::unique_ptr<PlanState> PlanStore::load_plan(const answer::Answer& answer, BucketPlans& of, Code code,
+                                                jit::LibraryLoad load) {
   const auto frame = answer.frame(of.resolution.bucket, answer.at);
   return std::make_unique<PlanState>(of, of.resolution.bucket.edge, hot.form(), answer,
-                                     load_executable(answer, of, frame, code));
+                                     load_executable(answer, of, frame, code, load));
 }
 
 void PlanStore::note_stale(const BucketPlans& plans) {
@@ -277,12 +278,12 @@ SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
           }};
 }
 
-PlanState& PlanStore::make_edge(BucketPlans& plans, Code code) {
+PlanState& PlanStore::make_edge(BucketPlans& plans, Code code, jit::LibraryLoad load) {
   if (plans.answers().empty()) throw Error(ErrorKind::not_tuned, plans.resolution.why_none);
   const auto at_edge = plans.slots_for(plans.resolution.bucket.edge);
   PlanSlot& first = at_edge.empty() ? plans.slots.front() : *at_edge.front();
   if (!first.settled.load(std::memory_order_relaxed)) {
-    first.plan = load_plan(*first.answer, plans, code);
+    first.plan = load_plan(*first.answer, plans, code, load);
     first.settled.store(true, std::memory_order_release);
   }
   plans.edge = first.plan.get();
@@ -301,7 +302,8 @@ void PlanStore::load(BucketPlans& plans, Code code) {
 }
 
 void PlanStore::load_for(BucketPlans& plans, const Problem& problem) {
-  PlanState& edge = make_edge(plans, Code::stored);
+  // The edge's algorithm of a library is loaded when a launch takes it: this one may take another.
+  PlanState& edge = make_edge(plans, Code::stored, jit::LibraryLoad::at_first_launch);
   make_first(plans, problem, Code::stored);
   serve_by(plans, edge, {op_, plans.resolution.bucket.edge, regions_of(plans), [&](const Problem& at) {
                            for (const PlanSlot* slot : plans.slots_for(at)) {
@@ -319,7 +321,7 @@ void PlanStore::serve_by(BucketPlans& plans, PlanState& edge, SizeTable sizes) {
 
 void PlanStore::make_first(BucketPlans& plans, const Problem& problem, Code code) {
   for (PlanSlot* slot : plans.slots_for(problem))
-    if (make(*slot, plans, code) != nullptr) return;
+    if (const PlanState* plan = make(*slot, plans, code)) return plan->executable.load_library();
 }
 
 /// A cell may join sizes that have only this slot in common, so where it fails they get the edge's plan, which is made

@@ -85,9 +85,10 @@ class PlanStore {
   alignas(64) HotTable hot;  // a look-up reads one cache line of it
 
  private:
-  std::unique_ptr<PlanState> load_plan(const answer::Answer& answer, BucketPlans& of, Code code);
+  std::unique_ptr<PlanState> load_plan(const answer::Answer& answer, BucketPlans& of, Code code,
+                                       jit::LibraryLoad load = jit::LibraryLoad::now);
   jit::Executable load_executable(const answer::Answer& answer, BucketPlans& of, std::span<const std::int64_t> frame,
-                                  Code code);
+                                  Code code, jit::LibraryLoad load);
   std::shared_ptr<jit::Module> module_of(const answer::Answer& answer, BucketPlans& of, Code code,
                                          jit::Urgency others = jit::Urgency::now);
   void begin_all_compiles(BucketPlans& of, jit::Urgency urgency);
@@ -97,7 +98,7 @@ class PlanStore {
   const PlanState* serve(std::unique_ptr<BucketPlans> plans);
   /// Counts the bucket, once for all of its plans, if these are published and one that is made is stale.
   void note_stale(const BucketPlans& plans);
-  PlanState& make_edge(BucketPlans& plans, Code code);
+  PlanState& make_edge(BucketPlans& plans, Code code, jit::LibraryLoad load = jit::LibraryLoad::now);
   SizeTable size_table(BucketPlans& plans, Code code);
   void serve_by(BucketPlans& plans, PlanState& edge, SizeTable sizes);
   void make_first(BucketPlans& plans, const Problem& problem, Code code);

@@ -20,14 +20,10 @@ struct Choice {
 
 std::string json_of(const Choice& choice, const std::string& like) {
   std::string text = like;
-  const auto set = [&](const char* name, const std::string& value) {
-    const std::string from = fmt::format(R"("{}":"{}")", name, value_of(text, name));
-    text.replace(text.find(from), from.size(), fmt::format(R"("{}":"{}")", name, value));
-  };
-  set("sizes", choice.sizes);
-  set("implementation", choice.implementation);
-  set("config", choice.config);
-  set("role", choice.role);
+  set(text, "sizes", choice.sizes);
+  set(text, "implementation", choice.implementation);
+  set(text, "config", choice.config);
+  set(text, "role", choice.role);
   return text;
 }
 
@@ -190,19 +186,14 @@ TEST_CASE(
     "a library at some of a bucket's sizes: those that it refuses, and lengths on the device, go to the own kernel") {
   const TemporaryFolder folder;
   tune_in(folder);
-  const auto split = [](std::string& choice, const std::string& sizes) {
-    const std::string from = R"("sizes":")" + value_of(choice, "sizes");
-    choice.replace(choice.find(from), from.size(), R"("sizes":")" + sizes);
-  };
   edit_records(folder, [&](std::string& line) {
     edit_choices(line, [&](std::string& choice) {
       if (needs_no_library(choice)) return;
       std::string low = choice, high = choice;
-      split(high, "m=41..64");
-      split(low, "m=33..40");
-      const std::string library = R"("implementation":"cublaslt")";
-      low.replace(low.find(library), library.size(), R"("implementation":"simt")");
-      set_config(low, usual);
+      set(high, "sizes", "m=41..64");
+      set(low, "sizes", "m=33..40");
+      set(low, "implementation", "simt");
+      set(low, "config", usual);
       choice = low + "," + high;
     });
   });
@@ -225,6 +216,36 @@ TEST_CASE(
   CHECK_FALSE(is_fallback(call.op.launch(call.problem, arguments, machine.stream())));
   call.check(0);
   CHECK(engine.stats().constraint_fallbacks == 0);
+}
+
+TEST_CASE("a first launch has a library load the algorithm of its own sizes alone, also where it is captured") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  edit_records(folder, [&](std::string& line) {
+    edit_choices(line, [&](std::string& choice) {
+      if (needs_no_library(choice)) return;
+      std::string low = choice;
+      set(low, "sizes", "m=33..40");
+      set(low, "config",
+          "algorithm=1 tile=20 stages=3 splits=1 reduction=0 swizzle=0 custom=0 inner=0 cluster=0 extra=0");
+      set(choice, "sizes", "m=41..64");
+      choice = low + "," + choice;
+    });
+  });
+  const Machine machine;
+  const Engine engine(gemm_options(folder / "overlay.kiln", MissPolicy::nearest));
+  const auto captures = [] { return query("calls cuStreamBeginCapture_v2"); };
+  const GemmCall low(engine, 33), high(engine, 64);
+  const std::int64_t before = captures();
+  CHECK_FALSE(is_fallback(low.launch(machine.stream())));
+  CHECK(captures() == before + 1);
+  high.poison();
+  Graph graph(machine.stream(), Graph::global, [&] { high.op.launch(high.problem, high.arguments, machine.stream()); });
+  CHECK(captures() == before + 3);  // the test's own is one
+  graph.replay();
+  high.check(64);
+  CHECK_FALSE(is_fallback(high.launch(machine.stream())));
+  CHECK(captures() == before + 3);
 }
 
 }  // namespace e2e

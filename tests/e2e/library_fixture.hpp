@@ -130,9 +130,11 @@ inline bool needs_no_library(const std::string& choice) { return contains(choice
 
 inline constexpr const char* usual = "tile_m=64 tile_n=64 vector=1 pdl=0";  // the default of Kiln's own kernels
 
-inline void set_config(std::string& line, const std::string& config) {
-  const std::string from = R"("config":")" + value_of(line, "config");
-  line.replace(line.find(from), from.size(), R"("config":")" + config);
+/// Replaces a text of a choice, or the first of a line.
+inline void set(std::string& choice, const char* name, const std::string& value) {
+  const auto field = [&](const std::string& of) { return std::string("\"") + name + R"(":")" + of + '"'; };
+  const std::string from = field(value_of(choice, name));
+  choice.replace(choice.find(from), from.size(), field(value));
 }
 
 /// An overlay with one record, tuned and then rewritten: the library's fourth algorithm for all sizes, and without a library the default of
@@ -151,10 +153,6 @@ inline const std::filesystem::path& library_record() {
     REQUIRE(call.implementation() == "cublaslt");
   }
   edit_records(folder, [](std::string& line) {
-    const auto set = [](std::string& choice, const char* name, const std::string& value) {
-      const std::string from = std::string("\"") + name + R"(":")" + value_of(choice, name);
-      choice.replace(choice.find(from), from.size(), std::string("\"") + name + R"(":")" + value);
-    };
     std::string library, own;
     edit_choices(line, [&](std::string& choice) {
       std::string& kept = needs_no_library(choice) ? own : library;

@@ -288,7 +288,7 @@ TEST_CASE("a record of which nothing can serve is skipped where the library is m
   tune_in(folder);
   edit_records(folder, [](std::string& line) {
     edit_choices(line, [](std::string& choice) {
-      if (needs_no_library(choice)) set_config(choice, "tile_m=7");  // not declared
+      if (needs_no_library(choice)) set(choice, "config", "tile_m=7");  // not declared
     });
   });
   run_child("child: the record is unusable", in_child(folder, "nearest", no_library));

@@ -122,7 +122,8 @@ TEST_CASE("a capture holds the first launch of an algorithm of cuBLASLt's, in ev
   const CUstream stream = fixture.stream.handle();
   for (const manifest::Config& config : jit::library_candidates(op, library, frame, proposed))
     for (const CUstreamCaptureMode mode : capture_modes) {
-      const jit::Executable executable = fixture.load(op, library, bucket, config);
+      const auto of_config = manifest::Variant{&library, config}.frame({op, fixture.facts()}, bucket);
+      const jit::Executable executable(op, library, of_config, nullptr, nullptr, jit::LibraryLoad::at_first_launch);
       tune::TrialWorkspace workspace(executable);
       workspace.renew(stream);
       const Graph graph(stream, mode, [&] { verified.launch(executable, workspace, stream); });
