@@ -8,18 +8,22 @@
 namespace kiln::c {
 namespace {
 
+void refuse_above(std::int32_t number, int last, const char* name) {
+  if (number < 0 || number > last)
+    throw Error(ErrorKind::bad_input, fmt::format("kiln_options.{} is {}, expected 0 to {}", name, number, last));
+}
+
 /// The enumerator of this number, of `count` that begin with 0.
 template <class Enum>
 Enum one_of(std::int32_t number, int count, const char* name) {
-  if (number < 0 || number >= count)
-    throw Error(ErrorKind::bad_input, fmt::format("kiln_options.{} is {}, expected 0 to {}", name, number, count - 1));
+  refuse_above(number, count - 1, name);
   return static_cast<Enum>(number);
 }
 
 std::vector<std::filesystem::path> paths_of(const char* const* texts, std::size_t count, const char* name) {
   given_array(texts, count, name);
   std::vector<std::filesystem::path> paths;
-  for (std::size_t i = 0; i < count; ++i) paths.emplace_back(&given(texts[i], name));
+  for (std::size_t i = 0; i < count; ++i) paths.emplace_back(&given(texts[i], fmt::format("{}[{}]", name, i).c_str()));
   return paths;
 }
 
@@ -72,7 +76,8 @@ void read_files(const kiln_options& given, Options& options) {
   if (given.overlay != nullptr) options.overlay = given.overlay;
   options.bases = paths_of(given.bases, given.base_count, "kiln_options.bases");
   options.require_bases = given.require_bases != 0;
-  if (given.trust != KILN_TRUST_DEFAULT) options.trust = one_of<TrustPolicy>(given.trust - 1, 2, "trust - 1");
+  refuse_above(given.trust, KILN_TRUST_SIGNED, "trust");
+  if (given.trust != KILN_TRUST_DEFAULT) options.trust = static_cast<TrustPolicy>(given.trust - KILN_TRUST_OWNER);
   options.trusted_keys = paths_of(given.trusted_keys, given.trusted_key_count, "kiln_options.trusted_keys");
   options.template_paths = paths_of(given.template_paths, given.template_path_count, "kiln_options.template_paths");
   options.overlay_limit_bytes = given.overlay_limit_bytes;

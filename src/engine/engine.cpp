@@ -86,6 +86,16 @@ Options checked(Options options) {
   const auto none_below_0 = [&](std::string_view name, std::int64_t found) {
     if (found < 0) refuse(name, found, "0 or more");
   };
+  const auto none_above = [&](std::string_view name, auto found, auto last) {
+    if (found > last) refuse(name, static_cast<int>(found), fmt::format("0 to {}", static_cast<int>(last)));
+  };
+  none_above("on_miss", options.on_miss, MissPolicy::error);
+  none_above("loading", options.loading, Loading::eager);
+  none_above("regime", options.regime, Regime::hot_l2);
+  none_above("compile", options.compile, Compile::never);
+  none_above("isolation", options.isolation, Isolation::in_process);
+  none_above("search.strategy", options.search.strategy, Strategy::exhaustive);
+  if (options.trust) none_above("trust", *options.trust, TrustPolicy::signed_files);
   none_below_0("overlay_limit_bytes", options.overlay_limit_bytes);
   none_below_0("workspace_limit_bytes", options.workspace_limit_bytes);
   none_below_0("compile_workers", options.compile_workers);

@@ -237,6 +237,16 @@ TEST_CASE("nulls, structs without a size, and numbers that stand for nothing are
   kiln_engine* engine = nullptr;
   CHECK(kiln_engine_create(&options, &engine) == KILN_BAD_INPUT);
   CHECK(std::string(kiln_last_error()) == "kiln_options.on_miss is 4, expected 0 to 3");
+  options.on_miss = 0;
+  options.trust = 9;
+  CHECK(kiln_engine_create(&options, &engine) == KILN_BAD_INPUT);
+  CHECK(std::string(kiln_last_error()) == "kiln_options.trust is 9, expected 0 to 2");
+  options.trust = KILN_TRUST_DEFAULT;
+  const char* const bases[] = {"", nullptr};
+  options.bases = bases;
+  options.base_count = 2;
+  CHECK(kiln_engine_create(&options, &engine) == KILN_BAD_INPUT);
+  CHECK(std::string(kiln_last_error()) == "kiln_options.bases[1] is null");
   kiln_arguments arguments = KILN_ARGUMENTS_INIT;
   CHECK(kiln_set_real(&arguments, 0xFFFF, 1) == KILN_BAD_INPUT);
   uint32_t stride = 0, factor = 0;

@@ -87,6 +87,35 @@ struct OpenEngine {
 
 }  // namespace
 
+TEST_CASE("an enumerator that an option does not have is refused by the option's name") {
+  const auto refusal = [](auto change) {
+    Options options;
+    change(options);
+    std::string said;
+    try {
+      const Engine engine(options);
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::bad_input);
+      said = error.what();
+    }
+    return said;
+  };
+  CHECK(refusal([](Options& each) { each.on_miss = static_cast<MissPolicy>(77); }) ==
+        "Options::on_miss is 77, expected 0 to 3");
+  CHECK(refusal([](Options& each) { each.loading = static_cast<Loading>(77); }) ==
+        "Options::loading is 77, expected 0 to 1");
+  CHECK(refusal([](Options& each) { each.regime = static_cast<Regime>(77); }) ==
+        "Options::regime is 77, expected 0 to 1");
+  CHECK(refusal([](Options& each) { each.compile = static_cast<Compile>(77); }) ==
+        "Options::compile is 77, expected 0 to 1");
+  CHECK(refusal([](Options& each) { each.isolation = static_cast<Isolation>(77); }) ==
+        "Options::isolation is 77, expected 0 to 2");
+  CHECK(refusal([](Options& each) { each.search.strategy = static_cast<Strategy>(77); }) ==
+        "Options::search.strategy is 77, expected 0 to 1");
+  CHECK(refusal([](Options& each) { each.trust = static_cast<TrustPolicy>(77); }) ==
+        "Options::trust is 77, expected 0 to 1");
+}
+
 TEST_CASE("a launch that must not wait is made once the bucket is ready, and begins nothing before" *
           doctest::skip(no_plans())) {
   const OpenEngine with(small_engine(MissPolicy::nearest));
