@@ -4,6 +4,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,6 +77,26 @@ def _cache_of(own: type, part: str) -> str:
     return caches[0] if caches else ""
 
 
+def _has_own_forward(own: type) -> bool:
+    """Whether `own` computes as transformers defines it: no other function was put in the place of what its part replaces."""
+    module, decorators = own.__module__, ("transformers.",)
+    if not module.startswith("transformers.models."):
+        return False
+    if issubclass(_classes()[own][0], parts.Rotary):  # Kiln's calls transformers' own forward, with its decorators of torch
+        decorators += ("torch.",)
+    turn = getattr(sys.modules[module], "apply_rotary_pos_emb", None)
+    return _is_of(own.forward, module, f"{own.__qualname__}.forward", decorators) and (
+        not (inspect.isfunction(turn) and issubclass(_classes()[own][0], parts.Attention)) or _is_of(turn, module, turn.__name__, decorators))
+
+
+def _is_of(function: Any, module: str, name: str, decorators: tuple[str, ...]) -> bool:
+    """functools.wraps copies names; the globals are always those of the module in which a function was written."""
+    where = getattr(function, "__globals__", {}).get("__name__", "")
+    if hasattr(function, "__wrapped__"):
+        return where.startswith(decorators) and _is_of(function.__wrapped__, module, name, decorators)
+    return where == module and function.__qualname__ == name
+
+
 def _class(prefix: str, part: type, own: type, cache: str) -> type:
     """Its __name__ stays that of its own class, by which FSDP and device maps find layers; pickle finds it by __qualname__ in this module."""
     name = prefix + own.__name__
@@ -109,7 +130,8 @@ def patch(model: nn.Module, *, inference: bool = False) -> nn.Module:
     CUDA graph is captured. Batches with padding are packed on the way, for which the host waits too. Attention takes bf16 and f16, so models in f32 need
     autocast.
 
-    Raises ValueError for a model that has none of these parts, or has them changed; the model is then as before.
+    Raises ValueError for a model that has none of these parts, or has them changed, such as by another `forward` of their class; the model is then as
+    before.
     """
     changes = [*_changes(model, inference)]
     if not changes:
@@ -168,6 +190,8 @@ def _changes(model: nn.Module, inference: bool) -> Iterator[tuple[nn.Module, typ
             continue
         if type(module) not in (own, *classes[own]):
             raise _refused(module, "was changed after patch; undo parametrizations and the like first")
+        if not _has_own_forward(own):
+            raise _refused(module, f"has another forward than transformers', or {own.__module__} another apply_rotary_pos_emb; undo what replaced it")
         if type(module) is own and "forward" in module.__dict__:
             raise _refused(module, "has a forward of its own, such as those of device maps over several devices; patch a model of one device")
         if type(module) is own and hasattr(module, "act_fn") and not (isinstance(module.act_fn, nn.SiLU) or type(module.act_fn).__name__ == "SiLUActivation"):
