@@ -5,6 +5,7 @@ import functools
 import importlib
 import inspect
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,10 +28,25 @@ _CACHE = ("past_key_values", "cache")  # older releases of transformers call it 
 _SERVED = {"MLP": served.ServedMlp, "Attention": served.ServedAttention}
 
 
-@functools.cache
+_making = threading.RLock()  # held while classes are made, so that two threads get the same ones
+
+
 def _classes() -> dict[type, tuple[type, type] | ValueError]:
     """For transformers' own classes of parts, those of a patched model and of one that serves, or why the family has none. A model that is loaded whole
     asks for them too."""
+    found: dict[type, tuple[type, type] | ValueError] = {}
+    with _making:
+        _register()
+        for family in FAMILIES:
+            try:
+                found |= _classes_of(family)
+            except ValueError as error:
+                found |= dict.fromkeys(_own_parts(family).values(), error)
+    return found
+
+
+@functools.cache
+def _register() -> None:
     from transformers import AttentionInterface
     from transformers.activations import ACT2FN
     from transformers.masking_utils import AttentionMaskInterface
@@ -38,28 +54,36 @@ def _classes() -> dict[type, tuple[type, type] | ValueError]:
     AttentionInterface.register("kiln", huggingface_attention)
     AttentionMaskInterface.register("kiln", huggingface_mask)  # without it padding would count as tokens
     parts.SILU.add(type(ACT2FN["silu"]))
-    found = {}
-    for family in FAMILIES:
-        name = family.lower()
-        module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
-        own_parts = {part: getattr(module, family + part) for part in _PARTS}
-        try:
-            caches = {part: _cache_of(own, part) for part, own in own_parts.items()}
-        except ValueError as error:
-            found |= dict.fromkeys(own_parts.values(), error)
-            continue
-        for part, replaced in _PARTS.items():
-            own, cache = own_parts[part], caches[part]
-            patched = _class("Kiln", replaced, own, cache)
-            joins = part in _SERVED and not (family == "Qwen3" and part == "Attention")  # heads are normalised, for which they lie densely
-            found[own] = patched, _class("KilnServed", _SERVED[part], own, cache) if joins else patched
+
+
+def _module_of(family: str) -> Any:
+    return importlib.import_module(f"transformers.models.{family.lower()}.modeling_{family.lower()}")
+
+
+def _own_parts(family: str) -> dict[str, type]:
+    return {part: getattr(_module_of(family), family + part) for part in _PARTS}
+
+
+@functools.cache
+def _classes_of(family: str) -> dict[type, tuple[type, type]]:
+    """Raises ValueError for a release that Kiln does not know, and where a class was replaced. Neither is kept."""
+    found, own_parts = {}, _own_parts(family)
+    for part, own in own_parts.items():
+        if own.__module__ != _module_of(family).__name__:
+            raise ValueError(f"kiln.torch.patch: transformers' {family}{part} was replaced by {own.__module__}.{own.__qualname__}; undo what replaced it")
+    caches = {part: _cache_of(own, part) for part, own in own_parts.items()}
+    for part, replaced in _PARTS.items():
+        own, cache = own_parts[part], caches[part]
+        patched = _class("Kiln", replaced, own, cache)
+        joins = part in _SERVED and not (family == "Qwen3" and part == "Attention")  # heads are normalised, for which they lie densely
+        found[own] = patched, _class("KilnServed", _SERVED[part], own, cache) if joins else patched
     return found
 
 
 @functools.cache
 def _bases() -> tuple[type, ...]:
     """The families' models without a head. Services derive classes of their own from them."""
-    return tuple(getattr(importlib.import_module(f"transformers.models.{each.lower()}.modeling_{each.lower()}"), f"{each}Model") for each in FAMILIES)
+    return tuple(getattr(_module_of(each), f"{each}Model") for each in FAMILIES)
 
 
 def _cache_of(own: type, part: str) -> str:
@@ -77,16 +101,14 @@ def _cache_of(own: type, part: str) -> str:
     return caches[0] if caches else ""
 
 
-def _has_own_forward(own: type) -> bool:
-    """Whether `own` computes as transformers defines it: no other function was put in the place of what its part replaces."""
-    module, decorators = own.__module__, ("transformers.",)
-    if not module.startswith("transformers.models."):
+def _has_own_forward(own: type, part: type) -> bool:
+    """Whether `own` computes as transformers defines it: no other function was put in the place of what `part` replaces."""
+    module = own.__module__
+    decorators = ("transformers.", "torch.") if issubclass(part, parts.Rotary) else ("transformers.",)  # Kiln's rotary part calls the decorated forward
+    if not _is_of(own.forward, module, f"{own.__qualname__}.forward", decorators):
         return False
-    if issubclass(_classes()[own][0], parts.Rotary):  # Kiln's calls transformers' own forward, with its decorators of torch
-        decorators += ("torch.",)
-    turn = getattr(sys.modules[module], "apply_rotary_pos_emb", None)
-    return _is_of(own.forward, module, f"{own.__qualname__}.forward", decorators) and (
-        not (inspect.isfunction(turn) and issubclass(_classes()[own][0], parts.Attention)) or _is_of(turn, module, turn.__name__, decorators))
+    turn = getattr(sys.modules[module], "apply_rotary_pos_emb", None) if issubclass(part, parts.Attention) else None
+    return not inspect.isfunction(turn) or _is_of(turn, module, "apply_rotary_pos_emb", decorators)
 
 
 def _is_of(function: Any, module: str, name: str, decorators: tuple[str, ...]) -> bool:
@@ -190,7 +212,7 @@ def _changes(model: nn.Module, inference: bool) -> Iterator[tuple[nn.Module, typ
             continue
         if type(module) not in (own, *classes[own]):
             raise _refused(module, "was changed after patch; undo parametrizations and the like first")
-        if not _has_own_forward(own):
+        if not _has_own_forward(own, classes[own][0]):
             raise _refused(module, f"has another forward than transformers', or {own.__module__} another apply_rotary_pos_emb; undo what replaced it")
         if type(module) is own and "forward" in module.__dict__:
             raise _refused(module, "has a forward of its own, such as those of device maps over several devices; patch a model of one device")
