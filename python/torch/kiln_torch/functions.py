@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from . import _ops  # noqa: F401  defines torch.ops.kiln
-from .autograd import applied, needs_gradient, refuse_gradient, refuse_tangents
+from .autograd import applied, needs_gradient, refuse_gradient
 
 _kiln = torch.ops.kiln
 _LINEAR = {each: getattr(_kiln, f"linear_{each}").default for each in ("relu", "gelu", "silu", "swiglu")}
@@ -291,8 +291,11 @@ def softmax(x: Tensor, scale: float = 1.0, causal: bool = False, mask: Tensor | 
 
 
 def quantise(x: Tensor, scale: Tensor | None = None, block: bool = False) -> tuple[Tensor, Tensor]:
-    """(y, scale) with y = x / scale in float8_e4m3fn. The scale is the one given, that of each 128 neighbours of a row (block), or x's own. No gradient."""
-    refuse_tangents(x, scale)
+    """(y, scale) with y = x / scale in float8_e4m3fn. The scale is the one given, that of each 128 neighbours of a row (block), or x's own.
+
+    RuntimeError for an x or a scale that requires a gradient: it has none.
+    """
+    refuse_gradient("quantise", x=x, scale=scale)
     if scale is not None and block:
         raise ValueError("quantise: scale and block are given, expected one of them")
     if scale is not None:
