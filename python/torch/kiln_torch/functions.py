@@ -143,7 +143,9 @@ def linear_gradients(ctx: Any, x: Tensor, weight: Tensor, dy: Tensor, has_bias: 
     """Of x, weight and bias, which is input `at`."""
     dx = _matmul_nn(dy, weight) if ctx.needs_input_grad[0] else None
     dweight = _matmul_tn(dy, x) if ctx.needs_input_grad[1] else None
-    dbias = dy.sum(dim=tuple(range(dy.dim() - 1))) if has_bias and ctx.needs_input_grad[at] else None
+    dbias = None
+    if has_bias and ctx.needs_input_grad[at]:
+        dbias = dy.sum(dim=tuple(range(dy.dim() - 1))) if dy.dim() > 1 else dy  # sum(dim=()) is that of all
     return dx, dweight, dbias
 
 

@@ -29,3 +29,28 @@ def test_scales_that_require_a_gradient_are_refused():
     for name in ("k_scale", "v_scale"):
         with pytest.raises(RuntimeError, match=f"kiln.torch.attention_decode: {name} requires a gradient"):
             kt.attention_decode(q, k, k, lengths, **{name: scale})
+
+
+def of_one_dimension():
+    """By name: Kiln's function of one row, torch's of the same, and what both take."""
+    functional, of = torch.nn.functional, lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+    return {
+        "linear": (kt.linear, functional.linear, of(8), of(4, 8), of(4)),
+        "linear, gelu": (lambda *given: kt.linear(*given, activation="gelu"), lambda *given: functional.gelu(functional.linear(*given)), of(8), of(4, 8), of(4)),
+        "linear, residual": (lambda x, w, b, r: kt.linear(x, w, b, residual=r), lambda x, w, b, r: functional.linear(x, w, b) + r,
+                             of(8), of(4, 8), of(4), of(4)),
+        "rms_norm": (kt.rms_norm, lambda x, w: functional.rms_norm(x, (8,), w, 1e-6), of(8), of(8)),
+        "layer_norm": (kt.layer_norm, lambda x, w, b: functional.layer_norm(x, (8,), w, b), of(8), of(8), of(8)),
+        "swiglu": (kt.swiglu, lambda gate, up: functional.silu(gate) * up, of(8), of(8)),
+        "softmax": (kt.softmax, lambda x: x.softmax(-1), of(8)),
+    }
+
+
+@pytest.mark.parametrize("name", of_one_dimension())
+def test_a_tensor_of_one_dimension_has_gradients(name):
+    ours, theirs, *inputs = of_one_dimension()[name]
+    result, expected = ours(*inputs), theirs(*inputs)
+    torch.testing.assert_close(result, expected)
+    seed = torch.randn_like(expected)
+    for found, wanted in zip(torch.autograd.grad(result, inputs, seed), torch.autograd.grad(expected, inputs, seed)):
+        torch.testing.assert_close(found, wanted)
