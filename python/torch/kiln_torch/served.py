@@ -5,17 +5,20 @@ whether that is so still, and whether a module has got hooks or an adapter; then
 """
 from __future__ import annotations
 
+import weakref
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, is_grad_enabled, nn
 from torch.compiler import is_compiling
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import functions
 from .functions import linear, rotary
 from .parts import SILU, Attention, Mlp, is_bare
 
 _kiln = torch.ops.kiln
+_holders = WeakTensorKeyDictionary()  # by parameter: a weak reference to the part whose joined weight it lies in
 
 
 class _Place(NamedTuple):
@@ -89,6 +92,8 @@ class Served(nn.Module):
             return
         if len({id(each) for each in found}) < len(found):  # a weight of two projections has one place in memory
             return
+        if any(each in _holders and _holders[each]() not in (None, self) for each in found):  # nor can it lie in the joined weights of two parts
+            return
         with torch.no_grad():
             joined, parts = self._kiln_join(weights)
             bias = torch.cat(biases) if has_biases else None
@@ -98,8 +103,12 @@ class Served(nn.Module):
         self._kiln_places = tuple(_Place(name, kind, each, each.data_ptr(), each.shape, each.stride(), each.dtype)
                                   for (kind, name), each in zip([(kind, name) for kind in kinds for name in self._kiln_names], found))
         self._kiln_joined, self._kiln_bias = joined, bias
+        for each in found:
+            _holders[each] = weakref.ref(self)
 
     def _kiln_forget(self) -> None:
+        for each in self._kiln_places:
+            _holders.pop(each.parameter, None)
         for name in ("_kiln_joined", "_kiln_bias", "_kiln_places"):
             self.__dict__.pop(name, None)
 

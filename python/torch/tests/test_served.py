@@ -1,6 +1,8 @@
 """Which weights of a model patched for inference count as joined, with the references in the kernels' place."""
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -65,3 +67,45 @@ def test_a_view_that_trains_has_a_gradient():
         each(TOKENS, labels=TOKENS, use_cache=False).loss.backward()
         found.append(projection.weight.grad)
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("how", ["as it is", "copied", "moved", "loaded"])
+@pytest.mark.parametrize("name", ["self_attn.k_proj", "mlp.gate_proj"])
+def test_a_weight_of_two_layers_lies_in_one_of_them_alone(name, how):
+    model = model_of("Llama")
+    model.model.layers[1].get_submodule(name).weight = model.model.layers[0].get_submodule(name).weight
+    served = kiln.torch.patch(copy.deepcopy(model), inference=True)
+    if how == "copied":
+        served = copy.deepcopy(served)
+    elif how == "moved":
+        served.double()
+        model.double()
+    elif how == "loaded":
+        served.load_state_dict(model.state_dict())
+    compiled = torch.compile(served, backend="aot_eager")
+    close(logits(compiled), logits(model))
+    with torch.no_grad():
+        for each in (model, served):
+            each.model.layers[0].get_submodule(name).weight.mul_(0.5)
+    for each in (compiled, served):
+        close(logits(each), logits(model))
+    part = name.split(".")[0]
+    assert [getattr(layer, part)._kiln_joined is None for layer in served.model.layers] == [False, True]
+    assert served.model.layers[0].get_submodule(name).weight is served.model.layers[1].get_submodule(name).weight
+    kiln.torch.unpatch(served)
+    close(logits(served), logits(model))
+    torch._dynamo.reset()
+
+
+def test_a_weight_is_free_once_its_part_is_gone():
+    first, second = model_of("Llama"), model_of("Llama")
+    for name in ("q_proj", "k_proj"):
+        getattr(second.model.layers[0].self_attn, name).weight = getattr(first.model.layers[0].self_attn, name).weight
+    expected = logits(model := copy.deepcopy(second))
+    kiln.torch.patch(first, inference=True)
+    kiln.torch.patch(second, inference=True)
+    assert second.model.layers[0].self_attn._kiln_joined is None
+    close(logits(second), expected)
+    kiln.torch.unpatch(first)
+    assert kiln.torch.patch(second, inference=True).model.layers[0].self_attn._kiln_joined is not None
+    close(logits(second), logits(model))
