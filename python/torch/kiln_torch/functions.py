@@ -24,14 +24,23 @@ _swiglu, _swiglu_backward = (getattr(_kiln, each).default for each in ("swiglu",
 
 
 def autocast(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Tensors in autocast's type where it is on. ValueError for types of 8 bits, which would lose their scales."""
+    """Tensors in autocast's type where it is on; f64 stays, as in torch. ValueError for integers, and for types of 8 bits, which would lose their scales."""
     if not torch.is_autocast_enabled("cuda"):
         return tensors
     dtype = torch.get_autocast_dtype("cuda")
-    for each in tensors:
-        if each is not None and each.dtype.itemsize == 1:
-            raise ValueError(f"kiln.torch: a tensor of {list(each.shape)} has {each.dtype}, and autocast would cast it without its scale; multiply it by its scale in {dtype} before")
-    return tuple(None if each is None else each.to(dtype) for each in tensors)
+    return tuple(_cast(each, dtype) for each in tensors)
+
+
+def _cast(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    if tensor is None or tensor.dtype in (dtype, torch.float64):
+        return tensor
+    if tensor.dtype.itemsize == 1:
+        raise ValueError(f"kiln.torch: a tensor of {list(tensor.shape)} has {tensor.dtype}, and autocast would cast it without its scale; multiply it by "
+                         f"its scale in {dtype} before")
+    if not tensor.is_floating_point():
+        raise ValueError(f"kiln.torch: a tensor of {list(tensor.shape)} has {tensor.dtype}, and autocast casts floating-point tensors alone; make it "
+                         f"{dtype} before")
+    return tensor.to(dtype)
 
 
 def _check_weight(function: str, weight: Any) -> None:
@@ -40,10 +49,10 @@ def _check_weight(function: str, weight: Any) -> None:
 
 
 def like(x: Tensor, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Tensors in x's type where autocast is on."""
-    if not torch.is_autocast_enabled("cuda"):
+    """Tensors in x's type where autocast is on. What autocast() leaves or refuses, it does too."""
+    if not torch.is_autocast_enabled("cuda") or not x.is_floating_point():
         return tensors
-    return tuple(None if each is None else each.to(x.dtype) for each in tensors)
+    return tuple(_cast(each, x.dtype) for each in tensors)
 
 
 @applied

@@ -31,7 +31,7 @@ def is_bare(module: nn.Module, classes: set[type] = BARE) -> bool:
 
 
 def _product_type(x: Tensor) -> torch.dtype:
-    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") and x.dtype != torch.float64 else x.dtype
 
 
 class KilnLinear(nn.Linear):

@@ -54,3 +54,18 @@ def test_a_tensor_of_one_dimension_has_gradients(name):
     seed = torch.randn_like(expected)
     for found, wanted in zip(torch.autograd.grad(result, inputs, seed), torch.autograd.grad(expected, inputs, seed)):
         torch.testing.assert_close(found, wanted)
+
+
+def test_autocast_leaves_f64_and_refuses_integers(monkeypatch):
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda _="": True)
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda _="": torch.bfloat16)
+    wide, weight, counts = torch.randn(5, 16).double(), torch.randn(16, 16), torch.full((5, 16), 257)
+    assert kt.linear(wide, weight.double()).dtype == torch.float64
+    q = torch.randn(1, 5, 2, 16)
+    calls = (lambda: kt.linear(counts, weight), lambda: kt.linear(weight, counts), lambda: kt.attention(q, q.long(), q), lambda: kt.swiglu(weight, counts),
+             lambda: kt.rms_norm(weight, counts[0]), lambda: kt.rms_norm(weight, weight[0], residual=counts), lambda: kt.layer_norm(weight, weight[0], counts[0]))
+    for call in calls:
+        with pytest.raises(ValueError, match=r"kiln.torch: a tensor of \[.*16\] has torch.int64, and autocast casts floating-point tensors alone; make it"):
+            call()
+    with pytest.raises(ValueError, match="has torch.bool, and autocast"):
+        kt.linear(weight, weight > 0)
