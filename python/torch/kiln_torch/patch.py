@@ -122,8 +122,10 @@ def _is_of(function: Any, module: str, name: str, decorators: tuple[str, ...]) -
 def _class(prefix: str, part: type, own: type, cache: str) -> type:
     """Its __name__ stays that of its own class, by which FSDP and device maps find layers; pickle finds it by __qualname__ in this module."""
     name = prefix + own.__name__
+    names = [each for each, of in inspect.signature(own.forward).parameters.items() if of.kind is of.POSITIONAL_OR_KEYWORD]
     made = type(own.__name__, (part, own),
-                {"__module__": __name__, "__qualname__": name, "_kiln_own": own, "_kiln_cache": cache, "_get_name": lambda self: name})
+                {"__module__": __name__, "__qualname__": name, "_kiln_own": own, "_kiln_cache": cache, "_kiln_positional": tuple(names[2:]),
+                 "_get_name": lambda self: name})
     globals()[name] = made
     parts.BARE.add(made)
     return made

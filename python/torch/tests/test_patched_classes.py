@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import kiln.torch  # noqa: E402
-from small_models import model_of  # noqa: E402
+from small_models import FAMILIES, TOKENS, model_of  # noqa: E402
 
 
 @pytest.mark.parametrize("inference", [False, True])
@@ -76,3 +76,26 @@ def test_a_module_with_another_rotary_function_is_refused(monkeypatch):
         patched.setattr(module, "apply_rotary_pos_emb", lambda q, k, cos, sin: (q, k))
         kiln.torch.patch(model)
     kiln.torch.patch(model)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_layer_takes_its_arguments_by_position_as_transformers_own(family):
+    model, patched = model_of(family), kiln.torch.patch(model_of(family))
+    positions, found = torch.arange(11)[None], []
+    for each in (model, patched):
+        layer, cache = each.model.layers[0], transformers.DynamicCache(config=each.config)
+        x = each.model.embed_tokens(TOKENS)
+        tables = each.model.rotary_emb(x, positions)
+        mask = torch.full((1, 1, 11, 11), float("-inf")).triu(1) if each is model else None  # Kiln's attention is causal by itself
+        with torch.no_grad():
+            found.append((layer(x, mask, positions, cache, True, tables), layer(x, mask, positions, position_embeddings=tables),
+                          layer.self_attn(x, tables, mask, None)[0], layer.mlp(x), layer.input_layernorm(x), torch.tensor(cache.get_seq_length())))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+    with pytest.raises(TypeError, match="takes .* positional arguments at most, and 7 were given"):
+        layer(x, None, positions, None, True, tables, None)
+    with pytest.raises(TypeError, match="got multiple values for argument 'attention_mask'"):
+        layer(x, None, attention_mask=None)
+    compiled = torch.compile(lambda x: layer(x, None, positions, None, False, tables), backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), found[1][1])
+    torch._dynamo.reset()
