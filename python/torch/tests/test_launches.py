@@ -220,6 +220,22 @@ torch.testing.assert_close(y[:2], torch.nn.functional.rms_norm(x, (64,), weight,
                     "kiln::rms_norm_rows_on_device(Tensor x, Tensor weight, Tensor rows, float epsilon=9.9999999999999995e-07) -> Tensor\n")
 
 
+def test_names_that_an_op_does_not_have_are_refused(run_program):
+    said = run_program("""
+for name, named in (("gemm", dict(omit="bias")), ("rms_norm", dict(lengths="rows")), ("rms_norm", dict(values="epsilon")), ("gemm", dict(omit=("nonsense",))),
+                    ("rms_norm", dict(lengths=("columns",)))):
+    try:
+        print(kiln.torch.op(name, **named)._schema)
+    except kiln.Error as error:
+        print(error)
+""")
+    assert said.splitlines() == [
+        "kiln.torch.op: omit is the string 'bias', expected a tuple of names, such as ('bias',)",
+        "kiln.torch.op: lengths is the string 'rows', expected a tuple of names, such as ('rows',)",
+        "kiln.torch.op: values is the string 'epsilon', expected a tuple of names, such as ('epsilon',)",
+        "gemm: 'nonsense' is no optional tensor of it; it has bias, y_scale", "rms_norm: 'columns' is no axis with a length in device memory of it; it has rows"]
+
+
 def test_ops_that_are_made_have_a_name_for_each_choice(run_program):
     said = run_program(OPS + """
 import threading
