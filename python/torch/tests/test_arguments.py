@@ -69,3 +69,24 @@ def test_autocast_leaves_f64_and_refuses_integers(monkeypatch):
             call()
     with pytest.raises(ValueError, match="has torch.bool, and autocast"):
         kt.linear(weight, weight > 0)
+
+
+def test_an_op_that_changes_its_argument_is_traced():
+    x, w = torch.randn(6, 8), torch.randn(6, 4)
+
+    def step(x, w, y):
+        y = y * 2
+        torch.ops.kiln.matmul_tn_accumulate(x, w, y)
+        return y + 1
+
+    y = torch.randn(8, 4)
+    torch.testing.assert_close(torch.compile(step, backend="aot_eager", fullgraph=True)(x, w, y), 2 * y + x.t() @ w + 1)
+    saved, factor = y.clone(), torch.ones(8, 4, requires_grad=True)
+    total = (factor * saved).sum()
+    torch.compile(torch.ops.kiln.matmul_tn_accumulate, backend="aot_eager", fullgraph=True)(x, w, saved)
+    torch.testing.assert_close(saved, y + x.t() @ w)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+    exported = torch.export.export(type("Step", (torch.nn.Module,), {"forward": staticmethod(step)})(), (x, w, y))
+    torch.testing.assert_close(exported.module()(x, w, y), 2 * y + x.t() @ w + 1)
+    torch._dynamo.reset()
