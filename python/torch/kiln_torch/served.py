@@ -133,7 +133,8 @@ class Served(nn.Module):
         self._kiln_share()
 
     def state_dict(self, *given: Any, **named: Any) -> Any:
-        """Copies of the joined weights, dense and with memory of their own, as files want them."""
+        """Copies of the joined weights, dense and with memory of their own, as files want them: safetensors refuses rows of gate and up as they lie. Writes
+        to the copies are lost."""
         state = super().state_dict(*given, **named)
         if not named.get("keep_vars", False):
             prefix, joined = named.get("prefix", given[1] if len(given) > 1 else ""), {each.address for each in self._kiln_places}
