@@ -220,6 +220,9 @@ def _changes(model: nn.Module, inference: bool) -> Iterator[tuple[nn.Module, typ
             raise _refused(module, "has a forward of its own, such as those of device maps over several devices; patch a model of one device")
         if type(module) is own and hasattr(module, "act_fn") and not (isinstance(module.act_fn, nn.SiLU) or type(module.act_fn).__name__ == "SiLUActivation"):
             raise _refused(module, f"has the activation {type(module.act_fn).__name__}, expected SiLU")
+        for each in {nn.Linear, type(getattr(module, "act_fn", None))} & {nn.Linear, *parts.SILU}:
+            if not _is_of(each.forward, each.__module__, f"{each.__qualname__}.forward", ()):
+                raise _refused(module, f"has a part with another forward than that of {each.__module__}.{each.__qualname__}; undo what replaced it")
         to = classes[own][inference]
         for name, projection in module.named_children():
             if not name.endswith("_proj"):

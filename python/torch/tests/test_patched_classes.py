@@ -78,6 +78,17 @@ def test_a_module_with_another_rotary_function_is_refused(monkeypatch):
     kiln.torch.patch(model)
 
 
+def test_a_projection_or_an_activation_with_another_forward_is_refused(monkeypatch):
+    model = model_of("Llama")
+    for each in (torch.nn.Linear, type(model.model.layers[0].mlp.act_fn)):
+        with monkeypatch.context() as patched:
+            own = each.forward
+            patched.setattr(each, "forward", functools.wraps(own)(lambda self, x: 0.5 * own(self, x)))  # noqa: B023
+            with pytest.raises(ValueError, match=f"has a part with another forward than that of .*{each.__name__}; undo what replaced it"):
+                kiln.torch.patch(model)
+    kiln.torch.patch(model)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_layer_takes_its_arguments_by_position_as_transformers_own(family):
     model, patched = model_of(family), kiln.torch.patch(model_of(family))
