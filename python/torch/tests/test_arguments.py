@@ -36,7 +36,8 @@ def of_one_dimension():
     functional, of = torch.nn.functional, lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)
     return {
         "linear": (kt.linear, functional.linear, of(8), of(4, 8), of(4)),
-        "linear, gelu": (lambda *given: kt.linear(*given, activation="gelu"), lambda *given: functional.gelu(functional.linear(*given)), of(8), of(4, 8), of(4)),
+        "linear, gelu": (lambda *given: kt.linear(*given, activation="gelu"), lambda *given: functional.gelu(functional.linear(*given)),
+                         of(8), of(4, 8), of(4)),
         "linear, residual": (lambda x, w, b, r: kt.linear(x, w, b, residual=r), lambda x, w, b, r: functional.linear(x, w, b) + r,
                              of(8), of(4, 8), of(4), of(4)),
         "rms_norm": (kt.rms_norm, lambda x, w: functional.rms_norm(x, (8,), w, 1e-6), of(8), of(8)),
@@ -63,7 +64,8 @@ def test_autocast_leaves_f64_and_refuses_integers(monkeypatch):
     assert kt.linear(wide, weight.double()).dtype == torch.float64
     q = torch.randn(1, 5, 2, 16)
     calls = (lambda: kt.linear(counts, weight), lambda: kt.linear(weight, counts), lambda: kt.attention(q, q.long(), q), lambda: kt.swiglu(weight, counts),
-             lambda: kt.rms_norm(weight, counts[0]), lambda: kt.rms_norm(weight, weight[0], residual=counts), lambda: kt.layer_norm(weight, weight[0], counts[0]))
+             lambda: kt.rms_norm(weight, counts[0]), lambda: kt.rms_norm(weight, weight[0], residual=counts),
+             lambda: kt.layer_norm(weight, weight[0], counts[0]))
     for call in calls:
         with pytest.raises(ValueError, match=r"kiln.torch: a tensor of \[.*16\] has torch.int64, and autocast casts floating-point tensors alone; make it"):
             call()
