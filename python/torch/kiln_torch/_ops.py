@@ -57,6 +57,7 @@ def ops() -> list[str]:
 def op(name: str, *, folder: str | os.PathLike[str] | None = None, torch_name: str | None = None, omit: Iterable[str] = (), lengths: Iterable[str] = (),
        values: Iterable[str] | None = None, **words: str) -> Any:
     """The op of torch for an op of Kiln with these choices, made of its manifest; the same arguments give the same op, also in two threads at once.
+    Raises kiln.Error for a choice or a name that the op does not have.
 
     words: choices, and types that no tensor shows, such as layout="nn" or out="f32". omit: optional tensors to do without. lengths: axes
     with a tensor of one i32 in device memory as their length, which the op reads when it runs. values: the run-time values that are arguments; all unless given.
@@ -64,6 +65,9 @@ def op(name: str, *, folder: str | os.PathLike[str] | None = None, torch_name: s
     Its arguments and results are those of its `_schema`. It has no gradient: torch.library.register_autograd adds one. Reads the manifest, for which
     a GPU and its driver must be there. torch_name: its name in torch.ops, which is made of the arguments unless given.
     """
+    for argument, given in (("omit", omit), ("lengths", lengths), ("values", values)):
+        if isinstance(given, str):
+            raise kiln.Error(f"kiln.torch.op: {argument} is the string {given!r}, expected a tuple of names, such as ({given!r},)")
     variant = _Variant(name, None if folder is None else os.path.abspath(folder), tuple(sorted(words.items())), tuple(sorted(set(omit))), tuple(lengths),
                        None if values is None else tuple(values))
     found = _by_variant.get((variant, torch_name))

@@ -197,4 +197,5 @@ def _of_heads(function: str, name: str, scale: Tensor | None, k: Tensor) -> Tens
     if not isinstance(scale, Tensor) or scale.dim() > 1 or scale.numel() not in (1, k.shape[2]):
         found = list(scale.shape) if isinstance(scale, Tensor) else f"a {type(scale).__name__}"
         raise ValueError(f"kiln.torch.{function}: {name} is {found}, expected a tensor of f32, [{k.shape[2]}] or of one number")
+    refuse_gradient(function, **{name: scale})
     return scale.expand(k.shape[2]).contiguous()

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from . import _ops  # noqa: F401  defines torch.ops.kiln
-from .autograd import applied, needs_gradient, refuse_gradient, refuse_tangents
+from .autograd import applied, needs_gradient, refuse_gradient
 
 _kiln = torch.ops.kiln
 _LINEAR = {each: getattr(_kiln, f"linear_{each}").default for each in ("relu", "gelu", "silu", "swiglu")}
@@ -24,14 +24,23 @@ _swiglu, _swiglu_backward = (getattr(_kiln, each).default for each in ("swiglu",
 
 
 def autocast(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Tensors in autocast's type where it is on. ValueError for types of 8 bits, which would lose their scales."""
+    """Tensors in autocast's type where it is on; f64 stays, as in torch. ValueError for integers, and for types of 8 bits, which would lose their scales."""
     if not torch.is_autocast_enabled("cuda"):
         return tensors
     dtype = torch.get_autocast_dtype("cuda")
-    for each in tensors:
-        if each is not None and each.dtype.itemsize == 1:
-            raise ValueError(f"kiln.torch: a tensor of {list(each.shape)} has {each.dtype}, and autocast would cast it without its scale; multiply it by its scale in {dtype} before")
-    return tuple(None if each is None else each.to(dtype) for each in tensors)
+    return tuple(_cast(each, dtype) for each in tensors)
+
+
+def _cast(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    if tensor is None or tensor.dtype in (dtype, torch.float64):
+        return tensor
+    if tensor.dtype.itemsize == 1:
+        raise ValueError(f"kiln.torch: a tensor of {list(tensor.shape)} has {tensor.dtype}, and autocast would cast it without its scale; multiply it by "
+                         f"its scale in {dtype} before")
+    if not tensor.is_floating_point():
+        raise ValueError(f"kiln.torch: a tensor of {list(tensor.shape)} has {tensor.dtype}, and autocast casts floating-point tensors alone; make it "
+                         f"{dtype} before")
+    return tensor.to(dtype)
 
 
 def _check_weight(function: str, weight: Any) -> None:
@@ -40,10 +49,10 @@ def _check_weight(function: str, weight: Any) -> None:
 
 
 def like(x: Tensor, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Tensors in x's type where autocast is on."""
-    if not torch.is_autocast_enabled("cuda"):
+    """Tensors in x's type where autocast is on. What autocast() leaves or refuses, it does too."""
+    if not torch.is_autocast_enabled("cuda") or not x.is_floating_point():
         return tensors
-    return tuple(None if each is None else each.to(x.dtype) for each in tensors)
+    return tuple(_cast(each, x.dtype) for each in tensors)
 
 
 @applied
@@ -143,7 +152,9 @@ def linear_gradients(ctx: Any, x: Tensor, weight: Tensor, dy: Tensor, has_bias: 
     """Of x, weight and bias, which is input `at`."""
     dx = _matmul_nn(dy, weight) if ctx.needs_input_grad[0] else None
     dweight = _matmul_tn(dy, x) if ctx.needs_input_grad[1] else None
-    dbias = dy.sum(dim=tuple(range(dy.dim() - 1))) if has_bias and ctx.needs_input_grad[at] else None
+    dbias = None
+    if has_bias and ctx.needs_input_grad[at]:
+        dbias = dy.sum(dim=tuple(range(dy.dim() - 1))) if dy.dim() > 1 else dy  # sum(dim=()) is that of all
     return dx, dweight, dbias
 
 
@@ -291,8 +302,11 @@ def softmax(x: Tensor, scale: float = 1.0, causal: bool = False, mask: Tensor | 
 
 
 def quantise(x: Tensor, scale: Tensor | None = None, block: bool = False) -> tuple[Tensor, Tensor]:
-    """(y, scale) with y = x / scale in float8_e4m3fn. The scale is the one given, that of each 128 neighbours of a row (block), or x's own. No gradient."""
-    refuse_tangents(x, scale)
+    """(y, scale) with y = x / scale in float8_e4m3fn. The scale is the one given, that of each 128 neighbours of a row (block), or x's own.
+
+    RuntimeError for an x or a scale that requires a gradient: it has none.
+    """
+    refuse_gradient("quantise", x=x, scale=scale)
     if scale is not None and block:
         raise ValueError("quantise: scale and block are given, expected one of them")
     if scale is not None:

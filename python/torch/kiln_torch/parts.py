@@ -31,7 +31,7 @@ def is_bare(module: nn.Module, classes: set[type] = BARE) -> bool:
 
 
 def _product_type(x: Tensor) -> torch.dtype:
-    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") and x.dtype != torch.float64 else x.dtype
 
 
 class KilnLinear(nn.Linear):
@@ -114,8 +114,23 @@ class Attention(nn.Module):
         return ALL_ATTENTION_FUNCTIONS.get_interface(named, sys.modules[self._kiln_own.__module__].eager_attention_forward)
 
 
+def _by_name(names: tuple[str, ...], given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by the names that the release of transformers has. TypeError as Python's own, for one too many and for one given twice."""
+    if len(given) > len(names):
+        raise TypeError(f"forward() takes {1 + len(names)} positional arguments at most, and {1 + len(given)} were given")
+    by_position = dict(zip(names, given))
+    for name in by_position:
+        if name in named:
+            raise TypeError(f"forward() got multiple values for argument '{name}'")
+    return {**by_position, **named}
+
+
 class DecoderLayer(nn.Module):
-    def forward(self, hidden_states: Tensor, **others: Any) -> Tensor:
+    _kiln_positional: tuple[str, ...] = ()  # names of the arguments after hidden_states, in the order of this release of transformers
+
+    def forward(self, hidden_states: Tensor, *given: Any, **others: Any) -> Tensor:
+        if given:
+            others = _by_name(self._kiln_positional, given, others)
         y, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **others)
         norm, mlp = self.post_attention_layernorm, self.mlp
         if y.dtype == hidden_states.dtype and is_bare(norm):

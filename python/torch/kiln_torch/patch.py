@@ -4,6 +4,8 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,10 +28,25 @@ _CACHE = ("past_key_values", "cache")  # older releases of transformers call it 
 _SERVED = {"MLP": served.ServedMlp, "Attention": served.ServedAttention}
 
 
-@functools.cache
+_making = threading.RLock()  # held while classes are made, so that two threads get the same ones
+
+
 def _classes() -> dict[type, tuple[type, type] | ValueError]:
     """For transformers' own classes of parts, those of a patched model and of one that serves, or why the family has none. A model that is loaded whole
     asks for them too."""
+    found: dict[type, tuple[type, type] | ValueError] = {}
+    with _making:
+        _register()
+        for family in FAMILIES:
+            try:
+                found |= _classes_of(family)
+            except ValueError as error:
+                found |= dict.fromkeys(_own_parts(family).values(), error)
+    return found
+
+
+@functools.cache
+def _register() -> None:
     from transformers import AttentionInterface
     from transformers.activations import ACT2FN
     from transformers.masking_utils import AttentionMaskInterface
@@ -37,28 +54,36 @@ def _classes() -> dict[type, tuple[type, type] | ValueError]:
     AttentionInterface.register("kiln", huggingface_attention)
     AttentionMaskInterface.register("kiln", huggingface_mask)  # without it padding would count as tokens
     parts.SILU.add(type(ACT2FN["silu"]))
-    found = {}
-    for family in FAMILIES:
-        name = family.lower()
-        module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
-        own_parts = {part: getattr(module, family + part) for part in _PARTS}
-        try:
-            caches = {part: _cache_of(own, part) for part, own in own_parts.items()}
-        except ValueError as error:
-            found |= dict.fromkeys(own_parts.values(), error)
-            continue
-        for part, replaced in _PARTS.items():
-            own, cache = own_parts[part], caches[part]
-            patched = _class("Kiln", replaced, own, cache)
-            joins = part in _SERVED and not (family == "Qwen3" and part == "Attention")  # heads are normalised, for which they lie densely
-            found[own] = patched, _class("KilnServed", _SERVED[part], own, cache) if joins else patched
+
+
+def _module_of(family: str) -> Any:
+    return importlib.import_module(f"transformers.models.{family.lower()}.modeling_{family.lower()}")
+
+
+def _own_parts(family: str) -> dict[str, type]:
+    return {part: getattr(_module_of(family), family + part) for part in _PARTS}
+
+
+@functools.cache
+def _classes_of(family: str) -> dict[type, tuple[type, type]]:
+    """Raises ValueError for a release that Kiln does not know, and where a class was replaced. Neither is kept."""
+    found, own_parts = {}, _own_parts(family)
+    for part, own in own_parts.items():
+        if own.__module__ != _module_of(family).__name__:
+            raise ValueError(f"kiln.torch.patch: transformers' {family}{part} was replaced by {own.__module__}.{own.__qualname__}; undo what replaced it")
+    caches = {part: _cache_of(own, part) for part, own in own_parts.items()}
+    for part, replaced in _PARTS.items():
+        own, cache = own_parts[part], caches[part]
+        patched = _class("Kiln", replaced, own, cache)
+        joins = part in _SERVED and not (family == "Qwen3" and part == "Attention")  # heads are normalised, for which they lie densely
+        found[own] = patched, _class("KilnServed", _SERVED[part], own, cache) if joins else patched
     return found
 
 
 @functools.cache
 def _bases() -> tuple[type, ...]:
     """The families' models without a head. Services derive classes of their own from them."""
-    return tuple(getattr(importlib.import_module(f"transformers.models.{each.lower()}.modeling_{each.lower()}"), f"{each}Model") for each in FAMILIES)
+    return tuple(getattr(_module_of(each), f"{each}Model") for each in FAMILIES)
 
 
 def _cache_of(own: type, part: str) -> str:
@@ -76,11 +101,31 @@ def _cache_of(own: type, part: str) -> str:
     return caches[0] if caches else ""
 
 
+def _has_own_forward(own: type, part: type) -> bool:
+    """Whether `own` computes as transformers defines it: no other function was put in the place of what `part` replaces."""
+    module = own.__module__
+    decorators = ("transformers.", "torch.") if issubclass(part, parts.Rotary) else ("transformers.",)  # Kiln's rotary part calls the decorated forward
+    if not _is_of(own.forward, module, f"{own.__qualname__}.forward", decorators):
+        return False
+    turn = getattr(sys.modules[module], "apply_rotary_pos_emb", None) if issubclass(part, parts.Attention) else None
+    return not inspect.isfunction(turn) or _is_of(turn, module, "apply_rotary_pos_emb", decorators)
+
+
+def _is_of(function: Any, module: str, name: str, decorators: tuple[str, ...]) -> bool:
+    """functools.wraps copies names; the globals are always those of the module in which a function was written."""
+    where = getattr(function, "__globals__", {}).get("__name__", "")
+    if hasattr(function, "__wrapped__"):
+        return where.startswith(decorators) and _is_of(function.__wrapped__, module, name, decorators)
+    return where == module and function.__qualname__ == name
+
+
 def _class(prefix: str, part: type, own: type, cache: str) -> type:
     """Its __name__ stays that of its own class, by which FSDP and device maps find layers; pickle finds it by __qualname__ in this module."""
     name = prefix + own.__name__
+    names = [each for each, of in inspect.signature(own.forward).parameters.items() if of.kind is of.POSITIONAL_OR_KEYWORD]
     made = type(own.__name__, (part, own),
-                {"__module__": __name__, "__qualname__": name, "_kiln_own": own, "_kiln_cache": cache, "_get_name": lambda self: name})
+                {"__module__": __name__, "__qualname__": name, "_kiln_own": own, "_kiln_cache": cache, "_kiln_positional": tuple(names[2:]),
+                 "_get_name": lambda self: name})
     globals()[name] = made
     parts.BARE.add(made)
     return made
@@ -109,7 +154,8 @@ def patch(model: nn.Module, *, inference: bool = False) -> nn.Module:
     CUDA graph is captured. Batches with padding are packed on the way, for which the host waits too. Attention takes bf16 and f16, so models in f32 need
     autocast.
 
-    Raises ValueError for a model that has none of these parts, or has them changed; the model is then as before.
+    Raises ValueError for a model that has none of these parts, or has them changed, such as by another `forward` of their class; the model is then as
+    before.
     """
     changes = [*_changes(model, inference)]
     if not changes:
@@ -168,10 +214,15 @@ def _changes(model: nn.Module, inference: bool) -> Iterator[tuple[nn.Module, typ
             continue
         if type(module) not in (own, *classes[own]):
             raise _refused(module, "was changed after patch; undo parametrizations and the like first")
+        if not _has_own_forward(own, classes[own][0]):
+            raise _refused(module, f"has another forward than transformers', or {own.__module__} another apply_rotary_pos_emb; undo what replaced it")
         if type(module) is own and "forward" in module.__dict__:
             raise _refused(module, "has a forward of its own, such as those of device maps over several devices; patch a model of one device")
         if type(module) is own and hasattr(module, "act_fn") and not (isinstance(module.act_fn, nn.SiLU) or type(module.act_fn).__name__ == "SiLUActivation"):
             raise _refused(module, f"has the activation {type(module.act_fn).__name__}, expected SiLU")
+        for each in {nn.Linear, type(getattr(module, "act_fn", None))} & {nn.Linear, *parts.SILU}:
+            if not _is_of(each.forward, each.__module__, f"{each.__qualname__}.forward", ()):
+                raise _refused(module, f"has a part with another forward than that of {each.__module__}.{each.__qualname__}; undo what replaced it")
         to = classes[own][inference]
         for name, projection in module.named_children():
             if not name.endswith("_proj"):

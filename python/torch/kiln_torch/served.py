@@ -5,30 +5,49 @@ whether that is so still, and whether a module has got hooks or an adapter; then
 """
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, is_grad_enabled, nn
 from torch.compiler import is_compiling
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import functions
 from .functions import linear, rotary
 from .parts import SILU, Attention, Mlp, is_bare
 
 _kiln = torch.ops.kiln
+_holders = WeakTensorKeyDictionary()  # by parameter: a weak reference to the part whose joined weight it lies in
 
 
-def _address(tensor: Tensor) -> int | None:
+class _Place(NamedTuple):
+    """Where a parameter lies, and as what: another view of its memory has the same address. The device is the address's."""
+
+    name: str  # of the projection
+    kind: str  # "weight" or "bias"
+    parameter: Tensor
+    address: int
+    shape: torch.Size
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def _is_at(place: _Place, found: Tensor | None) -> bool:
+    """Whether `found` is this part of the joined weight. Compiled code has no addresses, and asks for the same parameter."""
+    _, _, parameter, address, shape, strides, dtype = place
+    if is_compiling():
+        return found is parameter and found.shape == shape and found.stride() == strides and found.dtype == dtype
     try:
-        return tensor.data_ptr()
+        return found is not None and found.data_ptr() == address and found.shape == shape and found.stride() == strides and found.dtype == dtype
     except RuntimeError:  # of a transform of torch.func, which gives such tensors no memory of their own
-        return None
+        return False
 
 
 class Served(nn.Module):
     _kiln_joined: Tensor | None = None
     _kiln_bias: Tensor | None = None
-    _kiln_places: tuple[tuple[str, str, Tensor, int], ...] = ()  # projection, "weight" or "bias", the parameter, its address
+    _kiln_places: tuple[_Place, ...] = ()
     _kiln_names: tuple[str, ...] = ()
 
     def _kiln_join(self, weights: list[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -38,26 +57,25 @@ class Served(nn.Module):
     def _kiln_one_product(self, x: Tensor) -> bool:
         if self._kiln_joined is None:
             return False
-        modules, compiled = self._modules, is_compiling()
+        modules = self._modules
         if is_grad_enabled():
-            for name, kind, parameter, address in self._kiln_places:
-                found = modules[name]._parameters.get(kind, parameter)
-                if found is not None and found.requires_grad and (found is parameter if compiled else _address(found) == address):
-                    raise RuntimeError(f"the {kind} of {name} requires a gradient in a model patched for inference; call kiln.torch.patch(model) to train it")
+            for place in self._kiln_places:
+                found = modules[place.name]._parameters.get(place.kind, place.parameter)
+                if found is not None and found.requires_grad and _is_at(place, found):
+                    raise RuntimeError(f"the {place.kind} of {place.name} requires a gradient in a model patched for inference; call "
+                                       "kiln.torch.patch(model) to train it")
             if x.requires_grad:
                 return False
         for name in self._kiln_names:
             if not is_bare(modules[name]):
                 return False
-        for name, kind, parameter, address in self._kiln_places:
-            found = modules[name]._parameters.get(kind)
-            if found is None or (found is not parameter if compiled else _address(found) != address):
+        for place in self._kiln_places:
+            if not _is_at(place, modules[place.name]._parameters.get(place.kind)):
                 return False
         return True
 
     def _kiln_is_shared(self) -> bool:
-        places = [(self._modules[name]._parameters.get(kind), address) for name, kind, _, address in self._kiln_places]
-        return self._kiln_joined is not None and all(found is not None and found.data_ptr() == address for found, address in places)
+        return self._kiln_joined is not None and all(_is_at(each, self._modules[each.name]._parameters.get(each.kind)) for each in self._kiln_places)
 
     def _kiln_share(self) -> None:
         """Joins the weights, unless they are joined. Where they cannot be, products are separate."""
@@ -74,25 +92,31 @@ class Served(nn.Module):
             return
         if len({id(each) for each in found}) < len(found):  # a weight of two projections has one place in memory
             return
+        if any(each in _holders and _holders[each]() not in (None, self) for each in found):  # nor can it lie in the joined weights of two parts
+            return
         with torch.no_grad():
             joined, parts = self._kiln_join(weights)
             bias = torch.cat(biases) if has_biases else None
             for parameter, part in zip(found, (*parts, *(bias.split([len(each) for each in biases]) if has_biases else ()))):
                 parameter.data = part
         kinds = ("weight", "bias") if has_biases else ("weight",)
-        self._kiln_places = tuple((name, kind, each, each.data_ptr())
+        self._kiln_places = tuple(_Place(name, kind, each, each.data_ptr(), each.shape, each.stride(), each.dtype)
                                   for (kind, name), each in zip([(kind, name) for kind in kinds for name in self._kiln_names], found))
         self._kiln_joined, self._kiln_bias = joined, bias
+        for each in found:
+            _holders[each] = weakref.ref(self)
 
     def _kiln_forget(self) -> None:
+        for each in self._kiln_places:
+            _holders.pop(each.parameter, None)
         for name in ("_kiln_joined", "_kiln_bias", "_kiln_places"):
             self.__dict__.pop(name, None)
 
     def _kiln_part(self) -> None:
         """Gives each weight memory of its own again."""
-        for name, kind, parameter, address in self._kiln_places:
-            for each in (parameter, self._modules[name]._parameters.get(kind)):  # an adapter or pruning keeps the parameter elsewhere
-                if each is not None and each.data_ptr() == address:
+        for place in self._kiln_places:
+            for each in (place.parameter, self._modules[place.name]._parameters.get(place.kind)):  # an adapter or pruning keeps the parameter elsewhere
+                if each is not None and each.data_ptr() == place.address:
                     each.data = each.data.clone(memory_format=torch.contiguous_format)
         self._kiln_forget()
 
@@ -109,10 +133,11 @@ class Served(nn.Module):
         self._kiln_share()
 
     def state_dict(self, *given: Any, **named: Any) -> Any:
-        """Copies of the joined weights, dense and with memory of their own, as files want them."""
+        """Copies of the joined weights, dense and with memory of their own, as files want them: safetensors refuses rows of gate and up as they lie. Writes
+        to the copies are lost."""
         state = super().state_dict(*given, **named)
         if not named.get("keep_vars", False):
-            prefix, joined = named.get("prefix", given[1] if len(given) > 1 else ""), {address for *_, address in self._kiln_places}
+            prefix, joined = named.get("prefix", given[1] if len(given) > 1 else ""), {each.address for each in self._kiln_places}
             for key, each in state.items():
                 if key.startswith(prefix) and type(each) in (Tensor, nn.Parameter) and each.data_ptr() in joined:
                     state[key] = each.clone(memory_format=torch.contiguous_format)
@@ -149,6 +174,6 @@ class ServedAttention(Served, Attention):
             return super()._kiln_project(x, tables)
         x, joined, bias = functions.autocast(x, self._kiln_joined, self._kiln_bias)
         heads = _kiln.linear.default(x, joined, bias).unflatten(-1, (-1, self.head_dim))
-        q, k = (each[2].shape[0] // self.head_dim for each in self._kiln_places[:2])
+        q, k = (each.shape[0] // self.head_dim for each in self._kiln_places[:2])
         turned = rotary(heads[..., : q + k, :], *tables)  # in one launch
         return turned[..., :q, :], turned[..., q:, :], heads[..., q + k :, :]

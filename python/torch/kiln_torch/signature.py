@@ -99,7 +99,7 @@ def signature_of(description: Mapping[str, Any], name: str, words: Mapping[str, 
     """Of what `kiln ops OP --json` prints. `words`: choices, and types that are fixed; what is left out takes its default, but a type its tensor's.
 
     omit: optional tensors that the op does without. lengths: axes with their length in device memory. values: the run-time values that are arguments;
-    all that no tensor shows unless given.
+    all that no tensor shows unless given. Raises ValueError for a name that the op does not have there.
     """
     return _Maker(description, dict(words), set(omit), tuple(lengths)).make(name, values)
 
@@ -111,6 +111,12 @@ class _Maker:
         for word, value in words.items():
             if word not in self.selections or value not in self.selections[word]["values"]:
                 raise ValueError(f"{self.op}: {word} = {value} is no choice of it; it has {self._choices()}")
+        for each in omit:
+            self._check_name(each, [tensor["name"] for tensor in description["tensors"] if tensor["optional"]], "optional tensor")
+        for at, each in enumerate(lengths):
+            self._check_name(each, [axis["name"] for axis in description["axes"] if axis["on_device"]], "axis with a length in device memory")
+            if each in lengths[:at]:
+                raise ValueError(f"{self.op}: lengths names '{each}' twice")
         self.given = words
         choices = {each["name"]: each["default"] for each in description["selections"] if each["kind"] == "choice"}
         self.words = {**choices, **words}
@@ -119,6 +125,10 @@ class _Maker:
         self.shapes = {each["name"]: [self._fold(text) for text in each["shape"]] for each in self.tensors}
         self.inputs = [each for each in self.tensors if not each["output"] or self._is_initialised(each)]
         self.outputs = [each for each in self.tensors if each["output"] and not self._is_initialised(each)]
+
+    def _check_name(self, name: str, known: Iterable[str], what: str) -> None:
+        if name not in known:
+            raise ValueError(f"{self.op}: '{name}' is no {what} of it; it has {', '.join(known) or 'none'}")
 
     def _choices(self) -> str:
         return "; ".join(f"{each['name']}: {', '.join(each['values'])}" for each in self.description["selections"])
@@ -187,8 +197,7 @@ class _Maker:
         known = {each["name"]: each for each in self.description["runtime"]}
         chosen = [each for each in known if each not in strides | sized and not known[each]["team_rank"]] if asked is None else list(asked)
         for each in chosen:
-            if each not in known:
-                raise ValueError(f"{self.op}: '{each}' is no run-time value of it; it has {', '.join(known)}")
+            self._check_name(each, known, "run-time value")
         return [self._value(known[each]) for each in chosen]
 
     def _value(self, value: Mapping[str, Any]) -> Argument:

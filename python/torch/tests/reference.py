@@ -119,12 +119,16 @@ def _bmm(layout):
     return run
 
 
+def _product_tn(x, w):
+    return x.double().reshape(-1, x.shape[-1]).t() @ w.double().reshape(-1, w.shape[-1])
+
+
 def matmul_tn(x, w):
-    return (x.double().flatten(0, -2).t() @ w.double().flatten(0, -2)).to(x.dtype)
+    return _product_tn(x, w).to(x.dtype)
 
 
 def matmul_tn_accumulate(x, w, y):
-    y += (x.double().flatten(0, -2).t() @ w.double().flatten(0, -2)).to(y.dtype)
+    y += _product_tn(x, w).to(y.dtype)
 
 
 def _grouped(transposed):

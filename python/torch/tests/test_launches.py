@@ -220,6 +220,62 @@ torch.testing.assert_close(y[:2], torch.nn.functional.rms_norm(x, (64,), weight,
                     "kiln::rms_norm_rows_on_device(Tensor x, Tensor weight, Tensor rows, float epsilon=9.9999999999999995e-07) -> Tensor\n")
 
 
+def test_a_tensor_that_an_op_changes_has_another_version(run_program):
+    said = run_program("""
+mine = kiln.torch.op("gemm", layout="tn", out="f32", accumulate="yes", omit=("bias",), values=("scale",), torch_name="mine")
+shipped = torch.ops.kiln.matmul_tn_accumulate
+a, b = on(torch.randn(6, 8)), on(torch.randn(6, 4))
+for op in (shipped, mine, lambda a, b, y: shipped(a, b, y=y)):
+    y, w = on(torch.ones(8, 4)), torch.ones(8, 4, requires_grad=True)
+    z = (w * y).sum()
+    op(a, b, y)
+    synchronise()
+    torch.testing.assert_close(y, 1 + a.t() @ b)
+    try:
+        z.backward()
+    except RuntimeError as error:
+        print("modified by an inplace operation" in str(error))
+for op in (shipped, mine):
+    leaf = on(torch.ones(8, 4)).requires_grad_()
+    for each in (leaf, leaf * 1):
+        try:
+            op(a, b, each)
+        except RuntimeError as error:
+            print(error)
+    with torch.no_grad():
+        op(a, b, leaf)
+    synchronise()
+    torch.testing.assert_close(leaf.detach(), 1 + a.t() @ b)
+    with torch.inference_mode():
+        y = leaf.detach().view(8, 4)
+        op(a, b, y)
+        op(a, b, on(torch.ones(8, 4)))
+        synchronise()
+    y = on(torch.ones(8, 4))
+    op(a.requires_grad_(), b, y)  # which has no gradient, as other ops below kiln.torch's functions
+    a.requires_grad_(False)
+    synchronise()
+""")
+    refused = "{} y requires a gradient, and this op changes it without one; detach it, or call the op under torch.no_grad()"
+    assert said.splitlines() == 3 * ["True"] + [refused.format(name) for name in 2 * ["kiln::matmul_tn_accumulate:"] + 2 * ["kiln::mine:"]]
+
+
+def test_names_that_an_op_does_not_have_are_refused(run_program):
+    said = run_program("""
+for name, named in (("gemm", dict(omit="bias")), ("rms_norm", dict(lengths="rows")), ("rms_norm", dict(values="epsilon")), ("gemm", dict(omit=("nonsense",))),
+                    ("rms_norm", dict(lengths=("columns",)))):
+    try:
+        print(kiln.torch.op(name, **named)._schema)
+    except kiln.Error as error:
+        print(error)
+""")
+    assert said.splitlines() == [
+        "kiln.torch.op: omit is the string 'bias', expected a tuple of names, such as ('bias',)",
+        "kiln.torch.op: lengths is the string 'rows', expected a tuple of names, such as ('rows',)",
+        "kiln.torch.op: values is the string 'epsilon', expected a tuple of names, such as ('epsilon',)",
+        "gemm: 'nonsense' is no optional tensor of it; it has bias, y_scale", "rms_norm: 'columns' is no axis with a length in device memory of it; it has rows"]
+
+
 def test_ops_that_are_made_have_a_name_for_each_choice(run_program):
     said = run_program(OPS + """
 import threading

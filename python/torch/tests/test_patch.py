@@ -226,11 +226,11 @@ def test_a_release_whose_parts_take_more_is_refused(monkeypatch):
     for forward, what in ((more, "takes query_gate, which"), (another, "takes store, which"), (nothing, "takes no cache that is called")):
         with monkeypatch.context() as patched, pytest.raises(ValueError, match=f"LlamaAttention.forward of transformers .* {what}.*use a release"):
             patched.setattr(own, "forward", forward)
-            patching._classes.cache_clear()
+            patching._classes_of.cache_clear()
             kiln.torch.patch(model_of("Qwen2"))  # another family's parts are as they were
             kiln.torch.patch(model)
     assert type(model.model.layers[0].self_attn) is own
-    patching._classes.cache_clear()
+    patching._classes_of.cache_clear()
 
 
 def parted(model, lengths, batch=1, **named):

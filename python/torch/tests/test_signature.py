@@ -87,6 +87,16 @@ def test_what_an_op_does_not_have_is_refused_by_name():
         made("rms_norm", residual="twice")
     with pytest.raises(ValueError, match="'eps' is no run-time value of it; it has epsilon"):
         made("rms_norm", values=("eps",))
+    for name in ("nonsense", "w", "y"):
+        with pytest.raises(ValueError, match=f"gemm: '{name}' is no optional tensor of it; it has bias, y_scale"):
+            made("gemm", omit=(name,))
+    with pytest.raises(ValueError, match="rms_norm: 'x' is no optional tensor of it; it has none"):
+        made("rms_norm", omit=("x",))
+    for name in ("columns", "cols"):
+        with pytest.raises(ValueError, match=f"rms_norm: '{name}' is no axis with a length in device memory of it; it has rows"):
+            made("rms_norm", lengths=(name,))
+    with pytest.raises(ValueError, match="rms_norm: lengths names 'rows' twice"):
+        made("rms_norm", lengths=("rows", "rows"))
 
 
 @pytest.mark.parametrize(("text", "expected"), [
