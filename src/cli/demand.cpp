@@ -28,13 +28,13 @@ Tally count_histogram(const std::vector<store::HistogramRow>& rows, const manife
     const manifest::Op* op = ops.op(row.op);
     const auto problem = op == nullptr ? std::nullopt : manifest::parse_bucket(*op, row.problem);
     if (!problem) {
-      unknown += row.launches;
+      unknown = store::capped_sum(unknown, row.launches);
       continue;
     }
     const Problem edge = manifest::bucket_of(*op, *problem);
     auto& [bucket, counted] = buckets[{op, manifest::to_string(*op, edge)}];
     bucket = {op, edge};
-    counted.launches += row.launches;
+    counted.launches = store::capped_sum(counted.launches, row.launches);
     counted.at_edge += static_cast<double>(row.launches) * answer::relative_cost({*op, device}, *problem, edge);
   }
   Tally counts;
@@ -148,7 +148,7 @@ Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops,
   for (const auto& [bucket, counted] : counts) {
     const double ns = times.of(*bucket.op, bucket.bucket);
     demands.buckets.push_back({bucket, counted.launches, ns * counted.at_edge});
-    demands.launches += counted.launches;
+    demands.launches = store::capped_sum(demands.launches, counted.launches);
     demands.time_ns += demands.buckets.back().time_ns;
   }
   if (demands.counted)
@@ -164,7 +164,7 @@ std::vector<OpBucket> counted_buckets(const DemandSource& source, const manifest
     const manifest::Op* op = ops.op(row.op);
     const auto problem = op == nullptr ? std::nullopt : manifest::parse_bucket(*op, row.problem);
     if (!problem) {
-      unknown += row.launches;
+      unknown = store::capped_sum(unknown, row.launches);
       continue;
     }
     const OpBucket bucket{op, manifest::bucket_of(*op, *problem)};
@@ -173,7 +173,7 @@ std::vector<OpBucket> counted_buckets(const DemandSource& source, const manifest
     if (known == counts.end())
       counts.emplace_back(bucket, row.launches);
     else
-      known->second += row.launches;
+      known->second = store::capped_sum(known->second, row.launches);
   }
   if (counts.empty()) refuse_unknown(source, unknown);
   std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
