@@ -49,14 +49,16 @@ Tally one_each(const std::vector<OpBucket>& buckets) {
 }
 
 std::vector<store::HistogramRow> rows_of(const DemandSource& source, store::Layers& layers) {
-  auto rows = source.histogram.empty() ? layers.overlay().histogram() : open_records(source.histogram)->histogram();
-  if (rows.empty())
-    throw Error(
-        ErrorKind::bad_input,
-        fmt::format(
-            "{} counts no launches; engines write counts to their overlay every minute and at exit, unless Options::histogram is off",
-            source.histogram.empty() ? "the overlay " + layers.overlay().path().string() : source.histogram));
-  return rows;
+  const store::Layer& overlay = layers.readable_overlay();
+  auto rows = source.histogram.empty() ? overlay.file->histogram() : open_records(source.histogram)->histogram();
+  if (!rows.empty()) return rows;
+  if (source.histogram.empty() && !overlay.refused.empty())
+    throw Error(ErrorKind::io, "no counted launches are read: " + overlay.refused);
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format(
+          "{} counts no launches; engines write counts to their overlay every minute and at exit, unless Options::histogram is off",
+          source.histogram.empty() ? "the " + name_of(overlay) : source.histogram));
 }
 
 std::vector<OpBucket> buckets_with_records(const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
