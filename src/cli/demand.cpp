@@ -205,6 +205,16 @@ std::size_t buckets_for_share(const Demands& demands, double share) {
   return count;
 }
 
-std::string format_share(double share) { return fmt::format("{:.1f} %", 100 * share); }
+bool is_below(double share, double percent) {
+  constexpr double rounding = 1e-9;
+  return 100 * share + rounding < percent;
+}
+
+std::string format_share(double share, double limit) {
+  std::string text = fmt::format("{:.1f}", 100 * share);
+  for (int digits = 2; is_below(share, limit) && std::stod(text) >= limit && digits < 10; ++digits)
+    text = fmt::format("{:.{}f}", 100 * share, digits);
+  return text + " %";
+}
 
 }  // namespace kiln::cli
