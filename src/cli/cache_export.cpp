@@ -94,8 +94,8 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   std::optional<store::Layers> layers;
   const auto files = files_to_show(globals, settings.file, layers);
   check_is_no_input(settings.output.path, files);
-  if (layers && !layers->layers().front().refused.empty())
-    throw Error(ErrorKind::io, fmt::format("nothing is exported: {}", layers->layers().front().refused));
+  if (layers && !layers->readable_overlay().refused.empty())
+    throw Error(ErrorKind::io, fmt::format("nothing is exported: {}", layers->readable_overlay().refused));
   check_op(globals, files, settings.op);
   store::File& from = *files.front().file;  // the overlay is the first
   store::Selection selection{settings.op, settings.device_class, !settings.no_cubins, !settings.no_candidates};

@@ -172,14 +172,15 @@ int pull(const Globals& globals, const SharedSettings& settings) {
   shared.each_space(settings.op, [&](const std::vector<remote::Rows>& all) {
     for (const remote::Rows& rows : all) {
       ++found;
-      code += static_cast<std::int64_t>(rows.code.size());
+      code += std::ranges::count_if(rows.code,
+                                    [&](const store::CubinRow& each) { return !layers.overlay().has_cubin(each.key); });
       const auto own = layers.overlay().find_record(rows.record.key, true);
       const bool is_new = !own || store::is_better(rows.record, *own);
       layers.put_all({&rows.record, is_new ? std::size_t{1} : std::size_t{0}}, rows.code);
       if (is_new) ++written;
     }
   });
-  if (const std::string why = layers.not_kept(); !why.empty() && written > 0)
+  if (const std::string why = layers.not_kept(); !why.empty() && (written > 0 || code > 0))
     throw Error(ErrorKind::io, fmt::format("what was pulled is not kept: {}", why));
   const std::int64_t errors = shared.counters().errors;
   if (globals.json)

@@ -30,21 +30,18 @@ struct Uses {
 
   explicit Uses(const std::vector<store::Usage>& rows) {
     for (const store::Usage& row : rows) {
-      if (row.source == "launch") launches[row.key] += row.uses;
-      if (row.source == "miss") misses[row.key] += row.uses;
-      if (row.source == "shared") shared[row.key] += row.uses;
-      if (row.source == "shared_bytes") shared_bytes += row.uses;
+      if (row.source == "launch") add(row, launches[row.key]);
+      if (row.source == "miss") add(row, misses[row.key]);
+      if (row.source == "shared") add(row, shared[row.key]);
+      if (row.source == "shared_bytes") add(row, shared_bytes);
       if (row.uses == 0) continue;  // written, and not used yet
-      if (row.source == "record") add(row, records_used, record_uses);
-      if (row.source == "cubin") add(row, cubins_used, cubin_uses);
+      if (row.source == "record") add(row, record_uses), ++records_used;
+      if (row.source == "cubin") add(row, cubin_uses), ++cubins_used;
     }
   }
 
  private:
-  static void add(const store::Usage& row, std::int64_t& rows, std::int64_t& uses) {
-    ++rows;
-    uses += row.uses;
-  }
+  static void add(const store::Usage& row, std::int64_t& uses) { uses = store::capped_sum(uses, row.uses); }
 };
 
 std::string name_of_op(const std::string& op) { return op.empty() ? "(Kiln's own)" : op; }

@@ -76,6 +76,16 @@ void find_code(Covered& bucket, const Target& target, store::Layers& layers, Mis
   }
 }
 
+/// A bucket's shares of all launches. Launches of unknown ops are misses, and take as long as the others on average.
+struct Shares {
+  double launches = 0, time = 0;
+};
+Shares shares_of(const Demands& demands, const CountedBucket& bucket) {
+  const auto launches = static_cast<double>(demands.launches), unknown = static_cast<double>(demands.unknown_launches);
+  const double known = unknown > 0 ? launches / (launches + unknown) : 1;
+  return {known * demands.launch_share(bucket), known * demands.time_share(bucket)};
+}
+
 Coverage cover(const Demands& demands, const Target& target, store::Layers& layers) {
   Coverage coverage;
   for (const CountedBucket& demand : demands.buckets) {
@@ -84,8 +94,9 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
     if (each.found.is_hit()) {
       ++coverage.hits;
       coverage.stale += each.found.is_stale() ? 1 : 0;
-      coverage.launches += demands.launch_share(demand);
-      coverage.time += demands.time_share(demand);
+      const Shares shares = shares_of(demands, demand);
+      coverage.launches += shares.launches;
+      coverage.time += shares.time;
       find_code(each, target, layers, coverage.missing);
       coverage.with_code += each.has_code ? 1 : 0;
       coverage.without_kernels += each.needs_code ? 0 : 1;
@@ -94,13 +105,6 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
       add_missing(coverage.missing, demand.of, nullptr, target, layers);
     }
     coverage.buckets.push_back(std::move(each));
-  }
-  // Launches of unknown ops are misses, and take as long as the other launches do on average.
-  if (demands.unknown_launches > 0) {
-    const double known =
-        static_cast<double>(demands.launches) / static_cast<double>(demands.launches + demands.unknown_launches);
-    coverage.launches *= known;
-    coverage.time *= known;
   }
   return coverage;
 }
@@ -115,7 +119,8 @@ std::string answer_of(const Covered& bucket) {
 
 void print_json_coverage(const Demands& demands, const Coverage& coverage, const Target& target,
                          const std::vector<NextStep>& steps) {
-  for (const Covered& each : coverage.buckets)
+  for (const Covered& each : coverage.buckets) {
+    const Shares shares = shares_of(demands, *each.demand);
     print_json({{"event", "bucket"},
                 {"op", each.demand->of.op->name},
                 {"bucket", manifest::to_string(*each.demand->of.op, each.demand->of.bucket)},
@@ -124,8 +129,9 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
                 {"machine_code", each.has_code},
                 {"answer", answer_of(each)},
                 {"launches", each.demand->launches},
-                {"launch_share", demands.launch_share(*each.demand)},
-                {"time_share", demands.time_share(*each.demand)}});
+                {"launch_share", shares.launches},
+                {"time_share", shares.time}});
+  }
   print_json({{"event", "coverage"},
               {"device_class", target.facts.device_class()},
               {"counted", demands.counted},
@@ -184,8 +190,9 @@ void print_text_coverage(const CoverageSettings& settings, const Demands& demand
   for (const BucketShape& each : shapes_of(listed)) {
     double launches = 0, time = 0;
     for (const std::size_t member : each.members) {
-      launches += demands.launch_share(*demanded[member]);
-      time += demands.time_share(*demanded[member]);
+      const Shares shares = shares_of(demands, *demanded[member]);
+      launches += shares.launches;
+      time += shares.time;
     }
     table.row({each.of.op->name, each.buckets(), format_share(launches), format_share(time), each.text});
   }
@@ -207,6 +214,18 @@ void print_text_coverage(const CoverageSettings& settings, const Demands& demand
   print_next_steps(steps);
 }
 
+/// Returns what is required and not reached, or an empty string.
+std::string unmet_requirement(const CoverageSettings& settings, const Coverage& coverage) {
+  const double reached = settings.by == "time" ? coverage.time : coverage.launches;
+  if (is_below(reached, settings.require))
+    return fmt::format("the requirement is not met: {} by {}, and --require {} is asked for",
+                       format_share(reached, settings.require), settings.by, settings.require);
+  if (settings.require_machine_code && coverage.with_code < coverage.hits)
+    return fmt::format("the requirement is not met: {} without machine code, and --require-machine-code is asked for",
+                       counted(coverage.hits - coverage.with_code, "bucket"));
+  return {};
+}
+
 int run(const Globals& globals, const CoverageSettings& settings) {
   const manifest::Catalogue ops = load_ops(globals);
   check_demand(settings.source, ops);  // before a device is looked for
@@ -220,10 +239,9 @@ int run(const Globals& globals, const CoverageSettings& settings) {
       next_steps(globals, target, layers, coverage.missing, {.tune = prewarm + " -o FILE.kiln", .compile = prewarm});
   globals.json ? print_json_coverage(demands, coverage, target, steps)
                : print_text_coverage(settings, demands, coverage, target, layers, steps);
-  constexpr double rounding = 1e-9;
-  const double reached = 100 * (settings.by == "time" ? coverage.time : coverage.launches);
-  const bool lacks_code = settings.require_machine_code && coverage.with_code < coverage.hits;
-  return reached + rounding < settings.require || lacks_code ? exit_wrong : exit_good;
+  const std::string unmet = unmet_requirement(settings, coverage);
+  if (!unmet.empty() && !globals.quiet) note(unmet);
+  return unmet.empty() ? exit_good : exit_wrong;
 }
 
 }  // namespace

@@ -28,13 +28,13 @@ Tally count_histogram(const std::vector<store::HistogramRow>& rows, const manife
     const manifest::Op* op = ops.op(row.op);
     const auto problem = op == nullptr ? std::nullopt : manifest::parse_bucket(*op, row.problem);
     if (!problem) {
-      unknown += row.launches;
+      unknown = store::capped_sum(unknown, row.launches);
       continue;
     }
     const Problem edge = manifest::bucket_of(*op, *problem);
     auto& [bucket, counted] = buckets[{op, manifest::to_string(*op, edge)}];
     bucket = {op, edge};
-    counted.launches += row.launches;
+    counted.launches = store::capped_sum(counted.launches, row.launches);
     counted.at_edge += static_cast<double>(row.launches) * answer::relative_cost({*op, device}, *problem, edge);
   }
   Tally counts;
@@ -49,14 +49,16 @@ Tally one_each(const std::vector<OpBucket>& buckets) {
 }
 
 std::vector<store::HistogramRow> rows_of(const DemandSource& source, store::Layers& layers) {
-  auto rows = source.histogram.empty() ? layers.overlay().histogram() : open_records(source.histogram)->histogram();
-  if (rows.empty())
-    throw Error(
-        ErrorKind::bad_input,
-        fmt::format(
-            "{} counts no launches; engines write counts to their overlay every minute and at exit, unless Options::histogram is off",
-            source.histogram.empty() ? "the overlay " + layers.overlay().path().string() : source.histogram));
-  return rows;
+  const store::Layer& overlay = layers.readable_overlay();
+  auto rows = source.histogram.empty() ? overlay.file->histogram() : open_records(source.histogram)->histogram();
+  if (!rows.empty()) return rows;
+  if (source.histogram.empty() && !overlay.refused.empty())
+    throw Error(ErrorKind::io, "no counted launches are read: " + overlay.refused);
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format(
+          "{} counts no launches; engines write counts to their overlay every minute and at exit, unless Options::histogram is off",
+          source.histogram.empty() ? "the " + name_of(overlay) : source.histogram));
 }
 
 std::vector<OpBucket> buckets_with_records(const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
@@ -148,7 +150,7 @@ Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops,
   for (const auto& [bucket, counted] : counts) {
     const double ns = times.of(*bucket.op, bucket.bucket);
     demands.buckets.push_back({bucket, counted.launches, ns * counted.at_edge});
-    demands.launches += counted.launches;
+    demands.launches = store::capped_sum(demands.launches, counted.launches);
     demands.time_ns += demands.buckets.back().time_ns;
   }
   if (demands.counted)
@@ -164,7 +166,7 @@ std::vector<OpBucket> counted_buckets(const DemandSource& source, const manifest
     const manifest::Op* op = ops.op(row.op);
     const auto problem = op == nullptr ? std::nullopt : manifest::parse_bucket(*op, row.problem);
     if (!problem) {
-      unknown += row.launches;
+      unknown = store::capped_sum(unknown, row.launches);
       continue;
     }
     const OpBucket bucket{op, manifest::bucket_of(*op, *problem)};
@@ -173,7 +175,7 @@ std::vector<OpBucket> counted_buckets(const DemandSource& source, const manifest
     if (known == counts.end())
       counts.emplace_back(bucket, row.launches);
     else
-      known->second += row.launches;
+      known->second = store::capped_sum(known->second, row.launches);
   }
   if (counts.empty()) refuse_unknown(source, unknown);
   std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
@@ -203,6 +205,16 @@ std::size_t buckets_for_share(const Demands& demands, double share) {
   return count;
 }
 
-std::string format_share(double share) { return fmt::format("{:.1f} %", 100 * share); }
+bool is_below(double share, double percent) {
+  constexpr double rounding = 1e-9;
+  return 100 * share + rounding < percent;
+}
+
+std::string format_share(double share, double limit) {
+  std::string text = fmt::format("{:.1f}", 100 * share);
+  for (int digits = 2; is_below(share, limit) && std::stod(text) >= limit && digits < 10; ++digits)
+    text = fmt::format("{:.{}f}", 100 * share, digits);
+  return text + " %";
+}
 
 }  // namespace kiln::cli

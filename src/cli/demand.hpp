@@ -64,6 +64,9 @@ std::string text_of_unknown(std::int64_t launches);
 /// Returns how many of the first buckets take `share` of the time.
 std::size_t buckets_for_share(const Demands& demands, double share);
 
-std::string format_share(double share);  // "93.1 %"
+/// Whether a share is less than so many percent, but for rounding errors.
+bool is_below(double share, double percent);
+/// Returns "93.1 %", with more decimals where one would show a share that is below `limit` percent as `limit` or more.
+std::string format_share(double share, double limit = 100);
 
 }  // namespace kiln::cli

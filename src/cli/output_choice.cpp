@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <fstream>
 #include <sstream>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
+#include "manifest/shortage.hpp"
 #include "store/custody.hpp"
 #include "store/output_file.hpp"
 #include "store/replaced_file.hpp"
@@ -28,7 +30,9 @@ bool is_stream(const std::string& path) {
 std::string beginning_of(const fs::path& path) {
   std::string text(1024, '\0');
   std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.is_open()) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad())
+    throw Error(ErrorKind::io, fmt::format("'{}' cannot be read: {}", path.string(), manifest::refusal_text(errno)));
   text.resize(static_cast<std::size_t>(file.gcount()));
   return text;
 }

@@ -188,13 +188,31 @@ int show_asked(const CLI::App& app, const CLI::Success& asked) {
   return status;
 }
 
-/// Returns the arguments, with "help check" as "check --help".
-std::vector<char*> with_help_last(int argc, char** argv) {
-  static char option[] = "--help";
-  std::vector<char*> words(argv, argv + argc);
-  if (argc < 2 || std::string_view(argv[1]) != "help") return words;
-  words.erase(words.begin() + 1);
-  words.push_back(option);
+/// Returns the option of this name of `app` or of a command below it, if it takes a value, or null.
+const CLI::Option* option_with_value(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = name.starts_with("--") ? app.get_option_no_throw(name) : nullptr;
+  if (option != nullptr && option->get_items_expected_max() > 0) return option;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (const CLI::Option* below = option_with_value(*command, name)) return below;
+  return nullptr;
+}
+
+/// Returns the arguments as CLI11 reads them rightly: "help check" as "check --help", and "--overlay=" as "--overlay"
+/// and an empty word, since CLI11 would take the next word for the value.
+std::vector<std::string> normalised(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> words;
+  const bool asks_help = argc > 1 && std::string_view(argv[1]) == "help";
+  bool is_option = true;  // until "--"
+  for (int at = asks_help ? 2 : 1; at < argc; ++at) {
+    std::string word = argv[at];
+    is_option = is_option && word != "--";
+    const bool is_empty = is_option && word.size() > 1 && word.find('=') == word.size() - 1 &&
+                          option_with_value(app, word.substr(0, word.size() - 1)) != nullptr;
+    if (is_empty) word.pop_back();
+    words.push_back(std::move(word));
+    if (is_empty) words.emplace_back();
+  }
+  if (asks_help) words.emplace_back("--help");
   return words;
 }
 
@@ -234,6 +252,19 @@ std::string not_taken(const CLI::App& app, const Chosen& chosen) {
   return {};
 }
 
+std::string empty_text(std::string_view option) {
+  return fmt::format("{} is empty; give it a value, or leave it out", option);
+}
+
+/// Returns the message for an option with a value that may be left out, and is empty: CLI11 does not tell these apart.
+std::string given_empty(const CLI::App& app, const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i + 1 < words.size() && words[i] != "--"; ++i) {
+    const CLI::Option* option = words[i + 1].empty() ? option_with_value(app, words[i]) : nullptr;
+    if (option != nullptr && option->get_items_expected_min() == 0) return empty_text(words[i]);
+  }
+  return {};
+}
+
 /// Returns the message for an option of `app` or of the commands below it that was given an empty value, or an empty
 /// string: a variable of a shell that is not set must not count as an option that was left out.
 std::string given_empty(const CLI::App& app) {
@@ -242,7 +273,7 @@ std::string given_empty(const CLI::App& app) {
     const std::string name = option->get_name();
     const bool may_be_empty = name == "--overlay" || name == "--remote" || option->get_items_expected_min() == 0;
     if (may_be_empty || std::ranges::find(values, "") == values.end()) continue;
-    return fmt::format("{} is empty; give it a value, or leave it out", name);
+    return empty_text(name);
   }
   for (const CLI::App* command : app.get_subcommands())
     if (std::string message = given_empty(*command); !message.empty()) return message;
@@ -263,9 +294,14 @@ int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
     return exit_usage;
   }
   app.require_subcommand(1);
+  std::vector<std::string> words = normalised(app, argc, argv);
+  if (const std::string why = given_empty(app, words); !why.empty()) {
+    say_error(wants_json(argc, argv), "bad_input", why);
+    return exit_usage;
+  }
   try {
-    std::vector<char*> words = with_help_last(argc, argv);
-    app.parse(static_cast<int>(words.size()), words.data());
+    std::ranges::reverse(words);  // the order that CLI11 takes
+    app.parse(std::move(words));
   } catch (const CLI::Success& asked) {  // --help, --version
     return show_asked(app, asked);
   } catch (const CLI::ParseError& error) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -19,6 +20,14 @@ namespace kiln::cli {
 namespace {
 
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // which editors on Windows write
+
+/// std::cin reads through stdin, and takes an error there for the end.
+std::vector<TraceEntry> read_standard_input(const manifest::Catalogue& ops) {
+  const std::string name = "standard input";
+  std::vector<TraceEntry> entries = parse_trace(std::cin, name, ops);
+  if (std::ferror(stdin) != 0) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read to its end", name));
+  return entries;
+}
 
 }  // namespace
 
@@ -44,7 +53,7 @@ std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name,
 }
 
 std::vector<TraceEntry> read_trace(const std::string& name, const manifest::Catalogue& ops) {
-  if (name == "-") return parse_trace(std::cin, "standard input", ops);
+  if (name == "-") return read_standard_input(ops);
   const std::string path = or_installed(name, "workloads");
   refuse_records(path, "trace");
   refuse_absent(path);

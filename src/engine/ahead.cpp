@@ -36,7 +36,8 @@ std::vector<answer::BucketCount> counts_of(const manifest::Op& op, const store::
       if (!problem) continue;
       const Problem bucket = manifest::bucket_of(op, *problem);
       const auto known = std::ranges::find(counts, bucket, &answer::BucketCount::bucket);
-      known == counts.end() ? counts.push_back({bucket, row.launches}) : void(known->launches += row.launches);
+      known == counts.end() ? counts.push_back({bucket, row.launches})
+                            : void(known->launches = store::capped_sum(known->launches, row.launches));
     }
   }
   std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.launches > b.launches; });

@@ -80,6 +80,7 @@ bool read_line(std::istream& from, std::string& line, std::size_t most, const st
       throw Error(ErrorKind::bad_input,
                   fmt::format("{}:{}: the line has more than {} bytes, the most that is read", name, number, most));
     if (goes_on) continue;
+    if (from.bad()) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read to its end", name));
     refuse_nul(line, name, number);
     return !from.fail();
   }

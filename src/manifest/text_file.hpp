@@ -18,7 +18,7 @@ void check_regular_file(const std::filesystem::path& path);
 std::string read_text_file(const std::filesystem::path& path, std::size_t most);
 
 /// Reads the next line without its end. Returns false at the end of the stream. Throws Error(bad_input) with `name` and
-/// `number` for a line of more than `most` bytes or with a NUL byte.
+/// `number` for a line of more than `most` bytes or with a NUL byte, and Error(io) when the stream cannot be read.
 bool read_line(std::istream& from, std::string& line, std::size_t most, const std::string& name, std::int64_t number);
 
 }  // namespace kiln::manifest

@@ -253,6 +253,11 @@ Rows ClientState::with_code(SealedRow row, Clock::time_point end) {
   return rows;
 }
 
+Signed ClientState::own_signature() const {
+  if (!settings.signer) return Signed::no;
+  return settings.keys.trusted(settings.signer->public_key()) != nullptr ? Signed::by_trusted : Signed::by_stranger;
+}
+
 std::vector<manifest::Digest> ClientState::write_code(const std::vector<store::CubinRow>& code) {
   std::vector<manifest::Digest> keys;
   if (!settings.signer) return keys;
@@ -260,6 +265,12 @@ std::vector<manifest::Digest> ClientState::write_code(const std::vector<store::C
     const std::string value = seal(store::pack(each), *settings.signer);
     if (value.size() > store::most_remote_bytes) continue;
     const std::string key = manifest::to_hex(each.key);
+    const auto present = attempt(Does::read, [&](auto deadline) { return store->get_code(key, deadline); });
+    if (!present) break;
+    if (*present && signer_of_code(each.key, **present, settings.keys) >= own_signature()) {
+      keys.push_back(each.key);  // who trusts that signature may not trust ours
+      continue;
+    }
     const auto put = [&](auto deadline) { return store->put_code(key, value, deadline), true; };
     if (!attempt(Does::write, put)) break;
     bytes += static_cast<std::int64_t>(value.size());
@@ -275,9 +286,7 @@ std::optional<Clock::time_point> ClientState::write(const store::Record& record,
     return std::max(reads.until, writes.until);
   };
   const store::PrivateKey* const signer = settings.signer ? &*settings.signer : nullptr;
-  SealedRow own{record, write_code(code), Signed::no};
-  if (signer != nullptr)
-    own.is_signed = settings.keys.trusted(signer->public_key()) != nullptr ? Signed::by_trusted : Signed::by_stranger;
+  SealedRow own{record, write_code(code), own_signature()};
   const RemotePlace place = store::place_of(record);
   std::string value = seal(own.record, own.code, signer);
   if (value.size() > store::most_remote_bytes) {

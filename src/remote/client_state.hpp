@@ -74,6 +74,8 @@ struct ClientState {
   [[nodiscard]] std::optional<SealedRow> accepted(Opened<SealedRow> opened);
   [[nodiscard]] Rows with_code(SealedRow row, Clock::time_point end);
   std::optional<Clock::time_point> write(const store::Record& record, const std::vector<store::CubinRow>& code);
+  [[nodiscard]] Signed own_signature() const;
+  /// Leaves code of the store that is signed as well as ours. Returns the keys that the store has then.
   std::vector<manifest::Digest> write_code(const std::vector<store::CubinRow>& code);
   void renew_claims(std::unique_lock<std::mutex>& lock);
 

@@ -205,6 +205,12 @@ Opened<store::CubinRow> open_code(const manifest::Digest& key, std::string_view 
   return opened;
 }
 
+Signed signer_of_code(const manifest::Digest& key, std::string_view value, const store::KeyRing& keys) {
+  const Checked checked = check(code_space, manifest::to_hex(key), value, keys);
+  if (checked.is_signed == Signed::by_trusted && !open_code(key, value, keys).row) return Signed::no;
+  return checked.is_signed;
+}
+
 bool is_whole(std::string_view value) {
   const auto parts = split(value);
   manifest::Digest named{};

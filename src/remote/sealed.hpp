@@ -47,6 +47,9 @@ Opened<SealedRow> open_listed(std::string_view space, std::string_view value, co
 /// Machine code counts only under a trusted key's signature. What no such key signed is not parsed.
 Opened<store::CubinRow> open_code(const manifest::Digest& key, std::string_view value, const store::KeyRing& keys);
 
+/// Who signed a value of machine code; Signed::no where it does not hold.
+Signed signer_of_code(const manifest::Digest& key, std::string_view value, const store::KeyRing& keys);
+
 /// Whether the payload has the digest that the value names.
 bool is_whole(std::string_view value);
 

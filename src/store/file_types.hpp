@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,12 @@ struct HistogramRow {
   std::string problem;  // "rows=100 cols=4096 dtype=bf16", real sizes
   std::int64_t launches = 0;
 };
+
+/// Returns the sum of two counts, or the greatest number where it is past that.
+constexpr std::int64_t capped_sum(std::int64_t a, std::int64_t b) noexcept {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
+}
 
 struct OpBytes {
   std::string op;                              // empty for Kiln's own kernels

@@ -148,6 +148,7 @@ Layers::Layers(const LayerSettings& settings)
   if (auto base = refused ? as_base(layers_.front(), trust) : std::nullopt) {
     warnings_[said - 1] += "; what it holds is read as a base's";
     layers_.push_back(*std::move(base));
+    readable_overlay_ = 1;
   }
   for (const fs::path& base : settings.bases) {
     const std::size_t before = warnings_.size();

@@ -79,6 +79,8 @@ class Layers {
   /// Returns the candidates of a record that records() returned, from its layer. Empty when it has none or was removed.
   [[nodiscard]] std::vector<TriedCandidate> candidates_of(const Found<Record>& found);
   [[nodiscard]] File& overlay();
+  /// Returns the overlay or, where it was refused and its file serves as a base, that base.
+  [[nodiscard]] const Layer& readable_overlay() const noexcept { return layers_[readable_overlay_]; }
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
 
   /// Calls File::put_all on the overlay. An overlay that turns out to be damaged is renamed, and the rows go to a new
@@ -169,6 +171,7 @@ class Layers {
   [[nodiscard]] File* memory() const noexcept { return memory_->opened.load(); }
 
   std::vector<Layer> layers_;
+  std::size_t readable_overlay_ = 0;  // an index into it
   std::vector<std::string> warnings_;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Unreleased> unreleased_;

@@ -281,6 +281,11 @@ std::int64_t Connection::version() {
 
 bool Connection::is_read_only() const noexcept { return sqlite3_db_readonly(database_.get(), "main") == 1; }
 
+bool Connection::is_in_memory() const noexcept {
+  const char* const file = sqlite3_db_filename(database_.get(), "main");
+  return file == nullptr || *file == '\0';
+}
+
 std::int64_t Connection::file_size() const {
   sqlite3_file* file = nullptr;
   check(database_.get(),

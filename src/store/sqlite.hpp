@@ -118,6 +118,7 @@ class Connection {
   void compact();
   /// Returns true when SQLite could open the file read-only only.
   [[nodiscard]] bool is_read_only() const noexcept;
+  [[nodiscard]] bool is_in_memory() const noexcept;
 
   /// Both use SQLite's own descriptor: closing another one would drop the POSIX locks that an SQLite without Kiln may
   /// hold on the file in this process.

@@ -196,7 +196,6 @@ TransferReport import_text(std::istream& from, const std::string& name, File& to
     std::string line;
     for (std::int64_t number = 1; manifest::read_line(from, line, max_line_bytes, name, number); ++number)
       if (!line.empty() && line != "\r") import.add(read_line(line, name, number));
-    if (from.bad()) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read to its end", name));
   });
   return report;
 }

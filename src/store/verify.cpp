@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <iterator>
 
 #include "store/columns.hpp"
 #include "store/custody.hpp"
@@ -36,8 +37,11 @@ class Verifying {
       : path_(path), most_(most), format_(format), rows_(open_existing(path, Access::read_only, nullptr, format)) {}
 
   Verification run() {
-    // `raw` reads the file itself; `rows_` holds a migrated copy in memory when the file has an earlier version.
-    Connection raw = Connection::open(path_.native(), OpenMode::read_only);
+    // Of a file of an earlier version, `rows_` is a migrated copy in memory. Else one connection reads all: a second
+    // one would wait for a writer that waits for the first.
+    Connection original;
+    if (rows_.is_in_memory()) original = Connection::open(path_.native(), OpenMode::read_only);
+    Connection& raw = original.is_open() ? original : rows_;
     const Transaction transaction(raw, Transaction::Kind::read);
     result_.version = version_of(raw);
     attempt("file", [&] { check_structure(raw); });
@@ -98,27 +102,30 @@ class Verifying {
                     result_.version, format_.version));
   }
 
-  /// A damaged index may loop, hence the second condition of each loop.
+  /// A damaged index may loop, hence the second condition of each loop. A short batch is the last one: another would
+  /// count the flaws after it again.
   void check_rows() {
     constexpr std::int64_t batch = 64;
     Flaws flaws;
     attempt("meta", [&] { check_meta(rows_, flaws); });
     attempt("record", [&] {
       std::string last;
-      for (auto records = list_records_after(rows_, last, batch, flaws); !records.empty() && last < records.back().key;
-           records = list_records_after(rows_, last, batch, flaws)) {
-        last = records.back().key;
+      for (bool goes_on = true; goes_on;) {
+        const auto records = list_records_after(rows_, last, batch, flaws);
         add(flaws);
+        goes_on = std::ssize(records) == batch && last < records.back().key;
+        if (goes_on) last = records.back().key;
       }
     });
     attempt("cubin", [&] {
       manifest::Digest last{};
       std::span<const std::byte> after;  // empty comes before any key
-      for (auto cubins = list_cubins_after(rows_, after, batch, flaws); !cubins.empty() && last < cubins.back().key;
-           cubins = list_cubins_after(rows_, after, batch, flaws)) {
-        last = cubins.back().key;
-        after = last;
+      for (bool goes_on = true; goes_on;) {
+        const auto cubins = list_cubins_after(rows_, after, batch, flaws);
         add(flaws);
+        goes_on = std::ssize(cubins) == batch && last < cubins.back().key;
+        if (goes_on) last = cubins.back().key;
+        after = last;
       }
     });
     attempt("lease", [&] { check_leases(rows_, flaws); });

@@ -128,6 +128,24 @@ TEST_CASE("an option that is given an empty value is refused, and does not count
   check_refused(command.run("trace '' rows=1 -o -"), 2, "is empty");
 }
 
+TEST_CASE("an option with = and nothing behind it has an empty value, and takes no other word") {
+  const Command command;
+  const std::string workload =
+      command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = 8, cols = 64 }\n");
+  const std::string coverage = "coverage " + workload + " --device-class H200 --overlay= --require ";
+  CHECK(command.run(coverage + "100").status == 1);
+  CHECK(command.run(coverage + "0").status == 0);
+  CHECK(command.run("cache ls --overlay= --json").output == command.run("cache ls --overlay '' --json").output);
+  for (const char* option : {"--base", "--trusted-keys", "--templates", "--trust", "--device"})
+    check_refused(command.run("explain rms_norm " + std::string(option) + "= rows=1 cols=64"), 2, option);
+  for (const char* words :
+       {"cache ls --op= --json", "prewarm w.toml --arch= --force", "tune rms_norm --samples= rows=1",
+        "coverage --from-histogram=", "coverage --from-histogram ''"})
+    check_refused(command.run(words), 2, " is empty");
+  CHECK(command.run("devices --json=").status == command.run("devices --json").status);  // a flag
+  check_refused(command.run("ops -- --overlay="), 2, "there is no op '--overlay='");
+}
+
 TEST_CASE("text is not written to a name of a .kiln file") {
   const Command command;
   for (const char* words : {"cache export --text -o ", "report -o ", "trace rms_norm rows=1..4 cols=64 -o "}) {

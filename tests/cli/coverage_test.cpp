@@ -1,4 +1,8 @@
 // kiln coverage, explain and a dry replay: what is said of files without records, without machine code, or not trusted for it.
+#include <unistd.h>
+
+#include <limits>
+
 #include "tuned_files.hpp"
 
 using namespace kiln::testing;
@@ -277,6 +281,72 @@ TEST_CASE("launches of ops that are not loaded are told, count as misses of mean
   check_refused(command.run(write), 2, why);
   check_refused(command.run(prewarm), 2, why);
   CHECK(command.run("coverage " + workload + asked).output == kept);
+}
+
+TEST_CASE("what is covered but for one launch of many is not rounded up, and the unmet requirement is named") {
+  const Command command;
+  const std::string base = tuned_file(command, "base.kiln", false), counts = command.path("counts.kiln"),
+                    asked = "coverage --device-class H200 --overlay '' --base " + base + " --from-histogram " + counts;
+  const std::string known = "rows=300 cols=4096 dtype=bf16 residual=none quantise=none";
+  store::File::open(counts, store::Access::read_write)
+      ->add_to_histogram({{"rms_norm", known, 99999}, {"my_norm", "rows=1", 1}});
+  const Ran ran = command.run(asked + " --require 100");
+  CHECK(ran.status == 1);
+  CHECK_MESSAGE(says(ran.output, "99.999 % of launches"), ran.output);
+  CHECK_MESSAGE(says(ran.errors, "the requirement is not met: 99.999 % by launches, and --require 100 is asked for"),
+                ran.errors);
+  CHECK(command.run(asked + " --require 99.99").errors.empty());
+  CHECK(says(command.run(asked + " --require-machine-code").errors,
+             "the requirement is not met: 1 bucket without machine code, and --require-machine-code is asked for"));
+  const std::string json = command.run("--json " + asked).output;
+  CHECK_MESSAGE(says(json, "\"launch_share\":0.99999,"), json);
+  CHECK_MESSAGE(says(json, "\"launch_coverage\":0.99999,"), json);
+}
+
+TEST_CASE("counts past 64 bits are the greatest number, and none is negative") {
+  const Command command;
+  const std::string counts = command.path("counts.kiln"),
+                    asked = "--json coverage --device-class H200 --overlay '' --from-histogram " + counts;
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::vector<store::HistogramRow> rows;
+  for (const char* size : {"5", "6", "500"})
+    rows.push_back(
+        {"rms_norm", "rows=" + std::string(size) + " cols=4096 dtype=bf16 residual=none quantise=none", most});
+  rows.push_back({"my_norm", "rows=1", most});
+  rows.push_back({"my_norm", "rows=2", most});
+  store::File::open(counts, store::Access::read_write)->add_to_histogram(rows);
+  const std::string json = command.run(asked).output;
+  CHECK_MESSAGE(says(json, "\"launches\":9223372036854775807,\"unknown_launches\":9223372036854775807,"), json);
+  CHECK_FALSE(says(json, ":-"));
+  CHECK(command.run("workload --from-histogram " + counts).output.find("-") != 0);
+}
+
+TEST_CASE("an overlay that may not be written is read: its counts, and its export") {
+  const Command command;
+  const std::string overlay = tuned_file(command, "overlay.kiln", false);
+  store::File::open(overlay, store::Access::read_write)
+      ->add_to_histogram({{"rms_norm", "rows=300 cols=4096 dtype=bf16 residual=none quantise=none", 3}});
+  std::filesystem::permissions(overlay, std::filesystem::perms(0400));
+  // Root may write whatever the permissions are.
+  const std::string before =
+      ::geteuid() == 0 ? "setpriv --bounding-set=-dac_override,-dac_read_search env " : std::string();
+  if (std::system((before + "true").c_str()) != 0) {
+    MESSAGE("Skipped: setpriv takes no rights away here.");
+    return;
+  }
+  const Ran covered = command.run("coverage --from-histogram --device-class H200 --require 100", before);
+  CHECK_MESSAGE(covered.status == 0, covered.errors);
+  CHECK_MESSAGE(says(covered.errors, "cannot be written"), covered.errors);
+  const Ran written = command.run("workload --from-histogram", before);
+  CHECK_MESSAGE(says(written.output, "rows = 512"), written.output);
+  const Ran exported = command.run("cache export --text", before);
+  CHECK_MESSAGE((exported.status == 0 && says(exported.output, "\"op\":\"rms_norm\"")), exported.errors);
+  CHECK(command.run("cache export -o " + command.path("out.kiln"), before).status == 0);
+  std::filesystem::permissions(overlay, std::filesystem::perms(0666));
+  const Ran refused = command.run("coverage --from-histogram --device-class H200");
+  CHECK(refused.status == 4);
+  CHECK_MESSAGE(says(refused.errors, "no counted launches are read: '" + overlay + "' is not used as overlay"),
+                refused.errors);
 }
 
 TEST_CASE("a command that asks files alone refuses the address of a shared store") {

@@ -85,6 +85,14 @@ TEST_CASE("a mistake in a trace is named with its line") {
         std::string::npos);
 }
 
+TEST_CASE("a trace that cannot be read to its end is refused") {
+  const Command command;
+  for (const char* unreadable : {"/proc/self/mem", "- < /"})
+    check_refused(command.run("replay --dry-run --device-class H200 " + std::string(unreadable)), 4,
+                  "cannot be read to its end");
+  check_refused(command.run("tune rms_norm rows=1 cols=64 --samples /proc/self/mem"), 4, "mem' cannot be read: ");
+}
+
 TEST_CASE("a file of another kind is answered by the command that takes it") {
   const Command command;
   const std::string workload = command.path("w.toml", "# a model\n\n[[workload]]\nop = \"rms_norm\"\n");

@@ -3,6 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <sstream>
+#include <stdexcept>
+#include <streambuf>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kiln/error.hpp"
@@ -49,5 +53,22 @@ TEST_CASE("a line past the most is refused by name and number") {
     std::string line;
     CHECK_THROWS_WITH_AS(read_line(from, line, 10, "a.jsonl", 7),
                          "a.jsonl:7: the line has more than 10 bytes, the most that is read", Error);
+  }
+}
+
+TEST_CASE("a read that fails is an error, and not the end of the text") {
+  struct Failing : std::streambuf {
+    std::string text;
+    explicit Failing(std::string before) : text(std::move(before)) {
+      setg(text.data(), text.data(), text.data() + text.size());
+    }
+    int_type underflow() override { throw std::runtime_error("EIO"); }
+  };
+  for (const std::size_t before : {std::size_t{0}, std::size_t{7}, std::size_t{4095}, std::size_t{5000}}) {
+    Failing buffer("one\n" + std::string(before, 'x'));
+    std::istream from(&buffer);
+    std::string line;
+    REQUIRE(read_line(from, line, 10000, "a.trace", 1));
+    CHECK_THROWS_WITH_AS(read_line(from, line, 10000, "a.trace", 2), "'a.trace' cannot be read to its end", Error);
   }
 }

@@ -159,6 +159,32 @@ TEST_CASE("what one client publishes another one fetches, machine code only wher
   CHECK(trusting->counters().errors == 0);
 }
 
+TEST_CASE("machine code of a trusted key is not replaced by that of another, and what does not hold is") {
+  const Shared shared;
+  const store::Folder at, elsewhere;
+  const store::KeyFiles ours = store::make_keys(at, "ours"), strange = store::make_keys(elsewhere, "strange");
+  const std::filesystem::path folder = at / "keys";
+  std::vector<std::string> ignored;
+  const store::KeyRing keys = store::KeyRing::read({&folder, 1}, ignored);
+  const store::Record record = numbered_record(1);
+  const store::CubinRow code = store::sample_cubin("one");
+  const auto push = [&](const store::KeyFiles& with, const store::KeyRing& trusted) {
+    ClientSettings settings{.keys = trusted};
+    settings.signer = store::PrivateKey::read(with.secret);
+    shared.client(std::move(settings))->publish(record, {code});
+    return shared.server->code.at(manifest::to_hex(code.key));
+  };
+  const std::string by_stranger = push(strange, {});
+  CHECK(push(ours, {}) == by_stranger);  // neither is trusted there
+  const std::string by_us = push(ours, keys);
+  CHECK(by_us != by_stranger);
+  CHECK(push(strange, keys) == by_us);
+  CHECK(push(strange, {}) == by_us);
+  CHECK(shared.client({.keys = keys})->fetch(store::place_of(record))->code.size() == 1);
+  shared.server->code[manifest::to_hex(code.key)] = by_us.substr(0, by_us.size() - 1);
+  CHECK(push(strange, keys) == by_stranger);
+}
+
 TEST_CASE("a worse record does not replace a better one, and one that does not hold is replaced") {
   const Shared shared;
   const auto samples = [&] {

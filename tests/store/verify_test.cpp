@@ -1,7 +1,11 @@
 #include "store/verify.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
+#include "store/opening.hpp"
+#include "store/tables.hpp"
 #include "store/transfer.hpp"
 #include "support.hpp"
 
@@ -112,6 +116,35 @@ TEST_CASE("a sealed file that lost a row does not hold, also a candidate") {
   run_sql(folder / "sealed.kiln", "DELETE FROM candidate WHERE record = 2 AND position = 1");
   const Verification found = verify(folder / "sealed.kiln");
   CHECK(contains(flaws_of(found), "manifest||its manifest states 200 candidate rows and it holds 199"));
+}
+
+TEST_CASE("counts below 0 do not hold, and are not read, though their digests match") {
+  const Folder folder;
+  fill_file(folder / "a.kiln");
+  {
+    Connection connection = open_existing(folder / "a.kiln", Access::read_write);
+    add_to_histogram(connection, {"rms_norm", "rows=2", -50});
+    add_to_usage(connection, {"launch", "hot", -5, 7});
+  }
+  CHECK(flaws_of(verify(folder / "a.kiln")) ==
+        "usage|launch hot|uses is negative\nhistogram|rms_norm rows=2|launches is negative\n");
+  const auto file = File::open(folder / "a.kiln", Access::read_write);
+  CHECK(file->histogram().size() == 1);
+  file->add_to_histogram({{"rms_norm", "rows=2", 3}});
+  CHECK(file->histogram().size() == 2);
+}
+
+TEST_CASE("a file is verified while others write to it") {
+  const Folder folder;
+  fill_file(folder / "a.kiln");
+  std::atomic<bool> is_done = false;
+  std::thread writer([&] {
+    const auto file = File::open(folder / "a.kiln", Access::read_write);
+    while (!is_done) (void)refusal([&] { file->put(sample_record("key1"), nullptr); });
+  });
+  for (int time = 0; time < 10; ++time) CHECK(refusal([&] { verify(folder / "a.kiln"); }) == "");
+  is_done = true;
+  writer.join();
 }
 
 TEST_CASE("what is no .kiln file is refused whole") {

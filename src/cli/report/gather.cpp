@@ -108,7 +108,7 @@ Json uses_of(store::Layers& layers, std::string_view source) {
     if (!layer.file) continue;
     for (const store::Usage& row : layer.file->usage()) {
       if (row.source != source) continue;
-      counts[row.key] += row.uses;
+      counts[row.key] = store::capped_sum(counts[row.key], row.uses);
       total += static_cast<double>(row.uses);
     }
   }
@@ -174,7 +174,7 @@ void add_missing(Json& document, store::Layers& layers, const manifest::Catalogu
       const auto serves = [&](const manifest::DeviceFacts& device) { return has_record(keys, {op, bucket}, device); };
       if (std::any_of(devices.begin(), devices.end(), serves)) continue;
       MissingBucket& each = by_bucket[{row.op, manifest::to_string(*op, bucket)}];
-      each = {row.op, manifest::to_string(*op, bucket), each.launches + row.launches, each.sizes + 1};
+      each = {row.op, manifest::to_string(*op, bucket), store::capped_sum(each.launches, row.launches), each.sizes + 1};
     }
   }
   std::vector<MissingBucket> missing;
