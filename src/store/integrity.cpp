@@ -7,6 +7,9 @@
 #include <bit>
 #include <cmath>
 #include <concepts>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "kiln/error.hpp"
 #include "store/compression.hpp"
@@ -42,6 +45,49 @@ struct FlawVisitor {
       flaw = std::string(name) + " is not a finite number of nanoseconds, 0 or more";
   }
 };
+
+template <class Timed>
+std::string flaw_of_times(const Timed& timed) {
+  if (timed.samples < 0) return "samples is negative";
+  if (timed.low_ns > timed.high_ns) return "low_ns is greater than high_ns";
+  return timed.cost_ns > 0 && timed.samples == 0 ? "samples is 0, and cost_ns is not" : "";
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t end = 0; !text.empty(); text.remove_prefix(std::min(end + 1, text.size()))) {
+    end = std::min(text.find(' '), text.size());
+    if (end > 0) words.push_back(text.substr(0, end));
+  }
+  return words;
+}
+
+/// Whether the key of a record agrees with its fields. manifest::Bucket::key() writes "OP@REVISION | rows=pow2:512 |
+/// dtype=bf16 | DEVICE_CLASS | REGIME" and manifest::to_string() the bucket, "rows=512 dtype=bf16". Nothing asks for a
+/// key of another form.
+bool agrees_with_key(const Record& record) {
+  constexpr std::ptrdiff_t bars = 4;
+  std::string_view key = record.key;
+  if (std::ranges::count(words_of(key), "|") != bars) return true;
+  const std::string begin = fmt::format("{}@{} |", record.op, record.revision);
+  const std::string end = fmt::format("| {} | {}", record.device_class, record.regime);
+  if (!key.starts_with(begin) || !key.ends_with(end) || key.size() < begin.size() + end.size()) return false;
+  key = key.substr(begin.size(), key.size() - begin.size() - end.size());
+  std::string bucket;
+  bool is_axis = true;
+  for (const std::string_view word : words_of(key)) {
+    if (word == "|") {
+      is_axis = false;
+      continue;
+    }
+    const std::size_t equals = word.find('='), colon = word.rfind(':');
+    const bool has_policy = is_axis && equals != word.npos && colon != word.npos && colon > equals;
+    bucket += bucket.empty() ? "" : " ";
+    bucket += has_policy ? word.substr(0, equals + 1) : word;
+    if (has_policy) bucket += word.substr(colon + 1);
+  }
+  return bucket == record.bucket;
+}
 
 }  // namespace
 
@@ -104,14 +150,14 @@ manifest::Digest digest_of(const PackedCubin& packed) {
 std::string flaw_of(const Choice& choice) {
   std::string flaw;
   each_choice_field(choice, FlawVisitor{flaw});
-  if (choice.samples < 0) flaw = "samples is negative";
-  return flaw;
+  return flaw.empty() ? flaw_of_times(choice) : flaw;
 }
 
 std::string flaw_of(const Record& record) {
   std::string flaw;
   each_record_field(record, FlawVisitor{flaw});
   if (record.key.empty()) flaw = "key is empty";
+  if (!agrees_with_key(record)) flaw = "key is not that of its op, revision, bucket, device class and regime";
   if (record.choices.size() > max_choices) return fmt::format("it has more than {} choices", max_choices);
   if (std::ranges::find(record.choices, Role::fastest, &Choice::role) == record.choices.end())
     return "no choice is the fastest";
@@ -123,7 +169,7 @@ std::string flaw_of(const Record& record) {
 std::string flaw_of(const TriedCandidate& candidate) {
   std::string flaw;
   each_candidate_field(candidate, FlawVisitor{flaw});
-  return flaw;
+  return flaw.empty() ? flaw_of_times(candidate) : flaw;
 }
 
 std::string flaw_of(const PackedCubin& packed) {

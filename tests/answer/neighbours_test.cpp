@@ -60,11 +60,11 @@ TEST_CASE("records of another regime, revision, type, or of axes that are no mor
   const manifest::Op op = rows_op();
   store::Layers layers({});
   store::Record hot = record_of(op, sized(32, 4096), "threads=256 vector=4", 1000);
-  hot.key += "1", hot.regime = "hot";
+  hot.key = "hot", hot.regime = "hot";
   store::Record revised = record_of(op, sized(32, 4096), "threads=256 vector=4", 1000);
-  revised.key += "2", revised.revision = 1;
+  revised.key = "revised", revised.revision = 1;
   store::Record renamed = record_of(op, sized(32, 4096), "threads=256 vector=4", 1000);
-  renamed.key += "3", renamed.bucket = "lines=32 cols=4096 dtype=f32";
+  renamed.key = "renamed", renamed.bucket = "lines=32 cols=4096 dtype=f32";
   Problem typed = sized(32, 4096);
   typed.selections[0] = 1;
   layers.put_all(std::vector{hot, revised, renamed, record_of(op, typed, "threads=256 vector=4", 1000)}, {});

@@ -197,7 +197,7 @@ TEST_CASE("a report of very many records leaves out what would make it unusable,
     const store::Record pattern = kiln::testing::tuned({"rows=1", "cols=8", "dtype=bf16"}).record;
     for (int i = 1; i <= 5'500; ++i) {
       records.push_back(pattern);
-      records.back().key += std::to_string(i);
+      records.back().key = "record " + std::to_string(i);
     }
     file->put_all(records, {});
   }
@@ -219,7 +219,7 @@ TEST_CASE("candidates past the limit are left out by whole records, and their nu
       pattern.candidates.push_back(kiln::testing::candidate(pattern, 1000 + i, "threads=" + std::to_string(i)));
     for (int i = 1; i <= 4; ++i) {
       records.push_back(pattern);
-      records.back().key += std::to_string(i);
+      records.back().key = "record " + std::to_string(i);
     }
     file->put_all(records, {});
   }

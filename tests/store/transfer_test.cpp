@@ -3,9 +3,12 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <sstream>
+#include <tuple>
 
+#include "store/json.hpp"
 #include "support.hpp"
 
 namespace kiln::store {
@@ -79,15 +82,14 @@ TEST_CASE("any record survives a file and its text") {
       choice.config = word();
       choice.compiler = word();
       choice.cost_ns = cost();
-      choice.low_ns = cost();
-      choice.high_ns = cost();
-      choice.samples = std::abs(*rc::gen::arbitrary<std::int32_t>());
+      std::tie(choice.low_ns, choice.high_ns) = std::minmax({cost(), cost()});
+      choice.samples = 1 + std::abs(std::int64_t{*rc::gen::arbitrary<std::int32_t>()});
     }
     record.choices[0].role = Role::fastest;
     record.provenance.device_name = word() + "\xc3\xa9";
     record.revision = *rc::gen::arbitrary<std::int64_t>();
     record.candidates[1].reason = word();
-    record.candidates[1].cost_ns = cost();
+    record.candidates[0].cost_ns = cost();
     const auto file = File::in_memory();
     file->put(record, nullptr);
     RC_ASSERT(same(file->find_record(record.key, true).value(), record));
@@ -135,6 +137,33 @@ TEST_CASE("a line that does not hold is named, and nothing is written") {
   refused(with("\"key\":\"key 0\"", "\"key\":\"\""), "key is empty");
   refused(with("\"baseline_ns\":0.0", "\"baseline_ns\":-2"), "baseline_ns is not a finite number");
   refused(with("\"baseline_ns\":0.0", "\"baseline_ns\":1e999"), "not JSON");
+  refused(with("\"low_ns\":0.0", "\"low_ns\":9.0"), "a choice's low_ns is greater than high_ns");
+  refused(with("\"cost_ns\":0.0,\"low_ns\":0.0,\"high_ns\":0.0,\"samples\":40",
+               "\"cost_ns\":9.0,\"low_ns\":0.0,\"high_ns\":9.0,\"samples\":0"),
+          "a choice's samples is 0, and cost_ns is not");
+}
+
+TEST_CASE("a record whose fields contradict its key is refused, whichever field it is") {
+  Record record = sample_record("rms_norm@3 | rows=pow2:512 cols=exact:4096 | dtype=bf16 | sm_90/mp132 | cold");
+  const auto refused = [&](auto&& change) {
+    Record changed = record;
+    change(changed);
+    std::istringstream line(to_json(changed));
+    const auto file = File::in_memory();
+    return contains(refusal([&] { import_text(line, "a.jsonl", *file); }),
+                    "a.jsonl:1: key is not that of its op, revision, bucket, device class and regime");
+  };
+  CHECK_FALSE(refused([](Record&) {}));
+  CHECK(refused([](Record& changed) { changed.op = "softmax"; }));
+  CHECK(refused([](Record& changed) { changed.revision = 4; }));
+  CHECK(refused([](Record& changed) { changed.device_class = "sm_80/mp108"; }));
+  CHECK(refused([](Record& changed) { changed.regime = "hot"; }));
+  for (const char* bucket : {"rows=1024 cols=4096 dtype=bf16", "rows=512 cols=4096 dtype=f32", "rows=512 dtype=bf16",
+                             "rows=512 cols=4096", "rows=512 cols=4096 dtype=bf16 residual=none", ""})
+    CHECK(refused([&](Record& changed) { changed.bucket = bucket; }));
+  record.key = "rms_norm@3 |  |  | sm_90/mp132 | cold";
+  CHECK(refused([](Record&) {}));
+  CHECK_FALSE(refused([](Record& changed) { changed.bucket.clear(); }));
 }
 
 TEST_CASE("an exported file holds the same rows, is sealed, and is the same file each time") {

@@ -134,17 +134,34 @@ TEST_CASE("counts below 0 do not hold, and are not read, though their digests ma
   CHECK(file->histogram().size() == 2);
 }
 
+TEST_CASE("a record that contradicts its key does not hold, and is not served, though its digest matches") {
+  const Folder folder;
+  fill_file(folder / "a.kiln");
+  const std::string key = "rms_norm@4 | rows=pow2:512 | dtype=bf16 | sm_90/mp132 | cold";
+  {
+    Connection connection = open_existing(folder / "a.kiln", Access::read_write);
+    put_record(connection, sample_record(key));
+  }
+  const Verification found = verify(folder / "a.kiln");
+  CHECK(flaws_of(found) == "record|" + key + "|key is not that of its op, revision, bucket, device class and regime\n");
+  const auto file = File::open(folder / "a.kiln", Access::read_only);
+  CHECK(file->records().size() == 100);
+  CHECK_FALSE(file->find_record(key));
+}
+
 TEST_CASE("a file is verified while others write to it") {
   const Folder folder;
   fill_file(folder / "a.kiln");
   std::atomic<bool> is_done = false;
+  std::string refused;
   std::thread writer([&] {
     const auto file = File::open(folder / "a.kiln", Access::read_write);
-    while (!is_done) (void)refusal([&] { file->put(sample_record("key1"), nullptr); });
+    while (!is_done && refused.empty()) refused = refusal([&] { file->put(sample_record("key1"), nullptr); });
   });
   for (int time = 0; time < 10; ++time) CHECK(refusal([&] { verify(folder / "a.kiln"); }) == "");
   is_done = true;
   writer.join();
+  CHECK(refused == "");
 }
 
 TEST_CASE("what is no .kiln file is refused whole") {
