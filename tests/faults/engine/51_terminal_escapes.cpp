@@ -50,7 +50,10 @@ TEST_CASE("fault 51: what a record says is shown escaped by every command that s
   const fs::path overlay = tuned_overlay(folder), base = tuned_overlay(folder, "base.kiln");
   change_record(overlay, make_hostile);
   store::Record another = records_of(overlay).front();
-  for (std::string* text : {&another.key, &another.op, &another.bucket, &another.device_class}) *text += escaping;
+  for (std::string_view part :
+       {std::string_view(another.device_class), std::string_view("dtype=f32"), std::string_view("scale")})
+    another.key.insert(another.key.find(part) + part.size(), escaping);  // from its end, as they lie in it
+  for (std::string* text : {&another.op, &another.bucket, &another.device_class}) *text += escaping;
   store::File::open(overlay, store::Access::read_write)->put(another, nullptr);
   const std::string with = globals(folder);
   std::int64_t cases = 0;
