@@ -81,8 +81,8 @@ bool agrees_with_key(const Record& record) {
       continue;
     }
     const std::size_t equals = word.find('='), colon = word.rfind(':');
-    // NOLINTNEXTLINE(readability-static-accessed-through-instance): as short as find() is
-    const bool has_policy = is_axis && equals != word.npos && colon != word.npos && colon > equals;
+    constexpr std::size_t none = std::string_view::npos;
+    const bool has_policy = is_axis && equals != none && colon != none && colon > equals;
     bucket += bucket.empty() ? "" : " ";
     bucket += has_policy ? word.substr(0, equals + 1) : word;
     if (has_policy) bucket += word.substr(colon + 1);

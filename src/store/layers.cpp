@@ -204,7 +204,8 @@ std::vector<Found<Record>> Layers::records(std::string_view op) {
   std::vector<Found<Record>> all;
   const auto add = [&](File* file, std::size_t layer) {
     if (file == nullptr) return;
-    for (const Record& record : *file->kept_records(op)) all.push_back({record, layer});
+    const SharedRecords records = file->kept_records(op);  // which a loop over it would not keep alive
+    for (const Record& record : *records) all.push_back({record, layer});
   };
   add(memory(), 0);
   for (std::size_t at = 0; at < layers_.size(); ++at) add(layers_[at].file.get(), at);
