@@ -35,8 +35,13 @@ struct Uses {
       if (row.source == "shared") add(row, shared[row.key]);
       if (row.source == "shared_bytes") add(row, shared_bytes);
       if (row.uses == 0) continue;  // written, and not used yet
-      if (row.source == "record") add(row, record_uses), ++records_used;
-      if (row.source == "cubin") add(row, cubin_uses), ++cubins_used;
+      if (row.source == "record") {
+        ++records_used;
+        add(row, record_uses);
+      } else if (row.source == "cubin") {
+        ++cubins_used;
+        add(row, cubin_uses);
+      }
     }
   }
 

@@ -64,7 +64,7 @@ std::string text_of_unknown(std::int64_t launches);
 /// Returns how many of the first buckets take `share` of the time.
 std::size_t buckets_for_share(const Demands& demands, double share);
 
-/// Whether a share is less than so many percent, but for rounding errors.
+/// Whether a share is less than so many percent. Rounding errors do not count.
 bool is_below(double share, double percent);
 /// Returns "93.1 %", with more decimals where one would show a share that is below `limit` percent as `limit` or more.
 std::string format_share(double share, double limit = 100);

@@ -283,7 +283,7 @@ TEST_CASE("launches of ops that are not loaded are told, count as misses of mean
   CHECK(command.run("coverage " + workload + asked).output == kept);
 }
 
-TEST_CASE("what is covered but for one launch of many is not rounded up, and the unmet requirement is named") {
+TEST_CASE("a share that one launch of many keeps below 100 % is not rounded up, and the unmet requirement is named") {
   const Command command;
   const std::string base = tuned_file(command, "base.kiln", false), counts = command.path("counts.kiln"),
                     asked = "coverage --device-class H200 --overlay '' --base " + base + " --from-histogram " + counts;
