@@ -32,9 +32,8 @@ std::unique_ptr<File> arbitrary_file() {
     auto record = sample_record("key" + std::to_string(*rc::gen::inRange(0, 3)), *rc::gen::inRange(0, 3));
     record.choices.resize(*rc::gen::inRange<std::size_t>(1, 4));
     for (Choice& choice : record.choices) {
-      choice.samples = *rc::gen::inRange(0, 3);
-      choice.high_ns = choice.cost_ns + *rc::gen::inRange(-1, 2);
-      if (choice.high_ns < 0) choice.high_ns = 0;
+      choice.samples = *rc::gen::inRange(1, 4);
+      choice.high_ns = std::max(choice.low_ns, choice.cost_ns + *rc::gen::inRange(-1, 2));
       choice.config = *rc::gen::element<std::string>("a", "b");
     }
     record.candidates.resize(*rc::gen::inRange<std::size_t>(0, 3));
