@@ -132,6 +132,23 @@ class TorchWorkload {
                       {std::min(run_.tokens.low, most), most});
     add_step("the next token of each sequence, which sees its cache", run_.tokens);
     if (most < run_.tokens.low) add_step("the same in layers with a window", {most, most});
+    add_padded_step();
+  }
+
+  /// Each key head of a sequence with padding is a sequence in pages of one key. A tune times longer pages, so one bucket
+  /// is enough: its machine code serves the steps of all.
+  void add_padded_step() {
+    const std::string sequences = toml(run_.batch.high * model_.key_heads);
+    entries_.add("the next token of sequences with padding; this bucket's machine code serves others too",
+                 "attention_paged",
+                 {{"batch", sequences},
+                  {"queries", sequences},
+                  {"keys", toml(run_.tokens.high)},
+                  {"heads", toml(model_.heads / model_.key_heads)},
+                  {"key_heads", "1"},
+                  {"head_dim", toml(model_.head_dim)},
+                  {"value_dim", toml(model_.head_dim)}},
+                 {{"mask", toml(Words{"causal"})}});
   }
 
   void add_step(const char* comment, const SizeRange& keys) {

@@ -39,7 +39,9 @@ with torch.no_grad():
         each(tokens, use_cache=False)
         each(tokens, attention_mask=mask, use_cache=False)
         each(tokens.view(1, 80), **packed, use_cache=False)
-        each.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=3, do_sample=False, pad_token_id=0)
+        for cache in (None, "static"):
+            for tokens_told in (torch.ones_like(tokens), mask):
+                each.generate(tokens, attention_mask=tokens_told, max_new_tokens=3, do_sample=False, pad_token_id=0, cache_implementation=cache)
 print("##" + kiln.record() + "##")
 model(tokens, labels=tokens, use_cache=False).loss.backward()
 model(tokens.view(1, 80), **packed, labels=tokens.view(1, 80), use_cache=False).loss.backward()
