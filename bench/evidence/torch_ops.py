@@ -177,9 +177,9 @@ def torch_ranks(read):
     for what, has in (("ops of teams beside torch.distributed", " of "), ("their sums have the same bits on all ranks", "sums"), ("gradients beside f64", "gradients"),
                       ("three buckets of two ops by one new overlay, tuned once in all, the same bits", "one overlay")):
         body.append([what, [row for row in ranks if (row["check"].split()[0] in ("sums", "gradients", "one")) == (has != " of ") and has in row["check"]]])
-    body += [[f"four steps of a patched Llama beside the same without `patch`: {row['check'].removeprefix('training in ')}", [row]] for row in training]
-    body += [[f"a Llama divided between two ranks: {row['check']}", [row]] for row in parallel if row["check"] != "machine"]
-    body += [[f"one process on both devices: {row['check']}", [row]] for row in (*devices, *tuned)]
+    for what, of in (("four steps of a patched Llama beside the same without `patch`", training), ("a Llama divided between two ranks", parallel), ("one process on both devices", (*devices, *tuned))):
+        checks = [row for row in of if row["check"] != "machine"]
+        body.append([f"{what}: {'; '.join(row['check'].removeprefix('training in ') for row in checks)}", checks])
     return markdown(["two GPUs", "passed", "failed"], [[what, sum(row["ok"] for row in of), ", ".join(row["check"] for row in of if not row["ok"]) or 0] for what, of in body if of])
 
 
