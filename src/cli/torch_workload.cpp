@@ -135,8 +135,8 @@ class TorchWorkload {
     add_padded_step();
   }
 
-  /// Each key head of a sequence with padding is a sequence in pages of one key. A tune times longer pages, so one bucket
-  /// is enough: its machine code serves the steps of all.
+  /// Each key head of a sequence with padding is a sequence in pages of one key. A tune times longer pages, so one
+  /// bucket is enough: its machine code serves the steps of all.
   void add_padded_step() {
     const std::string sequences = toml(run_.batch.high * model_.key_heads);
     entries_.add("the next token of sequences with padding; this bucket's machine code serves others too",
