@@ -126,13 +126,13 @@ class TorchWorkload {
       add_attention_of("packed sequences of so many tokens in all", "packed", length,
                        {1, std::min(run_.batch.high, length)});
     }
+    add_padded_step();
     const std::int64_t most = model_.window == 0 ? run_.tokens.high : std::min(model_.window, run_.tokens.high);
     if (std::find(model_.masks.begin(), model_.masks.end(), "causal") == model_.masks.end())
       return add_step("the next token of each sequence, which sees its window",
                       {std::min(run_.tokens.low, most), most});
     add_step("the next token of each sequence, which sees its cache", run_.tokens);
     if (most < run_.tokens.low) add_step("the same in layers with a window", {most, most});
-    add_padded_step();
   }
 
   /// Each key head of a sequence with padding is a sequence in pages of one key. A tune times longer pages, so one

@@ -2,6 +2,7 @@
 #include "cli/torch_workload.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -112,13 +113,20 @@ TEST_CASE("of the recorded tokens, a workload for torch has little that a patche
   }
 }
 
-TEST_CASE("steps with padding are one bucket, of the most sequences and keys") {
+TEST_CASE("steps with padding are one bucket, of the most sequences and keys, also where all layers have a window") {
   const TorchRun run{{1, 8192}, {1, 32}, false, Projections::joined};
-  std::set<std::string> found;
-  for (const std::string& each : launches_in(torch_workload(recorded_config(recordings / "llama.json"), run)))
-    if (each.starts_with("attention_paged ")) found.insert(each);
-  check_same(found, {"attention_paged batch=64 queries=64 keys=8192 heads=2 key_heads=1 head_dim=64 value_dim=64 "
-                     "dtype=bf16"});
+  std::string windows = recording_text(recordings / "qwen2.json");
+  windows.replace(windows.rfind('}'), 1,
+                  R"(, "sliding_window": 4096, "use_sliding_window": true, "layer_types": ["sliding_attention"]})");
+  for (const ModelConfig& model :
+       {recorded_config(recordings / "llama.json"), parse_model_config(windows, "config.json")}) {
+    std::set<std::string> found;
+    for (const std::string& each : launches_in(torch_workload(model, run)))
+      if (each.starts_with("attention_paged ")) found.insert(each);
+    check_same(found, {fmt::format("attention_paged batch={0} queries={0} keys=8192 heads=2 key_heads=1 head_dim=64 "
+                                   "value_dim=64 dtype=bf16",
+                                   32 * model.key_heads)});
+  }
 }
 
 TEST_CASE("joined projections are those of inference, and leave out what is launched without it alone") {
