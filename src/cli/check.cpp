@@ -12,6 +12,7 @@
 #include "cli/target.hpp"
 #include "cli/units.hpp"
 #include "cuda/nvrtc_api.hpp"
+#include "jit/specialisation.hpp"
 #include "kiln/error.hpp"
 #include "manifest/text.hpp"
 #include "process/child.hpp"
@@ -123,6 +124,26 @@ std::vector<check::Target> targets_of(const CheckSettings& settings) {
   return targets;
 }
 
+/// Throws Error(no_nvrtc) if NVRTC cannot be opened.
+void require_compiler() try { cuda::Nvrtc::get(); } catch (const Error& error) {
+  throw Error(error.kind(), fmt::format("kernels were not compiled; --no-compile checks the rest. {}", error.what()));
+}
+
+/// Throws Error(no_nvrtc) if NVRTC does not compile for a target, as newer releases drop old ones.
+void require_archs(const std::vector<check::Target>& targets) {
+  const std::vector<std::string> known = jit::supported_archs();
+  for (const check::Target& target : targets) {
+    const std::string plain = target.arch.substr(0, target.arch.find_last_of("0123456789") + 1);
+    if (std::ranges::find(known, plain) == known.end())
+      throw Error(
+          ErrorKind::no_nvrtc,
+          fmt::format("NVRTC {}.{} at {} compiles for {} to {}, and {} was asked for; name another architecture, "
+                      "or another NVRTC by KILN_NVRTC_LIBRARY, or check the rest with --no-compile",
+                      cuda::Nvrtc::get().major, cuda::Nvrtc::get().minor, cuda::Nvrtc::get().path, known.front(),
+                      known.back(), plain));
+  }
+}
+
 void print_finding(const Globals& globals, const check::Finding& finding) {
   if (!globals.json) return print(check::to_string(finding) + "\n");
   print_json({{"event", "finding"},
@@ -204,6 +225,7 @@ int run(const Globals& globals, const CheckSettings& settings) {
   const bool has_compiler = settings.no_compile || cuda::Nvrtc::find() != nullptr;
   check::Settings how{targets_of(settings), {}, !settings.no_compile && has_compiler, {}};
   how.compiles = {process::find_worker({}), settings.most_compiles, {}};
+  if (how.compile) require_archs(how.targets);
   StatusLine progress(is_terminal() && !globals.quiet && !globals.json);
   how.compiles.on_compile = [&](const std::string& label) { progress.show("compiling " + label); };
   if (!settings.words.empty() && (ops.size() != 1 || !ops.front().mistakes.empty()))
@@ -218,9 +240,7 @@ int run(const Globals& globals, const CheckSettings& settings) {
       for (const check::Space& space : each.spaces) print_space(globals, each.op, space);
   print_end(globals, checked, findings, how.compile);
   if (findings.count(check::Severity::error) > 0) return exit_wrong;
-  if (!has_compiler)
-    throw Error(ErrorKind::no_nvrtc,
-                "kernels were not compiled: libnvrtc was not found; install it, or check the rest with --no-compile");
+  if (!has_compiler) require_compiler();
   return exit_good;
 }
 

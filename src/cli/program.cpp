@@ -128,6 +128,9 @@ std::string unknown_option(const CLI::App& app, std::string_view word) {
     add_options();
   }
   const std::string chosen = names_of_chosen(app);
+  if (std::ranges::find(names, word) != names.end())
+    return fmt::format("{} is an option of kiln {}and comes after these words; see kiln {}--help",
+                       manifest::quote(word), chosen, chosen);
   return fmt::format("kiln {}has no option {}{}; see kiln {}--help", chosen, manifest::quote(word),
                      manifest::did_you_mean(word, names), chosen);
 }

@@ -100,7 +100,10 @@ void TuneProgress::draw(TuneStep step) {
                                                                format_ratio(event.baseline_ns / event.cost_ns))
                                                  : std::string();
   say(fmt::format("{}{} {}  {} {}  {}{}  ({} in {})\n", prefix(step), event.op, event.bucket, event.implementation,
-                  event.config, format_time(event.cost_ns), gain, counted(event.total, "candidate"),
+                  event.config, format_time(event.cost_ns), gain,
+                  event.done < event.total
+                      ? fmt::format("{} of {}", format_count(event.done), counted(event.total, "candidate"))
+                      : counted(event.total, "candidate"),
                   format_wait(seconds)));
 }
 

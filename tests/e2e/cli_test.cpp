@@ -25,6 +25,12 @@ TEST_CASE("tune, run, replay, explain: the second time nothing is tuned") {
   CHECK_MESSAGE(contains(replayed, "\"tunes\":0"), replayed);
 }
 
+TEST_CASE("a tune of a few trials says how many of all candidates it tried") {
+  const TemporaryFolder folder;
+  const std::string said = expect(0, "kiln tune scale rows=64 cols=128 dtype=f32 --trials 1" + globals(folder));
+  CHECK_MESSAGE(contains(said, "(1 of "), said);
+}
+
 TEST_CASE("a tune of which the samples are not written says so, and its record holds") {
   const TemporaryFolder folder;
   const std::string tune = "kiln tune scale rows=64 cols=128 dtype=f32 --samples /dev/full" + globals(folder);
@@ -169,6 +175,10 @@ TEST_CASE("an op's kernels are compiled without a GPU, and one that does not com
   CHECK_MESSAGE(contains(good, "squared_relu/reference for sm_90a: compiles, "), good);
   CHECK(contains(good, "squared_relu/vectorized "));
   expect(3, "KILN_NVRTC_LIBRARY=none " + check);
+  const auto old = shell("KILN_CUDA_LIBRARY=none kiln check " + own + " --arch sm_70");  // which NVRTC 13 has no more
+  CHECK_MESSAGE((old.status == 0 || old.status == 3), old.output);
+  if (old.status == 3)
+    CHECK_MESSAGE(contains(old.output, "and sm_70 was asked for; name another architecture"), old.output);
   expect(0, "echo 'static_assert(false);' >> " + own + "/squared_relu.cuh");
   const std::string bad = expect(5, check);
   CHECK_MESSAGE(contains(bad, "squared_relu/reference for sm_90a: does not compile"), bad);
