@@ -19,6 +19,7 @@
 #include "jit/compile_pool.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/error.hpp"
+#include "manifest/environment.hpp"
 #include "process/child.hpp"
 #include "remote/open.hpp"
 
@@ -43,26 +44,36 @@ std::string_view word_of(Health health) {
   return "unknown";
 }
 
-/// Returns what `look` finds. An Error of the kind `absence` means absent, any other broken.
+/// Whether the user has named a library by this variable, rather than "none".
+bool is_named(const char* variable) {
+  const std::string named = variable == nullptr ? std::string() : manifest::environment(variable);
+  return !named.empty() && named != "none";
+}
+
+/// Returns what `look` finds. An Error of the kind `absence` means absent, any other broken, as does one of a library
+/// that `variable` names.
 Finding finding(const std::string& what, ErrorKind absence, const std::string& without,
-                const std::function<Finding()>& look) {
+                const std::function<Finding()>& look, const char* variable = nullptr) {
   try {
     return look();
   } catch (const Error& error) {
-    const bool absent = error.kind() == absence || error.kind() == ErrorKind::no_device;
+    const bool absent = (error.kind() == absence || error.kind() == ErrorKind::no_device) && !is_named(variable);
     return {what, absent ? Health::absent : Health::broken, error.what(), without};
   }
 }
 
 Finding driver() {
-  return finding("driver", ErrorKind::no_driver,
-                 "nothing can be launched or tuned here; lookups, prewarm --arch and the cache commands work", [] {
-                   int number = 0;
-                   const cuda::Driver& opened = cuda::Driver::get();
-                   cuda::check(opened.cuDriverGetVersion(&number), "cuDriverGetVersion");
-                   return Finding{"driver", Health::ok, fmt::format("{}, {}", format_cuda(number), opened.path()),
-                                  "kernels can be launched"};
-                 });
+  return finding(
+      "driver", ErrorKind::no_driver,
+      "nothing can be launched or tuned here; lookups, prewarm --arch and the cache commands work",
+      [] {
+        int number = 0;
+        const cuda::Driver& opened = cuda::Driver::get();
+        cuda::check(opened.cuDriverGetVersion(&number), "cuDriverGetVersion");
+        return Finding{"driver", Health::ok, fmt::format("{}, {}", format_cuda(number), opened.path()),
+                       "kernels can be launched"};
+      },
+      "KILN_CUDA_LIBRARY");
 }
 
 /// Broken where NVRTC is not whole, or newer than the driver.
@@ -78,17 +89,20 @@ Finding compile_here(const cuda::Nvrtc& nvrtc) {
 }
 
 Finding nvrtc() {
-  return finding("NVRTC", ErrorKind::no_nvrtc,
-                 "nothing can be compiled or tuned: only what the files hold machine code for can be launched", [] {
-                   const cuda::Nvrtc& opened = cuda::Nvrtc::get();
-                   const auto archs = jit::supported_archs();
-                   if (Finding broken = compile_here(opened); broken.health == Health::broken) return broken;
-                   return Finding{"NVRTC", Health::ok,
-                                  fmt::format("{}.{}, {}, {}", opened.major, opened.minor,
-                                              archs.empty() ? "no architecture" : archs.front() + " to " + archs.back(),
-                                              opened.path),
-                                  "kernels can be compiled, for these architectures even without a GPU"};
-                 });
+  return finding(
+      "NVRTC", ErrorKind::no_nvrtc,
+      "nothing can be compiled or tuned: only what the files hold machine code for can be launched",
+      [] {
+        const cuda::Nvrtc& opened = cuda::Nvrtc::get();
+        const auto archs = jit::supported_archs();
+        if (Finding broken = compile_here(opened); broken.health == Health::broken) return broken;
+        return Finding{
+            "NVRTC", Health::ok,
+            fmt::format("{}.{}, {}, {}", opened.major, opened.minor,
+                        archs.empty() ? "no architecture" : archs.front() + " to " + archs.back(), opened.path),
+            "kernels can be compiled, for these architectures even without a GPU"};
+      },
+      "KILN_NVRTC_LIBRARY");
 }
 
 Finding headers() {
@@ -131,12 +145,14 @@ Finding compiles(const Finding& worker) {
 }
 
 Finding cublaslt() {
-  return finding("cuBLASLt", ErrorKind::no_cublaslt,
-                 "configs that use it are skipped, and tunes try Kiln's own kernels alone", [] {
-                   const cuda::CublasLt& opened = cuda::CublasLt::get();
-                   return Finding{"cuBLASLt", Health::ok, fmt::format("{}, {}", opened.version, opened.path),
-                                  "it is a candidate when matrix products are tuned"};
-                 });
+  return finding(
+      "cuBLASLt", ErrorKind::no_cublaslt, "configs that use it are skipped, and tunes try Kiln's own kernels alone",
+      [] {
+        const cuda::CublasLt& opened = cuda::CublasLt::get();
+        return Finding{"cuBLASLt", Health::ok, fmt::format("{}, {}", opened.version, opened.path),
+                       "it is a candidate when matrix products are tuned"};
+      },
+      "KILN_CUBLASLT_LIBRARY");
 }
 
 /// Throws where the device's mode keeps this process out.

@@ -246,6 +246,15 @@ TEST_CASE("doctor says what is absent, and that is no failure") {
   CHECK(ran.output.find("processes of kiln-worker") != std::string::npos);
 }
 
+TEST_CASE("doctor calls a library broken that a variable names and that does not open") {
+  const Command command;
+  CHECK(command.run("doctor", "KILN_CUBLASLT_LIBRARY=none ").status == 0);
+  const Ran ran = command.run("doctor", "KILN_CUBLASLT_LIBRARY=/nowhere/libcublasLt.so ");
+  CAPTURE(ran.output);
+  CHECK(ran.status == 1);
+  CHECK(ran.output.find("BROKEN  cuBLASLt") != std::string::npos);
+}
+
 TEST_CASE("doctor says where compiles run when there is no worker") {
   setenv("KILN_WORKER", "none", 1);
   const Ran ran = Command().run("doctor");
