@@ -170,7 +170,7 @@ class Tables(unittest.TestCase):
         reader = Reader()
         rows = torch_ops.contest(reader).splitlines()[2:]
         self.assertEqual(len(reader.figures), len(rows))
-        self.assertIn("Kiln, the shipped records with machine code", "".join(rows))
+        self.assertIn("Kiln, the package of `scripts/build-records`", "".join(rows))
 
     def test_the_host_s_cost_leaves_out_a_route_that_was_not_timed(self):
         reader = self.reader(" †", host=[{"route": "kiln.torch", "us": 14.41}, {"route": "torch", "us": 16.68}])

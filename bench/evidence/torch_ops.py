@@ -13,7 +13,7 @@ RANKS, TRAINING, PARALLEL, DEVICES, TUNED = (f"torch-h200/{name}.jsonl" for name
 LLAMA, TRAINED, STEPS = ("python/llama.jsonl", "python/llama_peers.jsonl"), ("python/llama_train.jsonl", "python/llama_train_peers.jsonl"), "python/llama_steps.txt"
 ROUTES, LENGTH, GENERATE = "python/host.jsonl", "python/length_graph.jsonl", "python/generate.jsonl"
 BATCHES, CONTEST_BATCHES = (1, 10, 100, 1000), (1, 100, 1000)
-CONTEST = {"Kiln, prewarmed": "Kiln, a prewarmed file", "Kiln, records": "Kiln, the shipped records", "Kiln, records with machine code": "Kiln, the shipped records with machine code", "Kiln, nothing": "Kiln, no file", "eager": "eager torch", "liger": "eager torch with Liger's kernels",
+CONTEST = {"Kiln, prewarmed": "Kiln, a prewarmed file", "Kiln, records": "Kiln, the shipped records", "Kiln, records with machine code": "Kiln, the package of `scripts/build-records`", "Kiln, nothing": "Kiln, no file", "eager": "eager torch", "liger": "eager torch with Liger's kernels",
            "torch.compile": "`torch.compile`", "torch.compile, by caches of an earlier process": "`torch.compile`, the caches of an earlier process"}
 SHOWS = {"values": "ops beside formulas in torch", "opcheck": "torch.library.opcheck, with sizes that vary", "gradients": "gradients beside f64",
          "autocast": "autocast", "inputs": "empty, strided and refused inputs", "graph": "CUDA graphs beside eager", "300 lengths": "300 lengths through torch.compile",
