@@ -146,27 +146,27 @@ struct FileOptions {
   /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache
   /// folder. An empty path, here or in $KILN_CACHE, keeps records in memory. A read-only file of the user is asked as
   /// the first base, and records are kept in memory.
-  std::optional<std::filesystem::path> overlay;
+  std::optional<std::filesystem::path> overlay = {};
   /// Shipped files, .kiln or .jsonl (text, without machine code), asked in order after the overlay. Never written.
-  std::vector<std::filesystem::path> bases;
+  std::vector<std::filesystem::path> bases = {};
   /// Refuses to start, with Error(bad_file), where a base is missing or refused, or may not supply the machine code
   /// that it holds. Otherwise Engine::warnings() says so, and the program goes on without.
   bool require_bases = false;
   /// Folders that hold op folders, searched before $KILN_TEMPLATE_PATH and the built-in ops.
-  std::vector<std::filesystem::path> template_paths;
+  std::vector<std::filesystem::path> template_paths = {};
   /// Nothing: $KILN_TRUST, which is "owner" or "signed", else owner.
-  std::optional<TrustPolicy> trust;
+  std::optional<TrustPolicy> trust = {};
   /// Folders of public keys (NAME.pem, Ed25519): a signature by one lets a base supply machine code. None:
   /// $KILN_TRUSTED_KEYS, separated by colons, else kiln/trusted in the user's configuration folder. /etc/kiln/trusted
   /// is always searched too.
-  std::vector<std::filesystem::path> trusted_keys;
+  std::vector<std::filesystem::path> trusted_keys = {};
   /// A store that machines share, asked for a bucket that no file has a record of, and given what is tuned: the full
   /// path of a folder. Nothing: $KILN_REMOTE. Empty: none. A launch waits for it a second at most. While it fails the
   /// engine does without. See docs/sharing.md.
-  std::optional<std::string> remote;
+  std::optional<std::string> remote = {};
   /// The private Ed25519 key that signs what goes to `remote`. Without one records are shared and machine code is not.
   /// Empty: $KILN_SIGNING_KEY, else none.
-  std::filesystem::path signing_key;
+  std::filesystem::path signing_key = {};
   /// The largest size of the overlay; 0: no limit.
   std::int64_t overlay_limit_bytes = std::int64_t{1} << 30;
 };
@@ -180,7 +180,7 @@ struct LaunchOptions {
   /// 0: an eighth of the device's memory.
   std::int64_t workspace_limit_bytes = 0;
   /// Device memory for workspaces from the caller. Neither: the driver's.
-  WorkspaceAllocator workspace_allocator;
+  WorkspaceAllocator workspace_allocator = {};
   /// Whether one launch in 16 is counted by its real problem. A thread writes the counts to the overlay each minute,
   /// for `kiln prewarm --from-histogram` and `kiln coverage`.
   bool histogram = true;
@@ -191,7 +191,7 @@ struct CompileOptions {
   Compile compile = Compile::when_needed;
   /// The path of libnvrtc.so. Empty: $KILN_NVRTC_LIBRARY, else looked for (docs/environment.md). A process opens one
   /// NVRTC: where another is open already, Engine::warnings() says so, and that one serves.
-  std::filesystem::path nvrtc;
+  std::filesystem::path nvrtc = {};
   /// The most compiles at a time; 0: one for each core that the process may use: by its affinity, and by its control
   /// group's limit.
   int compile_workers = 0;
@@ -206,7 +206,7 @@ struct CompileOptions {
   /// where Kiln was installed. A program that embeds Kiln statically ships kiln-worker beside itself, or names it here.
   /// One that is found, not named, is passed over with a warning in two cases: it says that it was built of other
   /// sources; or another user than root or the library's owner has it or its folder, or others may write them.
-  std::filesystem::path worker;
+  std::filesystem::path worker = {};
   /// A compile in a worker that takes longer, or more memory, is stopped and fails alone. 0 bytes: no limit.
   std::chrono::milliseconds compile_limit{120'000};
   std::int64_t compile_memory_bytes = std::int64_t{4} << 30;
@@ -215,7 +215,7 @@ struct CompileOptions {
 /// How buckets are tuned.
 struct TuneOptions {
   Regime regime = Regime::cold_l2;
-  SearchSettings search;
+  SearchSettings search = {};
   /// MissPolicy::background: the share of the GPU's time that tuning may take, over 0 and up to 1. A worker that tunes
   /// holds a context and one bucket's tensors in device memory.
   double background_share = 0.05;
@@ -224,10 +224,10 @@ struct TuneOptions {
   /// Called between candidates and while another process tunes the bucket, on the thread that tunes. True ends the tune
   /// with Error(interrupted), and keeps what was finished. A tune of this engine asked for in here or in on_tune throws
   /// Error(bad_input).
-  std::function<bool()> stop_requested;
+  std::function<bool()> stop_requested = {};
   /// Called on the thread that tunes. An exception ends the tune; that of a tune in the background becomes a warning.
   /// Neither callback may end its thread, by pthread_exit or cancellation.
-  std::function<void(const TuneEvent&)> on_tune;
+  std::function<void(const TuneEvent&)> on_tune = {};
 };
 
 /// How an Engine is set up. Each group may be filled on its own: `static_cast<kiln::FileOptions&>(options) = files`.

@@ -483,7 +483,12 @@ def _begin() -> list[str]:
 def _log(level: int, line: str) -> None:
     import logging
 
-    logging.getLogger("kiln").log(level, line)
+    try:
+        logging.getLogger("kiln").log(level, line)
+    except Exception:  # the call has enqueued its kernel: it must not raise
+        import sys
+
+        sys.unraisablehook(sys.UnraisableHookArgs((*sys.exc_info(), "Kiln's line was not logged", None)))
 
 
 _kiln.install(Error, _begin, _log)

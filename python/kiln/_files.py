@@ -23,7 +23,12 @@ def or_shipped(name: str) -> str:
 
 
 def replace(path: str, text: str) -> None:
-    """By a file beside it, so that a reader finds the file before or this one, whole."""
+    """By a file beside it, so that a reader finds the file before or this one, whole. A device or a pipe is written to, and so is what a link points to."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    path = os.path.realpath(path)
     beside = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         with open(beside, "x", encoding="utf-8") as file:

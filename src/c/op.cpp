@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "c/handles.hpp"
+#include "c/json.hpp"
 #include "c/values.hpp"
 #include "manifest/describe.hpp"
 
@@ -115,7 +116,7 @@ kiln_status kiln_op_describe(const kiln_op* op, const kiln_problem* problem, cha
     const kiln::OpDescription described = problem == nullptr
                                               ? given(op, "op").described()
                                               : given(op, "op").op.describe(read(sized(problem, "kiln_problem")));
-    *json = text_of(kiln::manifest::to_json(described).dump());
+    *json = text_of(line_of(kiln::manifest::to_json(described)));
   });
 }
 

@@ -199,6 +199,8 @@ CaptureState capture_state(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = Driver::get().cuStreamIsCapturing(stream, &status);
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return CaptureState::excluded;
+  if (result == CUDA_ERROR_INVALID_HANDLE)
+    throw Error(ErrorKind::bad_input, "the driver does not know the stream: it was destroyed, or is no stream");
   check(result, "asking whether a stream captures");
   return status == CU_STREAM_CAPTURE_STATUS_NONE ? CaptureState::none : CaptureState::capturing;
 }

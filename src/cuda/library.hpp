@@ -4,11 +4,13 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -92,10 +94,12 @@ class OpenedOnce {
     failure_ = nullptr;
     return true;
   }
-  /// Has the variable decide again, where what was chosen could not be opened.
+  /// Has the variable decide again, where what was chosen could not be opened, or names no file.
   void forget_failed_choice() {
     const std::lock_guard lock(mutex_);
-    if (failure_ && path_failed_ == chosen_) chosen_.clear();
+    std::error_code unknown;
+    const bool is_missing = chosen_.find('/') != std::string::npos && !std::filesystem::exists(chosen_, unknown);
+    if (is_missing || (failure_ && path_failed_ == chosen_)) chosen_.clear();
   }
 
  private:

@@ -117,10 +117,11 @@ std::string default_arch(std::int64_t sm) {
   for (std::int64_t older = sm - 1; older / 10 == sm / 10 && older > 0; --older) {
     if (knows(older)) return "sm_" + std::to_string(older);
   }
-  throw Error(ErrorKind::compile_failed, "code for compute capability " + std::to_string(sm / 10) + "." +
-                                             std::to_string(sm % 10) + " was asked for; NVRTC " +
-                                             std::to_string(nvrtc->major) + "." + std::to_string(nvrtc->minor) +
-                                             " at " + nvrtc->path + " knows no such target. Install a newer NVRTC");
+  throw Error(ErrorKind::compile_failed,
+              "code for compute capability " + std::to_string(sm / 10) + "." + std::to_string(sm % 10) +
+                  " was asked for; NVRTC " + std::to_string(nvrtc->major) + "." + std::to_string(nvrtc->minor) +
+                  " at " + nvrtc->path + " knows no such target. " +
+                  (sm < 80 ? "Kiln's ops need compute capability 8.0" : "Install a newer NVRTC"));
 }
 
 std::vector<std::string> supported_archs() {

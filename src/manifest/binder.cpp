@@ -346,6 +346,14 @@ void Binder::read_selections(Binding& binding, std::span<const Operand> operands
     throw Error(ErrorKind::bad_input,
                 fmt::format("{}: the binding is another op's; make it by this op's Op::binding", op_.name));
   std::uint32_t known = binding.selections_given, seen = 0;
+  for (std::uint32_t left = known; left != 0; left &= left - 1) {
+    const auto at = static_cast<std::size_t>(std::countr_zero(left));
+    if (at >= op_.selections.size() || problem.selections[at] >= op_.selections[at].values.size()) [[unlikely]]
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}: choice number {} of the binding is number {}, which the op does not have; make "
+                              "bindings by Op::binding",
+                              op_.name, at, at < max_selections ? problem.selections[at] : 0));
+  }
   for (const Operand& each : operands) {
     const std::size_t index = each.tensor.index;
     const bool is_own = index < op_.tensors.size() && (each.tensor.op == op_.tag || each.tensor.op == 0);

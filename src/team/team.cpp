@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <random>
 #include <utility>
@@ -19,6 +21,18 @@ int visible_devices() {
   int count = 0;
   cuda::check(cuda::Driver::get().cuDeviceGetCount(&count), "cuDeviceGetCount");
   return count;
+}
+
+/// With timeouts of a year at most: longer ones are as good as none, and their sums would overflow.
+TeamOptions checked(TeamOptions options) {
+  constexpr std::int64_t most_bytes = std::int64_t{1} << 46;
+  if (options.bytes > most_bytes)
+    throw Error(ErrorKind::bad_input,
+                fmt::format("TeamOptions::bytes is {}, expected {} at most", options.bytes, most_bytes));
+  constexpr std::chrono::milliseconds longest = std::chrono::hours(24 * 365);
+  options.timeout = std::min(options.timeout, longest);
+  options.launch_timeout = std::min(options.launch_timeout.value_or(options.timeout), longest);
+  return options;
 }
 
 std::unique_ptr<TeamState> sharing(std::unique_ptr<TeamState> state, const TeamOptions& options) {
@@ -46,8 +60,8 @@ int chosen_device(std::optional<int> asked, std::optional<int> local_rank, int v
 }
 
 TeamState::TeamState(const Membership& membership, const TeamOptions& options, std::optional<int> local_rank)
-    : rendezvous(membership, options.timeout, options.address),
-      launch_timeout(options.launch_timeout.value_or(options.timeout)) {
+    : rendezvous(membership, checked(options).timeout, options.address),
+      launch_timeout(*checked(options).launch_timeout) {
   on_all_ranks(rendezvous, "opening its device", [&] {
     const int device = chosen_device(options.device, local_rank, visible_devices());
     context = std::make_unique<cuda::Context>(device);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -364,6 +365,20 @@ TEST_CASE("reports to C are JSON where a file's path is no UTF-8" * doctest::ski
   if (status == KILN_OK) CHECK(Json::parse(taken(json))["layers"][1]["layer"] == "base /nowhere/caf\ufffd.kiln");
   kiln_op_destroy(scale);
   kiln_engine_destroy(engine);
+
+  std::string scratch = (std::filesystem::temp_directory_path() / "kiln-c-XXXXXX").string();
+  REQUIRE(::mkdtemp(scratch.data()) != nullptr);
+  const auto copied = std::filesystem::path(scratch) / "caf\xe9";
+  std::filesystem::copy(ops, copied, std::filesystem::copy_options::recursive);
+  const char* const of_copies = copied.c_str();
+  options = options_for(&of_copies);
+  REQUIRE(kiln_engine_create(&options, &engine) == KILN_OK);
+  REQUIRE(kiln_engine_op(engine, "scale", &scale) == KILN_OK);
+  REQUIRE_MESSAGE(kiln_op_describe(scale, nullptr, &json) == KILN_OK, kiln_last_error());
+  CHECK(taken(json).find("caf\ufffd/scale") != std::string::npos);
+  kiln_op_destroy(scale);
+  kiln_engine_destroy(engine);
+  std::filesystem::remove_all(scratch);
 }
 
 TEST_CASE("a team of one is made from C, and an engine takes it" * doctest::skip(no_machine())) {

@@ -126,6 +126,9 @@ TEST_CASE("a stream that was destroyed is named as one that the driver does not 
     const Error error = error_of([&] { launch_on(*each, gone); });
     CHECK(error.kind() == ErrorKind::bad_input);
     CHECK(contains(error.what(), "does not know the stream"));
+    const Error of_plan = error_of([&] { static_cast<void>(each->op.plan(each->problem, gone)); });
+    CHECK(of_plan.kind() == ErrorKind::bad_input);
+    CHECK(contains(of_plan.what(), "does not know the stream"));
   }
 }
 

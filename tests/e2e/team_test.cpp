@@ -1,4 +1,5 @@
 // Ops of a team: ranks in processes of their own, each with an engine, over the fake driver's shared memory.
+#include <limits>
 #include <thread>
 
 #include "e2e/team_fixture.hpp"
@@ -229,6 +230,23 @@ TEST_CASE("a launch whose peer comes too late ends with NaN and an error, and a 
   });
   CHECK(ranks.outcome(0) == "NaN right");
   CHECK(ranks.outcome(1) == "late right");
+}
+
+TEST_CASE("ranks of any patience reset their team") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    const Rank rank(of, milliseconds::max());
+    if (of.rank == 1) std::this_thread::sleep_for(milliseconds(300));
+    rank.team->reset();
+    return std::string("reset");
+  });
+  for (const int rank : {0, 1}) CHECK(ranks.outcome(rank) == "reset");
+}
+
+TEST_CASE("a team of more symmetric memory than addresses reach is refused before its ranks meet") {
+  const Error error = error_of([] { Team(0, 2, "large", {0, std::numeric_limits<std::int64_t>::max()}); });
+  CHECK(error.kind() == ErrorKind::bad_input);
+  CHECK(holds(error.what(), "TeamOptions::bytes is 9223372036854775807, expected 70368744177664 at most"));
 }
 
 TEST_CASE("a rank that comes late ends at once, and names the rank that has failed and why") {

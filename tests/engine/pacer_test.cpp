@@ -33,6 +33,11 @@ TEST_CASE("time that was left unused buys no burst later") {
   CHECK(pacer.owe(1 * ms, now + std::chrono::hours(1)) == milliseconds(9));
 }
 
+TEST_CASE("the smallest share leaves the device alone for an hour after a burst") {
+  Pacer pacer(1e-300);
+  CHECK(pacer.owe(1 * ms, Pacer::Clock::now()) == std::chrono::hours(1) - milliseconds(1));
+}
+
 TEST_CASE("a share of all the time never waits, and a stop ends a wait") {
   Pacer whole(1);
   CHECK(whole.owe(5 * ms, Pacer::Clock::now()) == milliseconds(0));

@@ -166,6 +166,19 @@ TEST_CASE("a binding and a tensor's problem of another op are refused") {
       "scale: the binding is another op's; make it by this op's Op::binding", Error);
 }
 
+TEST_CASE("a binding with a choice that the op does not have is refused") {
+  const Scale scale;
+  const PartOfProblem part = make_part(scale.op, std::vector<Setting>{{"dtype", "f32"}});
+  for (const int number : {2, 4, 255}) {
+    Binding binding{part.problem, {}, part.axes, part.selections, 0};
+    binding.problem.selections[0] = static_cast<std::uint8_t>(number);
+    CHECK_THROWS_WITH_AS(
+        scale.binder.bind(binding, std::vector<Operand>{{scale.x, scale.plain_x()}, {scale.y, scale.plain_y()}},
+                          device),
+        doctest::Contains(("choice number 0 of the binding is number " + std::to_string(number)).c_str()), Error);
+  }
+}
+
 TEST_CASE("a binding without tensors, or with tensors that were refused, has no sizes that a launch would take") {
   const Scale scale;
   const auto refused = [&](const Binding& binding) {
