@@ -9,6 +9,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/text_digest.hpp"
 #include "kiln/error.hpp"
 #include "manifest/shortage.hpp"
 #include "store/custody.hpp"
@@ -27,8 +28,9 @@ bool is_stream(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
 }
 
-std::string beginning_of(const fs::path& path) {
-  std::string text(1024, '\0');
+/// Returns the first `most` bytes of a file.
+std::string beginning_of(const fs::path& path, std::size_t most = 1024) {
+  std::string text(most, '\0');
   std::ifstream file(path, std::ios::binary);
   if (file.is_open()) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad())
@@ -44,17 +46,33 @@ void require_page(const fs::path& target) {
     store::refuse_to_replace(target, "is no page of kiln report");
 }
 
+/// For a file that begins as what `writer` writes: its digest must be of its content.
+void require_unchanged(const fs::path& target, std::string_view writer) {
+  switch (authorship_of(beginning_of(target, fs::file_size(target)))) {
+    case Authorship::whole: return;
+    case Authorship::changed:
+      store::refuse_to_replace(target, fmt::format("was changed after {} had written it", writer));
+    case Authorship::no_digest:
+      store::refuse_to_replace(
+          target, fmt::format("has no digest of {} in its first line, so that it may have been changed", writer));
+  }
+}
+
 void require_trace(const fs::path& target) {
   const std::string text = beginning_of(target);
+  if (text.empty()) return;
   const std::string first = text.substr(0, text.find('\n'));
-  if (!text.empty() && (!first.starts_with("# ") || first.find(" distinct problems, ") == std::string::npos))
+  if (!first.starts_with("# ") || first.find(" distinct problems, ") == std::string::npos)
     store::refuse_to_replace(target, "is no trace that kiln trace drew");
+  require_unchanged(target, "kiln trace");
 }
 
 void require_workload(const fs::path& target) {
   const std::string text = beginning_of(target);
-  if (!text.empty() && !text.starts_with("# Written by kiln workload"))
+  if (text.empty()) return;
+  if (!text.starts_with("# Written by kiln workload"))
     store::refuse_to_replace(target, "is no workload that kiln workload wrote");
+  require_unchanged(target, "kiln workload");
 }
 
 /// A line of samples begins with its op, bucket and key; one of records with its key.
@@ -79,8 +97,8 @@ CLI::Option* declare_output(CLI::App& command, OutputChoice& output, const std::
   command
       .add_flag(
           "--replace", output.replace,
-          "Replace an output that exists, whatever it is. Without it, only the same kind of file is replaced, and "
-          "only when none of its records is lost")
+          "Replace an output that exists, whatever it is. Without it, only the same kind of file is replaced: one of "
+          "records when none of them is lost, a trace or a workload when nobody has changed it")
       ->needs(option);
   return option->type_name(type_name);
 }
@@ -126,7 +144,8 @@ void write_text(const OutputChoice& output, OutputKind kind, std::string_view te
   std::error_code ignored;
   if (kind == OutputKind::text_of_records && !output.replace && fs::exists(target, ignored))
     store::require_nothing_lost(target, store::RecordFormat::text, keys_in(text, output.path));
-  write_text(output.path, text);
+  const bool has_digest = kind == OutputKind::trace || kind == OutputKind::workload;
+  write_text(output.path, has_digest ? with_digest(text) : text);
 }
 
 void say_written(bool json, const OutputChoice& output, std::string_view what) {

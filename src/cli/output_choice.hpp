@@ -1,5 +1,6 @@
 // The option -o of each command that writes a file, and the one rule about what it may replace (docs/deployment.md):
-// the same kind of file that loses no record by it, or anything that is a regular file with --replace.
+// the same kind of file that loses no record and nothing that a person wrote into it, or anything that is a regular
+// file with --replace.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -34,7 +35,8 @@ void check_output(const OutputChoice& output, OutputKind kind);
 /// has the name of a .kiln file.
 void check_samples(const std::string& path);
 
-/// Checks the output by the rule, and writes as write_text of output.hpp does.
+/// Checks the output by the rule, and writes as write_text of output.hpp does. A trace or a workload that goes to a
+/// file gets its digest (text_digest.hpp).
 void write_text(const OutputChoice& output, OutputKind kind, std::string_view text);
 
 /// Says on the standard output what a file that was written holds: "FILE: WHAT", or with --json {"event": "written",

@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "cli/text_digest.hpp"
 #include "cli/trace_draw.hpp"
 #include "cli/trace_file.hpp"
 #include "cli/workload.hpp"
@@ -117,6 +118,40 @@ TEST_CASE("a model's config.json where a workload is expected is answered by the
     check_refused(
         command.run(before + config), 2,
         "config.json is JSON, and a workload is expected; kiln workload --config " + config + " -o FILE.toml");
+}
+
+TEST_CASE("a trace or workload that a person has changed is replaced with --replace alone") {
+  const Command command;
+  const std::string config = KILN_SOURCE_DIR "/tests/cli/models/llama3_8b.json";
+  const auto text_of = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const auto check = [&](const std::string& writer, const std::string& path, const std::string& entry) {
+    CAPTURE(writer);
+    const std::string rewrite = writer + " -o " + path;
+    REQUIRE(command.run(rewrite).status == 0);
+    const std::string written = text_of(path);
+    CHECK(authorship_of(written) == Authorship::whole);
+    const std::string beginning = written.substr(0, written.find(" (digest "));
+    CHECK(command.run(writer).output == beginning + written.substr(written.find('\n')));
+    CHECK(command.run(rewrite).status == 0);
+    CHECK(text_of(path) == written);
+    for (const std::string& changed :
+         {written + entry, written.substr(0, written.size() - 2), beginning + "!" + written.substr(beginning.size()),
+          beginning + written.substr(beginning.size(), 10), written.substr(0, written.find('\n'))}) {
+      std::ofstream(path) << changed;
+      check_refused(command.run(rewrite), 2, "was changed after kiln ");
+      CHECK(text_of(path) == changed);
+    }
+    std::ofstream(path) << beginning + written.substr(written.find('\n'));
+    check_refused(command.run(rewrite), 2, "in its first line, so that it may have been changed; name another file");
+    CHECK(command.run(rewrite + " --replace").status == 0);
+    CHECK(text_of(path) == written);
+  };
+  check("trace rms_norm rows=1..64 cols=64 --count 5", command.path("t.trace"), "rms_norm rows=1 cols=64\n");
+  check("workload --config " + config + " --tokens 1..64", command.path("w.toml"),
+        "[[workload]]\nop = \"rms_norm\"\naxes = { rows = 1, cols = 64 }\n");
 }
 
 TEST_CASE("samples are appended to a new file or to samples, and to nothing else") {
