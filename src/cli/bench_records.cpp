@@ -248,6 +248,7 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
   require_overlay(globals);
   const auto against = settings.against.empty() ? nullptr : open_records(settings.against);
   Tools tools(globals);
+  require_readable_overlay(globals, tools.layers);
   const Interrupt interrupt;
   const cuda::Context::Scope scope(tools.context);
   const Subjects subjects = subjects_of(tools, ops, settings);

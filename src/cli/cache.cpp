@@ -17,27 +17,9 @@
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
 #include "manifest/text.hpp"
-#include "store/custody.hpp"
 #include "store/transfer.hpp"
 
 namespace kiln::cli {
-
-namespace {
-
-/// Throws when a named overlay cannot be used, or a damaged one was just replaced: an empty one in its place would
-/// mislead.
-void require_named_overlay(const Globals& globals, const store::Layers& layers) {
-  const std::span<const store::Layer> found = layers.layers();
-  if (!found.front().set_aside.empty()) throw Error(ErrorKind::bad_file, found.front().set_aside);
-  if (!globals.overlay || found.front().refused.empty()) return;
-  const bool read_as_base = std::any_of(found.begin() + 1, found.end(), [&](const store::Layer& each) {
-    return each.file && store::identity_of(each.path) == store::identity_of(found.front().path);
-  });
-  if (!read_as_base)
-    throw Error(ErrorKind::bad_file, fmt::format("the overlay cannot be used: {}", found.front().refused));
-}
-
-}  // namespace
 
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers) {
@@ -49,8 +31,7 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
     return files;
   }
   require_overlay(globals);
-  layers.emplace(open_layers(globals));
-  require_named_overlay(globals, *layers);
+  layers.emplace(open_layers_to_read(globals));
   for (const store::Layer& layer : layers->layers())
     if (layer.file && layer.refused.empty()) files.push_back({name_of(layer), nullptr, layer.file.get()});
   for (const NamedFile& each : files) each.file->refuse_if_damaged("read");

@@ -230,7 +230,7 @@ int run(const Globals& globals, const CoverageSettings& settings) {
   const manifest::Catalogue ops = load_ops(globals);
   check_demand(settings.source, ops);  // before a device is looked for
   note_missing_overlay(globals);
-  store::Layers layers = open_layers(globals);
+  store::Layers layers = open_layers_to_read(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
   const Demands demands = read_demands(settings.source, ops, target.facts, layers);
   const Coverage coverage = cover(demands, target, layers);

@@ -168,7 +168,8 @@ int run(const Globals& globals, const ExplainSettings& settings) {
   const manifest::Op& op = find_op(ops, settings.op);
   const Problem problem = parse_problem(op, settings.words, manifest::Zeros::taken);
   if (manifest::is_empty(op, problem)) return explain_nothing(globals, op, problem);
-  store::Layers layers(layer_settings(globals));  // one that is refused is part of the explanation
+  store::Layers layers(layer_settings(globals));  // a base that is refused is part of the explanation
+  require_readable_overlay(globals, layers);
   say_warnings(globals, layers);
   const Target target = choose_target(globals, settings.target, layers, true);
   jit::CompilePool pool(1);

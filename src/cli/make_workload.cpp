@@ -177,7 +177,7 @@ std::string of_model(const WorkloadSettings& settings, const manifest::Catalogue
 
 std::string of_histogram(const Globals& globals, const WorkloadSettings& settings, const manifest::Catalogue& ops) {
   const DemandSource source{.workloads = {}, .from_histogram = true, .histogram = settings.histogram};
-  store::Layers layers = open_layers(globals);
+  store::Layers layers = settings.histogram.empty() ? open_layers_to_read(globals) : open_layers(globals);
   std::int64_t unknown = 0;
   const auto buckets = counted_buckets(source, ops, layers, unknown);
   std::string text =

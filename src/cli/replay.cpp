@@ -92,7 +92,7 @@ int launch(const Globals& globals, const ReplaySettings& settings, const manifes
 int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace,
             std::int64_t empty) {
   note_missing_overlay(globals);
-  store::Layers layers = open_layers(globals);
+  store::Layers layers = open_layers_to_read(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
   DryReport report = look_up_trace(trace, target, Regime::cold_l2, layers);
   report.next =

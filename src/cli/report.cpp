@@ -47,7 +47,7 @@ int run(const Globals& globals, const ReportSettings& settings) {
   const report::Expected expected{settings.workloads, read_workloads(settings.workloads, ops)};
   if (!settings.op.empty()) find_op(ops, settings.op);
   require_overlay(globals);
-  store::Layers layers = open_layers(globals);
+  store::Layers layers = open_layers_to_read(globals);
   const auto device = settings.device_class.empty() ? present_device(globals) : std::nullopt;
   const report::Filter filter{settings.op, settings.device_class, device ? device->facts.device_class() : ""};
   const Json facts = report::gather(ops, layers, names_of(globals), filter, expected);

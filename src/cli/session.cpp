@@ -9,7 +9,9 @@
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
 #include "kiln/tuner.hpp"
+#include "manifest/environment.hpp"
 #include "manifest/text.hpp"
+#include "store/custody.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -26,6 +28,12 @@ TrustPolicy policy_of(const Globals& globals) {
 bool lacks_overlay(const Globals& globals) {
   std::error_code failure;  // of a path that cannot be looked at, which is told by who opens it
   return globals.overlay && !globals.overlay->empty() && !fs::exists(*globals.overlay, failure) && !failure;
+}
+
+void require_bases(const store::Layers& layers) {
+  for (const store::Layer& layer : layers.layers())
+    if (layer.kind == store::LayerKind::base && !layer.refused.empty())
+      throw Error(ErrorKind::bad_file, fmt::format("a base cannot be used: {}", layer.refused));
 }
 
 }  // namespace
@@ -105,11 +113,33 @@ store::CodeTrust code_trust(const Globals& globals) {
 
 store::Layers open_layers(const Globals& globals) {
   store::Layers layers(layer_settings(globals));
-  for (const store::Layer& layer : layers.layers())
-    if (layer.kind == store::LayerKind::base && !layer.refused.empty())
-      throw Error(ErrorKind::bad_file, fmt::format("a base cannot be used: {}", layer.refused));
+  require_bases(layers);
   say_warnings(globals, layers);
   return layers;
+}
+
+store::Layers open_layers_to_read(const Globals& globals) {
+  store::Layers layers(layer_settings(globals));
+  require_bases(layers);
+  require_readable_overlay(globals, layers);
+  say_warnings(globals, layers);
+  return layers;
+}
+
+void require_readable_overlay(const Globals& globals, const store::Layers& layers) {
+  const std::span<const store::Layer> found = layers.layers();
+  const store::Layer& overlay = found.front();
+  if (!overlay.set_aside.empty()) throw Error(ErrorKind::bad_file, overlay.set_aside);
+  const bool is_named = globals.overlay || manifest::has_variable("KILN_CACHE");
+  if (!is_named || overlay.refused.empty() || overlay.path.empty() || store::is_missing(overlay.path)) return;
+  const bool is_read_as_base = std::any_of(found.begin() + 1, found.end(), [&](const store::Layer& each) {
+    return each.file && store::identity_of(each.path) == store::identity_of(overlay.path);
+  });
+  if (!is_read_as_base)
+    throw Error(ErrorKind::bad_file,
+                fmt::format("the overlay cannot be used, and nothing that it holds is read: {}; "
+                            "name a file that can be read, or leave the overlay out by --overlay \"\"",
+                            overlay.refused));
 }
 
 void note_missing_overlay(const Globals& globals) {

@@ -45,6 +45,11 @@ store::CodeTrust code_trust(const Globals& globals);
 /// Throws Error(bad_file) when a base is refused, because the user named it. Notes on the standard error tell what else
 /// could not be opened.
 store::Layers open_layers(const Globals& globals);
+/// For a command that only reads: throws as open_layers and require_readable_overlay do.
+store::Layers open_layers_to_read(const Globals& globals);
+/// Throws Error(bad_file) when a damaged overlay was just set aside, or when the one that --overlay or KILN_CACHE names
+/// exists and cannot be read: an answer without its records would mislead.
+void require_readable_overlay(const Globals& globals, const store::Layers& layers);
 void say_warnings(const Globals& globals, const store::Layers& layers);
 /// Notes an engine's warnings, each once: those of its files at once, and those of its launches when the command ends,
 /// also by an error. Without one, the loss of tuned records is left to require_tunes_kept.

@@ -149,6 +149,8 @@ Layers::Layers(const LayerSettings& settings)
     warnings_[said - 1] += "; what it holds is read as a base's";
     layers_.push_back(*std::move(base));
     readable_overlay_ = 1;
+  } else if (refused && !is_missing(layers_.front().path)) {
+    warnings_[said - 1] += "; what it holds is not read";
   }
   for (const fs::path& base : settings.bases) {
     const std::size_t before = warnings_.size();

@@ -195,6 +195,31 @@ TEST_CASE("an overlay of the environment that is refused is not listed as one wi
   }
 }
 
+TEST_CASE("an overlay that is named and cannot be read is an error of each command that only reads") {
+  const Command command;
+  const std::string workload = workload_of(command, "512"),
+                    trace = command.path("t.trace", "rms_norm rows=1 cols=64\n");
+  const std::string page = command.path("page.html"), foreign = command.path("j.kiln", "{\"key\":\"no database\"}\n");
+  const std::string base = tuned_file(command, "base.kiln", true);
+  (void)command.path("overlay.kiln", "of KILN_CACHE, and no database");
+  for (const std::string& words :
+       {"report -o " + page, "coverage --device-class H200 " + workload,
+        "replay --dry-run --device-class H200 " + trace,
+        std::string("explain --device-class H200 rms_norm rows=1 cols=64"), std::string("workload --from-histogram"),
+        std::string("cache ls"), std::string("cache stats"), std::string("cache show rms_norm"),
+        std::string("cache export --text")}) {
+    CAPTURE(words);
+    for (const std::string& bases : {std::string(), " --base " + base}) {
+      if (words.starts_with("cache export") && !bases.empty()) continue;
+      const Ran named = command.run(words + " --overlay " + foreign + bases);
+      check_refused(named, 4, "the overlay cannot be used, and nothing that it holds is read: '" + foreign + "'");
+      CHECK(named.output.empty());
+      check_refused(command.run("-q " + words + bases), 4, "nothing that it holds is read");
+    }
+  }
+  CHECK_FALSE(std::filesystem::exists(page));
+}
+
 TEST_CASE("an overlay is not made under the name of text, which no base could be read from") {
   const Command command;
   const std::string text = command.path("mine.jsonl"), base = tuned_file(command, "base.kiln", true);

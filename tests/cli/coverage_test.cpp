@@ -345,7 +345,7 @@ TEST_CASE("an overlay that may not be written is read: its counts, and its expor
   std::filesystem::permissions(overlay, std::filesystem::perms(0666));
   const Ran refused = command.run("coverage --from-histogram --device-class H200");
   CHECK(refused.status == 4);
-  CHECK_MESSAGE(says(refused.errors, "no counted launches are read: '" + overlay + "' is not used as overlay"),
+  CHECK_MESSAGE(says(refused.errors, "nothing that it holds is read: '" + overlay + "' is not used as overlay"),
                 refused.errors);
 }
 

@@ -135,6 +135,13 @@ TEST_CASE("a base may be text: its records serve, and a line that does not hold 
   CHECK(layers.layers()[2].file == nullptr);
 }
 
+TEST_CASE("the warning of an overlay that cannot be read says that what it holds is not read") {
+  const Folder folder;
+  std::ofstream(folder / "foreign.kiln") << "no database at all";
+  CHECK(contains(only_warning(Layers({.overlay = folder / "foreign.kiln"})),
+                 "kept in memory only; what it holds is not read"));
+}
+
 TEST_CASE("no overlay path means memory, without a warning") {
   Layers layers(LayerSettings{});
   CHECK(layers.warnings().empty());
