@@ -283,7 +283,9 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
   if (subjects.of_teams > 0 && !globals.json && !globals.quiet)
     note(fmt::format("{} of ops of a team {} not timed, which takes all ranks", counted(subjects.of_teams, "record"),
                      verb(subjects.of_teams, "was", "were")));
-  if (Interrupt::requested()) return exit_interrupted;
+  if (const auto all = static_cast<std::int64_t>(subjects.all.size()); done < all)
+    throw Error(ErrorKind::interrupted,
+                fmt::format("interrupted after {} of {}; the others were not timed", done, counted(all, "config")));
   return found > 0 ? exit_wrong : exit_good;
 }
 

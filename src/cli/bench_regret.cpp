@@ -200,27 +200,31 @@ int run(const Globals& globals, const BenchRegretSettings& settings) {
   bench::RegretMeasurement measurement(tools, engine, op, survey.axis, survey.policies);
   StatusLine line(!globals.json && !globals.quiet && is_terminal());
   std::vector<Regret> regrets;
-  std::size_t failed = 0, done = 0;
+  std::size_t failed = 0, begun = 0, done = 0;
   for (const Problem& problem : survey.problems) {
-    line.show(fmt::format("{}/{} {} {}", ++done, survey.problems.size(), op.name, manifest::display_text(op, problem)));
+    line.show(
+        fmt::format("{}/{} {} {}", ++begun, survey.problems.size(), op.name, manifest::display_text(op, problem)));
     try {
       if (Interrupt::requested()) throw Error(ErrorKind::interrupted, "interrupted");
       for (Regret& each : measurement.at(problem)) {
         if (globals.json) print_json(json_of(op, each));
         regrets.push_back(std::move(each));
       }
+      ++done;
     } catch (const Error& error) {
       line.clear();
       if (error.kind() == ErrorKind::interrupted) break;
       if (!tune::is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
-      ++failed;
+      ++failed, ++done;
       note(fmt::format("{} is left out: {}", manifest::display_text(op, problem), error.what()));
     }
   }
   line.clear();
   if (!globals.json) print_lengths(op, regrets);
   print_summaries(globals.json, op.axes[survey.axis].name, regrets);
-  if (Interrupt::requested()) return exit_interrupted;
+  if (const std::size_t all = survey.problems.size(); done < all)
+    throw Error(ErrorKind::interrupted, fmt::format("interrupted after {} of {}; the others were not measured", done,
+                                                    counted(static_cast<std::int64_t>(all), "problem")));
   return failed > 0 ? exit_wrong : exit_good;
 }
 

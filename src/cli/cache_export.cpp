@@ -121,9 +121,10 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   }
   if (!globals.json) say_flawed(globals, files.front().name, flawed_rows());
   if (coverage.missing == 0) return exit_good;
-  if (!globals.quiet)
-    note(fmt::format("{} of {} of {} {} no record in {}", coverage.missing, counted(coverage.buckets, "bucket"),
-                     fmt::join(settings.workloads, ", "), verb(coverage.missing, "has", "have"), files.front().name));
+  say_error(
+      globals.json, "unmet",
+      fmt::format("{} of {} of {} {} no record in {}", coverage.missing, counted(coverage.buckets, "bucket"),
+                  fmt::join(settings.workloads, ", "), verb(coverage.missing, "has", "have"), files.front().name));
   return exit_wrong;
 }
 

@@ -118,7 +118,7 @@ std::string answer_of(const Covered& bucket) {
 }
 
 void print_json_coverage(const Demands& demands, const Coverage& coverage, const Target& target,
-                         const std::vector<NextStep>& steps) {
+                         const std::string& unmet, const std::vector<NextStep>& steps) {
   for (const Covered& each : coverage.buckets) {
     const Shares shares = shares_of(demands, *each.demand);
     print_json({{"event", "bucket"},
@@ -144,6 +144,7 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
               {"unknown_launches", demands.unknown_launches},
               {"launch_coverage", coverage.launches},
               {"time_coverage", coverage.time},
+              {"unmet", unmet.empty() ? Json() : Json(unmet)},
               {"next", json_of(steps)}});
 }
 
@@ -237,10 +238,10 @@ int run(const Globals& globals, const CoverageSettings& settings) {
   const std::string prewarm = prewarm_command(settings.source);
   const std::vector<NextStep> steps =
       next_steps(globals, target, layers, coverage.missing, {.tune = prewarm + " -o FILE.kiln", .compile = prewarm});
-  globals.json ? print_json_coverage(demands, coverage, target, steps)
-               : print_text_coverage(settings, demands, coverage, target, layers, steps);
   const std::string unmet = unmet_requirement(settings, coverage);
-  if (!unmet.empty() && !globals.quiet) note(unmet);
+  globals.json ? print_json_coverage(demands, coverage, target, unmet, steps)
+               : print_text_coverage(settings, demands, coverage, target, layers, steps);
+  if (!unmet.empty()) say_error(globals.json, "unmet", unmet);
   return unmet.empty() ? exit_good : exit_wrong;
 }
 

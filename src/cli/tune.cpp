@@ -82,13 +82,10 @@ Retune retune_of(const TuneSettings& settings) {
   return settings.stale ? Retune::stale : settings.force ? Retune::all : Retune::none;
 }
 
-int finish(const Globals& globals, const Tuner& tuner, const manifest::Catalogue& ops, const TuneReport& report) {
-  print_tuned(globals, ops, report);
+/// Throws as require_kept does, and Error(interrupted).
+int status_of(const Tuner& tuner, const TuneReport& report) {
   require_kept(tuner, report);
-  if (report.interrupted) {
-    if (!globals.quiet) note(interruption_of(report));
-    return exit_interrupted;
-  }
+  if (report.interrupted) throw Error(ErrorKind::interrupted, interruption_of(report));
   const bool failed =
       std::ranges::find(report.buckets, TunedBucket::Outcome::failed, &TunedBucket::outcome) != report.buckets.end();
   return failed ? exit_wrong : exit_good;
@@ -140,10 +137,10 @@ void require_place_for(const Wanted& wanted, const Tuner& tuner) {
 int tune_wanted(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops, const TunerOn& on,
                 const Wanted& wanted) {
   const TuneReport report = tune_with_progress(globals, on, ops, wanted.buckets, {.retune = retune_of(settings)});
-  if (!settings.stale) return finish(globals, on.tuner, ops, report);
-  const int status = wanted.buckets.empty() ? exit_good : finish(globals, on.tuner, ops, report);
-  print_renewed(globals, wanted.staleness, wanted.buckets.size(), report);
-  return status;
+  const bool is_any = !settings.stale || !wanted.buckets.empty();
+  if (is_any) print_tuned(globals, ops, report);
+  if (settings.stale) print_renewed(globals, wanted.staleness, wanted.buckets.size(), report);
+  return is_any ? status_of(on.tuner, report) : exit_good;
 }
 
 int tune_here(const Globals& globals, const TuneSettings& settings, const manifest::Catalogue& ops) {

@@ -266,5 +266,6 @@ TEST_CASE("an export for a workload holds its buckets' records and the machine c
   const Ran lacking = command.run("cache export --text " + path + " --workload " + larger);
   CHECK(lacking.status == 1);
   CHECK(lacking.errors.find("1 of 2 buckets") != std::string::npos);
+  CHECK(command.run("-q cache export --text " + path + " --workload " + larger).errors == lacking.errors);
   CHECK(std::count(lacking.output.begin(), lacking.output.end(), '\n') == 1);
 }

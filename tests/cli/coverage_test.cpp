@@ -298,7 +298,14 @@ TEST_CASE("a share that one launch of many keeps below 100 % is not rounded up, 
   CHECK(command.run(asked + " --require 99.99").errors.empty());
   CHECK(says(command.run(asked + " --require-machine-code").errors,
              "the requirement is not met: 1 bucket without machine code, and --require-machine-code is asked for"));
+  const Ran quiet = command.run("-q " + asked + " --require 100"),
+            unmet = command.run("--json " + asked + " --require 100");
+  check_refused(quiet, 1, "the requirement is not met: ");
+  check_refused(unmet, 1,
+                "{\"error\":{\"kind\":\"unmet\",\"message\":\"the requirement is not met: 99.999 % by launches");
+  CHECK_MESSAGE(says(unmet.output, "\"unmet\":\"the requirement is not met: 99.999 %"), unmet.output);
   const std::string json = command.run("--json " + asked).output;
+  CHECK_MESSAGE(says(json, "\"unmet\":null,"), json);
   CHECK_MESSAGE(says(json, "\"launch_share\":0.99999,"), json);
   CHECK_MESSAGE(says(json, "\"launch_coverage\":0.99999,"), json);
 }

@@ -23,11 +23,12 @@ void interrupt_twice_then_finish(const std::string& words, const fs::path& overl
   std::set<std::string> before;
   std::int64_t tuned = 0;
   for (int run = 0; run < 2; ++run) {
-    Running command(words);
+    Running command(words + " 2>&1");
     REQUIRE(command.wait_for(finished));
     REQUIRE(command.wait_for(candidate));
     command.interrupt();
     CHECK(command.status() == 130);
+    CHECK_MESSAGE(contains(command.said(), R"({"error":{"kind":"interrupted")"), command.said());
     const std::set<std::string> now = keys_in(overlay);
     CHECK(std::includes(now.begin(), now.end(), before.begin(), before.end()));
     CHECK(now.size() > before.size());
