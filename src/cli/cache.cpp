@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "cli/damaged_rows.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
@@ -193,6 +194,7 @@ int list(const Globals& globals, const ListSettings& settings) {
       for (const store::Record& record : records) print_json(listed_json(each.name, record));
     else
       print_list(ops, each, records, settings.op.empty() && !settings.all);
+    say_damaged(globals, *each.file);
   }
   return exit_good;
 }

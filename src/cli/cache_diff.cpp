@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cli/cache.hpp"
+#include "cli/damaged_rows.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
@@ -78,10 +79,11 @@ Row row_of(const store::RecordChange& change) {
 struct Comparison {
   std::vector<Row> rows;  // the worst ratio first, records of only one file last
   store::DiffSummary summary;
+  std::int64_t flawed_rows = 0;                     // of both, which count as absent
   std::map<std::string, std::int64_t> environment;  // number of records by change: "driver 13000 -> 13010"
 };
 
-Comparison compare(const CacheDiffSettings& settings) {
+Comparison compare(const Globals& globals, const CacheDiffSettings& settings) {
   const auto before = open_records(settings.before);
   const auto after = open_records(settings.after);
   Comparison result;
@@ -92,6 +94,10 @@ Comparison compare(const CacheDiffSettings& settings) {
   });
   std::stable_sort(result.rows.begin(), result.rows.end(),
                    [](const Row& a, const Row& b) { return a.ratio > b.ratio; });
+  for (const auto& file : {before.get(), after.get()}) {
+    result.flawed_rows += damaged_rows(*file);
+    say_damaged(globals, *file);
+  }
   return result;
 }
 
@@ -126,6 +132,7 @@ void print_json_rows(const Comparison& comparison) {
               {"lost", summary.lost},
               {"changed", summary.changed},
               {"same", summary.same},
+              {"flawed_rows", comparison.flawed_rows},
               {"geometric_mean_ratio",
                summary.geometric_mean_ratio > 0 ? Json(summary.geometric_mean_ratio) : Json(nullptr)}});
 }
@@ -170,7 +177,7 @@ void print_text(const Globals& globals, const Comparison& comparison) {
 }
 
 int run(const Globals& globals, const CacheDiffSettings& settings) {
-  const Comparison comparison = compare(settings);
+  const Comparison comparison = compare(globals, settings);
   globals.json ? print_json_rows(comparison) : print_text(globals, comparison);
   return settings.exit_code && comparison.summary.differ() ? exit_wrong : exit_good;
 }

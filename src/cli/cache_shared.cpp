@@ -7,6 +7,7 @@
 #include "answer/machine_code.hpp"
 #include "answer/serving.hpp"
 #include "cli/cache.hpp"
+#include "cli/damaged_rows.hpp"
 #include "cli/installed.hpp"
 #include "cli/output.hpp"
 #include "cli/units.hpp"
@@ -147,6 +148,7 @@ int push(const Globals& globals, const SharedSettings& settings) {
   for (const NamedFile& each : files)
     for (const store::Record& record : each.file->records(settings.op, true))
       if (pushed.insert(record.key).second) shared.publish(record, *layers);
+  say_damaged(globals, *layers);
   shared.finish();
   const remote::ClientCounters counts = shared.counters();
   const auto records = static_cast<std::int64_t>(pushed.size());

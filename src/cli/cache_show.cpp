@@ -9,6 +9,7 @@
 
 #include "cli/cache.hpp"
 #include "cli/candidate_plot.hpp"
+#include "cli/damaged_rows.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
@@ -165,6 +166,7 @@ int run(const Globals& globals, const CacheShowSettings& settings) {
       else
         print_record(ops, each.name, record);
     }
+    say_damaged(globals, *each.file);
   }
   if (any) return exit_good;
   throw Error(ErrorKind::not_tuned,

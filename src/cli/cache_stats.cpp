@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cli/cache.hpp"
+#include "cli/damaged_rows.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/table.hpp"
@@ -144,20 +145,23 @@ void print_uses(const Uses& uses) {
   if (!table.empty()) print("\n" + table.text(2));
 }
 
+void print_text(const Globals& globals, const NamedFile& named) {
+  store::File& file = *named.file;
+  print(named.name + "\n");
+  const Uses uses(file.usage());
+  print_counts(file, file.stats());
+  print_bytes(file.bytes_by_op());
+  print_uses(uses);
+  print_most_launched(globals, file);
+  print("\n");
+}
+
 int run(const Globals& globals, const CacheStatsSettings& settings) {
   std::optional<store::Layers> layers;
   for (const NamedFile& each : files_to_show(globals, settings.file, layers)) {
-    if (globals.json) {
-      print_json(json_of(each.name, *each.file));
-      continue;
-    }
-    print(each.name + "\n");
-    const Uses uses(each.file->usage());
-    print_counts(*each.file, each.file->stats());
-    print_bytes(each.file->bytes_by_op());
-    print_uses(uses);
-    print_most_launched(globals, *each.file);
-    print("\n");
+    (void)each.file->records({}, true);  // counts the rows that do not hold
+    globals.json ? print_json(json_of(each.name, *each.file)) : print_text(globals, each);
+    say_damaged(globals, *each.file);
   }
   return exit_good;
 }

@@ -9,6 +9,7 @@
 #include "answer/machine_code.hpp"
 #include "cli/bucket_shapes.hpp"
 #include "cli/commands.hpp"
+#include "cli/damaged_rows.hpp"
 #include "cli/demand.hpp"
 #include "cli/next_step.hpp"
 #include "cli/output.hpp"
@@ -114,11 +115,12 @@ std::string answer_of(const Covered& bucket) {
   if (found.is_hit())
     return fmt::format("{}{}{}", to_string(found.answers.front().origin), found.is_stale() ? ", stale" : "",
                        bucket.has_code ? "" : ", no machine code");
+  if (found.miss == answer::Miss::damaged) return "its record is damaged";
   return found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
 }
 
 void print_json_coverage(const Demands& demands, const Coverage& coverage, const Target& target,
-                         const std::string& unmet, const std::vector<NextStep>& steps) {
+                         const std::string& unmet, std::int64_t flawed_rows, const std::vector<NextStep>& steps) {
   for (const Covered& each : coverage.buckets) {
     const Shares shares = shares_of(demands, *each.demand);
     print_json({{"event", "bucket"},
@@ -144,6 +146,7 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
               {"unknown_launches", demands.unknown_launches},
               {"launch_coverage", coverage.launches},
               {"time_coverage", coverage.time},
+              {"flawed_rows", flawed_rows},
               {"unmet", unmet.empty() ? Json() : Json(unmet)},
               {"next", json_of(steps)}});
 }
@@ -239,8 +242,9 @@ int run(const Globals& globals, const CoverageSettings& settings) {
   const std::vector<NextStep> steps =
       next_steps(globals, target, layers, coverage.missing, {.tune = prewarm + " -o FILE.kiln", .compile = prewarm});
   const std::string unmet = unmet_requirement(settings, coverage);
-  globals.json ? print_json_coverage(demands, coverage, target, unmet, steps)
+  globals.json ? print_json_coverage(demands, coverage, target, unmet, damaged_rows(layers), steps)
                : print_text_coverage(settings, demands, coverage, target, layers, steps);
+  say_damaged(globals, layers);
   if (!unmet.empty()) say_error(globals.json, "unmet", unmet);
   return unmet.empty() ? exit_good : exit_wrong;
 }

@@ -7,6 +7,7 @@
 #include "answer/explain.hpp"
 #include "cli/bench/idle.hpp"
 #include "cli/commands.hpp"
+#include "cli/damaged_rows.hpp"
 #include "cli/next_step.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
@@ -184,6 +185,7 @@ int run(const Globals& globals, const ExplainSettings& settings) {
     print_text(op.name, explanation, target, idle);
     print_next_steps(steps);
   }
+  say_damaged(globals, layers);
   return explanation.implementation.empty() ? exit_wrong : exit_good;
 }
 

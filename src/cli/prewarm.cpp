@@ -6,6 +6,7 @@
 
 #include "cli/bucket_shapes.hpp"
 #include "cli/commands.hpp"
+#include "cli/damaged_rows.hpp"
 #include "cli/demand.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/kept.hpp"
@@ -383,6 +384,7 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
       globals, settings, ops,
       {deployment, target.about, why.empty(),
        next_steps(globals, target, layers, missing, {.tune = prewarm_command(settings.source) + " -o FILE.kiln"})});
+  say_damaged(globals, layers);
   if (!why.empty()) refuse_unkept("what was pre-warmed", why);
   return status;
 }

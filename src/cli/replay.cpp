@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/commands.hpp"
+#include "cli/damaged_rows.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
@@ -103,6 +104,7 @@ int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<co
                   .compile = "kiln prewarm WORKLOAD.toml",
                   .note = "WORKLOAD.toml names the trace's problems, in the form that docs/deployment.md describes"});
   print_look_ups(globals, target, count(trace, empty), report, settings.policy);
+  say_damaged(globals, layers);
   const bool good = std::all_of(report.buckets.begin(), report.buckets.end(),
                                 [](const DryBucket& bucket) { return bucket.is_ready(); });
   return good ? exit_good : exit_wrong;

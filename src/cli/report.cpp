@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
+#include "cli/damaged_rows.hpp"
 #include "cli/output.hpp"
 #include "cli/output_choice.hpp"
 #include "cli/problem_set.hpp"
@@ -63,6 +64,7 @@ int run(const Globals& globals, const ReportSettings& settings) {
     say_written(false, settings.output,
                 fmt::format("{}, {}", counted(facts["records_found"].get<std::int64_t>(), "record"),
                             format_bytes(static_cast<std::int64_t>(page.size()))));
+  say_damaged(globals, layers);
   return exit_good;
 }
 

@@ -157,6 +157,36 @@ TEST_CASE("rows that do not hold are left behind by a merge, and named by verify
   CHECK(contains(sound.output, "seal    holds"));
 }
 
+TEST_CASE("rows that do not hold are named by each command that lists or looks up records") {
+  const Command command;
+  const std::string a = tuned_file(command, "a.kiln", true), problem = "rms_norm rows=512 cols=4096 dtype=bf16";
+  std::string bytes = bytes_of(a);
+  const std::size_t at = bytes.find("exhaustive");
+  REQUIRE(at != std::string::npos);
+  bytes[at] = 'E';
+  std::ofstream(a, std::ios::binary) << bytes;
+  const std::string base = " --device-class H200 --overlay '' --base " + a, workload = workload_of(command, "512");
+  const std::string note = "kiln: 1 row of " + a + " does not hold and counts as absent; kiln cache verify " + a;
+  for (const std::string& words :
+       {"cache ls " + a, "cache stats " + a, "cache show rms_norm --file " + a, "cache diff " + a + " " + a,
+        "coverage " + workload + base, "explain " + problem + base,
+        "replay --dry-run " + command.path("t.trace", problem + "\n") + base,
+        "report -o " + command.path("page.html") + base}) {
+    CAPTURE(words);
+    const Ran ran = command.run(words), quiet = command.run("-q " + words);
+    CHECK_MESSAGE(contains(ran.errors, note), ran.errors);
+    CHECK_MESSAGE(!contains(quiet.errors, "does not hold"), quiet.errors);
+  }
+  CHECK(contains(command.run("coverage " + workload + base).output, "its record is damaged"));
+  CHECK(contains(command.run("--json coverage " + workload + base).output, "\"flawed_rows\":1"));
+  CHECK(contains(command.run("--json cache diff " + a + " " + a).output, "\"flawed_rows\":2"));
+  CHECK(contains(command.run("--json cache stats " + a).output, "\"quarantined\":1"));
+  const std::string overlay = command.path("overlay.kiln");
+  std::filesystem::copy_file(a, overlay);
+  CHECK(contains(command.run("cache ls").errors, "1 row of " + overlay + " does not hold and counts as absent"));
+  CHECK(contains(command.run("cache stats").output, "rows set aside earlier"));
+}
+
 TEST_CASE("verify refuses what is no file of its own") {
   const Command command;
   check_refused(command.run("cache verify " + command.path("none.kiln")), 2, "does not exist");
