@@ -22,10 +22,25 @@
 
 namespace kiln::cli {
 
+namespace {
+
+/// Throws Error(bad_input) where --overlay or --base names a file beside `file`.
+void refuse_layers(const Globals& globals, const std::string& file) {
+  const bool has_overlay = globals.overlay && !globals.overlay->empty();
+  if (!has_overlay && globals.bases.empty()) return;
+  const char* const given = !has_overlay ? "--base" : globals.bases.empty() ? "--overlay" : "--overlay and --base";
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format("{} is read alone, without the overlay and the bases; leave {} out, or the file", file, given));
+}
+
+}  // namespace
+
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers) {
   std::vector<NamedFile> files;
   if (!file.empty()) {
+    refuse_layers(globals, file);
     files.push_back({file, open_records(file), nullptr});
     files.back().file = files.back().owned.get();
     files.back().file->refuse_if_damaged("read");
@@ -179,6 +194,8 @@ int list(const Globals& globals, const ListSettings& settings) {
   std::optional<store::Layers> layers;
   if (settings.shared && !settings.file.empty())
     throw Error(ErrorKind::bad_input, "both a file and --shared are given; give one of them");
+  if (globals.remote && !globals.remote->empty() && !settings.shared)
+    throw Error(ErrorKind::bad_input, "--remote is for --shared; add --shared, or leave --remote out");
   std::vector<NamedFile> files;
   if (settings.shared)
     files.push_back(shared_records(globals, settings.op));

@@ -17,7 +17,8 @@ struct NamedFile {
   store::File* file = nullptr;
 };
 /// Returns `file` alone when it is given, else the overlay and the bases, which `layers` then owns. Throws
-/// Error(bad_file) when one of them is damaged beyond single rows, so that no list leaves out rows in silence.
+/// Error(bad_file) when one of them is damaged beyond single rows, so that no list leaves out rows in silence,
+/// and Error(bad_input) where --overlay or --base names files beside `file`.
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers);
 

@@ -35,14 +35,16 @@ void declare(CLI::App& command, CoverageSettings& settings) {
   command.add_option("--arch", settings.target.arch, "Compute for this architecture; needs no GPU")->type_name("ARCH");
   add_device_class(command, settings.target.device_class,
                    "Compute for this device class, when the files hold several; needs no GPU");
-  command.add_option("--require", settings.require, "Exit with 1 when fewer than this many percent would be hits")
-      ->transform(number_from(0, 100))
-      ->type_name("PERCENT");
+  CLI::Option* const require =
+      command.add_option("--require", settings.require, "Exit with 1 when fewer than this many percent would be hits")
+          ->transform(number_from(0, 100))
+          ->type_name("PERCENT");
   command.add_flag("--require-machine-code", settings.require_machine_code,
                    "Exit with 1 when a bucket that has a record lacks machine code in the files");
   command
       .add_option("--by", settings.by,
                   "What --require counts: launches (of a workload, each bucket as one), or their time")
+      ->needs(require)
       ->check(CLI::Validator(CLI::IsMember({"launches", "time"})).description(""))
       ->type_name("WHAT");
   command.add_flag("--all", settings.all, "List also the buckets that are covered");

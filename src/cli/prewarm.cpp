@@ -400,6 +400,19 @@ int ranks_of(const PrewarmSettings& settings, const manifest::Catalogue& ops) {
   return settings.ranks;
 }
 
+/// Throws Error(bad_input) for options that a command without a tune would ignore.
+void refuse_tuning(const PrewarmSettings& settings) {
+  std::vector<std::string> ignored = given(settings.search);
+  if (settings.force) ignored.emplace_back("--force");
+  if (!settings.devices.empty()) ignored.emplace_back("--devices");
+  if (settings.ranks > 0) ignored.emplace_back("--ranks");
+  if (ignored.empty()) return;
+  const auto count = static_cast<std::int64_t>(ignored.size());
+  throw Error(ErrorKind::bad_input,
+              fmt::format("{} {} for tuning, which needs the GPU; leave {} out, or leave out --arch and --device-class",
+                          fmt::join(ignored, ", "), verb(count, "is", "are"), verb(count, "it", "them")));
+}
+
 int run(const Globals& globals, const PrewarmSettings& settings) {
   check(globals, settings.output);
   const manifest::Catalogue ops = load_ops(globals);
@@ -409,10 +422,7 @@ int run(const Globals& globals, const PrewarmSettings& settings) {
   if (!settings.source.from_histogram && (settings.top < 100 || settings.limit > 0))
     throw Error(ErrorKind::bad_input, "--top and --limit need counted launches; give --from-histogram with them");
   if (offline) refuse_remote(globals, "--arch and --device-class");
-  if (offline && (settings.force || !settings.devices.empty() || settings.ranks > 0))
-    throw Error(
-        ErrorKind::bad_input,
-        "--force, --devices and --ranks are for tuning, which needs the GPU; leave them out, or leave out --arch and --device-class");
+  if (offline) refuse_tuning(settings);
   if (offline) return note_signatures(globals, settings, [&] { return compile_and_finish(globals, settings, ops); });
   constexpr std::string_view advice =
       "Without a GPU, --device-class compiles for records of a --base: kiln prewarm WORKLOAD.toml --device-class H200 "

@@ -118,6 +118,9 @@ int run(const Globals& globals, const ReplaySettings& settings) {
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();
   if (named && !settings.dry_run)
     throw Error(ErrorKind::bad_input, "--arch and --device-class need --dry-run, because launches use the present GPU");
+  if (settings.dry_run && settings.verify)
+    throw Error(ErrorKind::bad_input,
+                "--verify checks the results of launches, and --dry-run launches nothing; leave one of them out");
   if (settings.dry_run) refuse_remote(globals, "--dry-run");
   const std::int64_t empty = leave_out_empty(trace);
   if (settings.dry_run) return dry_run(globals, settings, trace, empty);

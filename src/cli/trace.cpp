@@ -7,6 +7,7 @@
 #include "cli/problem_set.hpp"
 #include "cli/trace_draw.hpp"
 #include "cli/units.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -17,6 +18,7 @@ struct TraceSettings {
   std::string distribution = "lognormal";
   OutputChoice output;
   Draw draw;
+  std::vector<const CLI::Option*> of_lognormal{};
 };
 
 void declare(CLI::App& command, TraceSettings& settings) {
@@ -33,14 +35,16 @@ void declare(CLI::App& command, TraceSettings& settings) {
       ->capture_default_str()
       ->check(CLI::Validator(CLI::IsMember({"lognormal", "uniform"})).description(""))
       ->type_name("NAME");
-  command
-      .add_option("--median", settings.draw.median,
-                  "The median of lognormal sizes; by default the geometric mean of the range's ends")
-      ->type_name("SIZE");
-  command.add_option("--sigma", settings.draw.sigma, "The standard deviation of the logarithm of lognormal sizes")
-      ->capture_default_str()
-      ->transform(number_from(0, 10))
-      ->type_name("X");
+  settings.of_lognormal.push_back(
+      command
+          .add_option("--median", settings.draw.median,
+                      "The median of lognormal sizes; by default the geometric mean of the range's ends")
+          ->type_name("SIZE"));
+  settings.of_lognormal.push_back(
+      command.add_option("--sigma", settings.draw.sigma, "The standard deviation of the logarithm of lognormal sizes")
+          ->capture_default_str()
+          ->transform(number_from(0, 10))
+          ->type_name("X"));
   command.add_option("--seed", settings.draw.seed, "The seed; equal seeds give equal streams")
       ->capture_default_str()
       ->transform(any_whole_number())
@@ -55,7 +59,18 @@ std::string text_of(const TraceSettings& settings, const manifest::Op& op, const
   return text;
 }
 
+/// Throws Error(bad_input) for an option of another distribution than the one asked for.
+void check_distribution(const TraceSettings& settings) {
+  if (settings.distribution == "lognormal") return;
+  for (const CLI::Option* each : settings.of_lognormal)
+    if (each->count() > 0)
+      throw Error(ErrorKind::bad_input, fmt::format("{} is of lognormal sizes, and --distribution {} was given; leave "
+                                                    "one of them out",
+                                                    each->get_name(), settings.distribution));
+}
+
 int run(const Globals& globals, const TraceSettings& settings) {
+  check_distribution(settings);
   check_output(settings.output, OutputKind::trace);
   const manifest::Catalogue ops = load_ops(globals, settings.op);
   const manifest::Op& op = find_op(ops, settings.op);

@@ -89,8 +89,9 @@ std::vector<Problem> draw_problems(const manifest::Op& op, const ProblemSet& set
       repeated = 0;
     } else if (++repeated > patience) {
       throw Error(ErrorKind::bad_input,
-                  fmt::format("{} were asked for and only {} found in {} draws; give wider ranges or a larger --sigma",
-                              counted(draw.count, "distinct problem"), problems.size(), patience));
+                  fmt::format("{} were asked for and only {} found in {} draws; give wider ranges{}",
+                              counted(draw.count, "distinct problem"), problems.size(), patience,
+                              draw.distribution == Distribution::lognormal ? " or a larger --sigma" : ""));
     }
   }
   return problems;

@@ -105,29 +105,37 @@ void add_row(Table& table, const manifest::Op& op, const TunedBucket& bucket) {
 }  // namespace
 
 void declare_search(CLI::App& command, SearchChoice& choice) {
-  command
-      .add_option(
-          "--strategy", choice.strategy,
-          "racing: the likeliest candidates first, few samples for those that cannot win; exhaustive: every candidate")
-      ->check(CLI::IsMember({"racing", "exhaustive"}).description(""))
-      ->type_name("NAME");
-  command.add_option("--trials", choice.trials, "Maximum candidates per bucket (racing; no limit by default)")
-      ->transform(whole_number_from(1, 1000000))
-      ->type_name("N");
-  command
-      .add_option(
-          "--seconds", choice.seconds,
-          "Time limit per bucket: no candidate starts after it, and the best so far are compared (no limit by default)")
-      ->transform(number_from(0.001, 1e6))
-      ->type_name("SECONDS");
-  command.add_option("--seed", choice.seed, "The seed of racing's draws")
-      ->transform(any_whole_number())
-      ->type_name("N");
-  command
-      .add_option(
-          "--samples", choice.samples,
-          "A file to which each tune appends all that it asked and measured, so that it can be repeated without a GPU")
-      ->type_name("FILE");
+  const auto add = [&](CLI::Option* option) { choice.options.push_back(option); };
+  add(command
+          .add_option(
+              "--strategy", choice.strategy,
+              "racing: the likeliest candidates first, few samples for those that cannot win; exhaustive: every candidate")
+          ->check(CLI::IsMember({"racing", "exhaustive"}).description(""))
+          ->type_name("NAME"));
+  add(command.add_option("--trials", choice.trials, "Maximum candidates per bucket (racing; no limit by default)")
+          ->transform(whole_number_from(1, 1000000))
+          ->type_name("N"));
+  add(command
+          .add_option(
+              "--seconds", choice.seconds,
+              "Time limit per bucket: no candidate starts after it, and the best so far are compared (no limit by default)")
+          ->transform(number_from(0.001, 1e6))
+          ->type_name("SECONDS"));
+  add(command.add_option("--seed", choice.seed, "The seed of racing's draws")
+          ->transform(any_whole_number())
+          ->type_name("N"));
+  add(command
+          .add_option(
+              "--samples", choice.samples,
+              "A file to which each tune appends all that it asked and measured, so that it can be repeated without a GPU")
+          ->type_name("FILE"));
+}
+
+std::vector<std::string> given(const SearchChoice& choice) {
+  std::vector<std::string> names;
+  for (const CLI::Option* each : choice.options)
+    if (each->count() > 0) names.push_back(each->get_name());
+  return names;
 }
 
 SearchSettings search_settings(const SearchChoice& choice) {

@@ -22,9 +22,12 @@ struct SearchChoice {
   double seconds = 0;
   std::uint64_t seed = 1;
   std::string samples;
+  std::vector<const CLI::Option*> options{};  // of the command line, by declare_search
 };
 
 void declare_search(CLI::App& command, SearchChoice& choice);
+/// Returns the names of the options that were given.
+std::vector<std::string> given(const SearchChoice& choice);
 /// Throws Error(bad_input) as check_samples does.
 SearchSettings search_settings(const SearchChoice& choice);
 

@@ -30,7 +30,8 @@ class OddFiles {
 
  private:
   [[nodiscard]] std::string globals_of(const std::string& words) const {
-    if (words.starts_with("cache diff") || words.starts_with("ops")) return own_ops();
+    for (const char* alone : {"cache diff", "cache ls /", "cache stats /", "ops"})
+      if (words.starts_with(alone)) return own_ops();
     const bool is_overlay_alone = words.starts_with("cache import") || words.starts_with("cache merge");
     return is_overlay_alone ? own_overlay(folder_) : globals(folder_);
   }
