@@ -55,7 +55,7 @@ void check(const CacheExportSettings& settings) {
 }
 
 void say_exported(const Globals& globals, const CacheExportSettings& settings, const store::TransferReport& report,
-                  std::int64_t flawed_rows) {
+                  std::int64_t flawed_rows, std::int64_t lost_cubins) {
   const std::string& output = settings.output.path;
   if (globals.json) {
     print_json({{"event", "exported"},
@@ -63,6 +63,7 @@ void say_exported(const Globals& globals, const CacheExportSettings& settings, c
                 {"records", report.added},
                 {"cubins", report.cubins},
                 {"untrusted_cubins", report.untrusted_cubins},
+                {"lost_cubins", lost_cubins},
                 {"flawed_rows", flawed_rows}});
     return;
   }
@@ -115,8 +116,9 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
     // The user's own overlay is trusted under any policy.
     const auto trust = settings.file.empty() ? store::CodeTrust{} : code_trust(globals);
     const std::size_t signatures = signatures_of(settings.output.path) + signatures_of(settings.file);
+    const FormerCode former(settings.output.path);
     const auto report = store::export_file(from, settings.output.path, selection, true, trust);
-    say_exported(globals, settings, report, flawed_rows());
+    say_exported(globals, settings, report, flawed_rows(), former.say_lost(globals));
     say_unsigned(globals, settings.output.path, signatures);
   }
   if (!globals.json) say_flawed(globals, files.front().name, flawed_rows());

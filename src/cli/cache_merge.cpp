@@ -101,6 +101,7 @@ int into_file(const Globals& globals, const CacheMergeSettings& settings) {
     inputs.push_back(files.back().get());
   }
   const store::Selection selection{.must_hold_records = true, .must_lose_nothing = !settings.output.replace};
+  const FormerCode former(output);
   const auto report = store::merge_files(inputs, output, selection, true, code_trust(globals));
   std::int64_t flawed_rows = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -109,6 +110,7 @@ int into_file(const Globals& globals, const CacheMergeSettings& settings) {
     flawed_rows += flawed;
   }
   say_unsigned(globals, output, signatures);
+  const std::int64_t lost_cubins = former.say_lost(globals);
   const auto bytes = static_cast<std::int64_t>(fs::file_size(output));
   if (globals.json) {
     print_json({{"event", "merged"},
@@ -118,6 +120,7 @@ int into_file(const Globals& globals, const CacheMergeSettings& settings) {
                 {"conflicts", report.conflicts},
                 {"cubins", report.cubins},
                 {"untrusted_cubins", report.untrusted_cubins},
+                {"lost_cubins", lost_cubins},
                 {"flawed_rows", flawed_rows},
                 {"bytes", bytes}});
     return exit_good;

@@ -111,6 +111,7 @@ store::Verification verify_text(const std::string& path) try {
 int run(const Globals& globals, const CacheVerifySettings& settings) {
   if (!std::filesystem::exists(settings.file))
     throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", settings.file));
+  refuse_text_by_other_name(settings.file);
   const store::Verification found =
       store::is_text(settings.file) ? verify_text(settings.file) : store::verify(settings.file, settings.limit);
   const store::KeyRing keys = code_trust(globals).keys;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <fstream>
 
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
@@ -57,6 +58,7 @@ void find_paths(Globals& globals) {
       throw Error(
           ErrorKind::bad_input,
           fmt::format("the base {} does not exist{}; give the path of a .kiln or .jsonl file", base, where_else(base)));
+    refuse_text_by_other_name(base);
   }
   for (const std::string& folder : globals.trusted_keys)
     if (!fs::is_directory(folder))
@@ -187,8 +189,22 @@ EngineWarnings::~EngineWarnings() {
   }
 }
 
+void refuse_text_by_other_name(const fs::path& path) {
+  constexpr std::string_view beginning = "{\"key\":";
+  std::error_code ignored;
+  if (store::is_text(path) || !fs::is_regular_file(path, ignored)) return;
+  std::string text(beginning.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (file.read(text.data(), static_cast<std::streamsize>(text.size())) && text == beginning)
+    throw Error(
+        ErrorKind::bad_file,
+        fmt::format("'{}' is text of records, and a file is read as such when its name ends in .jsonl; rename it",
+                    path.string()));
+}
+
 std::unique_ptr<store::File> open_records(const fs::path& path) {
   refuse_absent(path.string());
+  refuse_text_by_other_name(path);
   return store::is_text(path) ? store::read_text(path) : store::File::open(path, store::Access::read_only);
 }
 

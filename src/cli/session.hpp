@@ -84,6 +84,9 @@ int or_advise(std::string_view advice, Act act) try {
   throw Error(error.kind(), std::string(error.what()).append("\n").append(advice));
 }
 
+/// Throws Error(bad_file) for text of records whose name is not that of text, by which it would be read.
+void refuse_text_by_other_name(const std::filesystem::path& path);
+
 /// Opens a .kiln file, or reads text into a .kiln file in memory.
 std::unique_ptr<store::File> open_records(const std::filesystem::path& path);
 

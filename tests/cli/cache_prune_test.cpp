@@ -1,4 +1,5 @@
 // kiln cache prune, compact and export: which rows go, and which come along.
+#include <fmt/format.h>
 #include <set>
 
 #include "cli/prune_rule.hpp"
@@ -236,6 +237,27 @@ TEST_CASE("pruning gives the bytes back unless told not to, and compacting does 
   const Ran compacted = command.run("--json cache compact " + path);
   CHECK(compacted.output.find("\"bytes_before\":" + std::to_string(before)) != std::string::npos);
   CHECK(std::filesystem::file_size(path) < 200000);
+}
+
+TEST_CASE("machine code that a replaced file had and the new one lacks is named") {
+  const Command command;
+  const std::string path = command.path("a.kiln"), out = command.path("out.kiln");
+  put(*store::File::open(path, store::Access::read_write), tuned({"rows=512", "cols=4096"}));
+  REQUIRE(command.run("cache export " + path + " -o " + out).status == 0);
+  const std::int64_t cubins = cubins_in(out);
+  REQUIRE(cubins > 1);
+  CHECK(command.run("cache export " + path + " -o " + out).errors.empty());
+  const std::string note =
+      fmt::format("{} lacks {} cubins of its former content; what is needed is compiled", out, cubins);
+  const std::string bare = command.path("bare.kiln");
+  const Ran without = command.run("cache export --no-cubins " + path + " -o " + bare);
+  CHECK(without.errors.empty());
+  const Ran merged = command.run("cache merge " + bare + " -o " + out);
+  CHECK_MESSAGE(merged.errors.find(note) != std::string::npos, merged.errors);
+  REQUIRE(command.run("cache export " + path + " -o " + out).status == 0);
+  const Ran exported = command.run("--json cache export --no-cubins " + path + " -o " + out);
+  CHECK_MESSAGE(exported.errors.find(note) != std::string::npos, exported.errors);
+  CHECK(exported.output.find(fmt::format("\"lost_cubins\":{}", cubins)) != std::string::npos);
 }
 
 TEST_CASE("an export for a workload holds its buckets' records and the machine code that these need") {

@@ -250,6 +250,16 @@ TEST_CASE("an overlay that is named and cannot be read is an error of each comma
   CHECK_FALSE(std::filesystem::exists(page));
 }
 
+TEST_CASE("text of records under another name is refused by its reader, with the name that it needs") {
+  const Command command;
+  const std::string a = tuned_file(command, "a.kiln", false), text = command.path("x.txt");
+  REQUIRE(command.run("cache export " + a + " --text -o " + text).status == 0);
+  for (const std::string& words : {"cache ls " + text, "cache merge " + text, "cache diff " + a + " " + text,
+                                   "cache ls --base " + text, "cache verify " + text})
+    check_refused(command.run(words), 4,
+                  "x.txt' is text of records, and a file is read as such when its name ends in .jsonl; rename it");
+}
+
 TEST_CASE("an overlay is not made under the name of text, which no base could be read from") {
   const Command command;
   const std::string text = command.path("mine.jsonl"), base = tuned_file(command, "base.kiln", true);
