@@ -97,6 +97,10 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   check_is_no_input(settings.output.path, files);
   if (layers && !layers->readable_overlay().refused.empty())
     throw Error(ErrorKind::io, fmt::format("nothing is exported: {}", layers->readable_overlay().refused));
+  if (files.front().file->path().empty() && settings.file.empty())
+    throw Error(
+        ErrorKind::bad_input,
+        "nothing is exported: the overlay is in memory, as its empty path asks, and holds no record; name a file");
   check_op(globals, files, settings.op);
   store::File& from = *files.front().file;  // the overlay is the first
   store::Selection selection{settings.op, settings.device_class, !settings.no_cubins, !settings.no_candidates};

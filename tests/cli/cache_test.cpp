@@ -260,6 +260,12 @@ TEST_CASE("text of records under another name is refused by its reader, with the
                   "x.txt' is text of records, and a file is read as such when its name ends in .jsonl; rename it");
 }
 
+TEST_CASE("an export of an overlay in memory says that it holds nothing") {
+  const Command command;
+  for (const char* words : {"cache export --text --overlay ''", "cache export --overlay '' -o out.kiln"})
+    check_refused(command.run(words), 2, "the overlay is in memory, as its empty path asks, and holds no record");
+}
+
 TEST_CASE("an overlay is not made under the name of text, which no base could be read from") {
   const Command command;
   const std::string text = command.path("mine.jsonl"), base = tuned_file(command, "base.kiln", true);
