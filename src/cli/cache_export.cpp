@@ -78,7 +78,8 @@ void export_text(const Globals& globals, store::File& from, const CacheExportSet
   store::export_text(from, text, selection);
   if (settings.output.path.empty()) return print(text.str());
   write_text(settings.output, OutputKind::text_of_records, text.str());
-  say_written(globals.json, settings.output, format_bytes(static_cast<std::int64_t>(text.str().size())));
+  const std::size_t bytes = text.str().size();
+  say_written(globals.json, settings.output, format_bytes(static_cast<std::int64_t>(bytes)), {{"bytes", bytes}});
 }
 
 /// Throws Error(bad_input) where the output is one of the files that are read.

@@ -200,7 +200,8 @@ int run(const Globals& globals, const WorkloadSettings& settings) {
   }
   write_text(settings.output, OutputKind::workload, text);
   const auto buckets = buckets_of_workload(parse_workload(text, settings.output.path), ops, settings.ranks);
-  say_written(globals.json, settings.output, counted(static_cast<std::int64_t>(buckets.size()), "bucket"));
+  say_written(globals.json, settings.output, counted(static_cast<std::int64_t>(buckets.size()), "bucket"),
+              {{"buckets", buckets.size()}});
   return exit_good;
 }
 

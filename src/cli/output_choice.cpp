@@ -148,12 +148,12 @@ void write_text(const OutputChoice& output, OutputKind kind, std::string_view te
   write_text(output.path, has_digest ? with_digest(text) : text);
 }
 
-void say_written(bool json, const OutputChoice& output, std::string_view what) {
+void say_written(bool json, const OutputChoice& output, std::string_view what, const Json& counts) {
   if (is_stream(output.path)) return;
-  if (json)
-    print_json({{"event", "written"}, {"file", output.path}, {"holds", what}});
-  else
-    print(fmt::format("{}: {}\n", output.path, what));
+  if (!json) return print(fmt::format("{}: {}\n", output.path, what));
+  Json written{{"event", "written"}, {"file", output.path}};
+  written.update(counts);
+  print_json(written);
 }
 
 }  // namespace kiln::cli

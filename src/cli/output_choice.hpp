@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "cli/output.hpp"
+
 namespace kiln::cli {
 
 struct OutputChoice {
@@ -40,7 +42,7 @@ void check_samples(const std::string& path);
 void write_text(const OutputChoice& output, OutputKind kind, std::string_view text);
 
 /// Says on the standard output what a file that was written holds: "FILE: WHAT", or with --json {"event": "written",
-/// "file", "holds"}. Says nothing of an output that goes to a stream.
-void say_written(bool json, const OutputChoice& output, std::string_view what);
+/// "file"} and `counts`, such as {"bytes": 512}. Says nothing of an output that goes to a stream.
+void say_written(bool json, const OutputChoice& output, std::string_view what, const Json& counts);
 
 }  // namespace kiln::cli

@@ -154,6 +154,14 @@ struct DryTotals {
   }
 };
 
+std::string what_serves(const DryBucket& bucket, std::string_view policy) {
+  const std::string_view code = bucket.cubin_in_files ? "" : ", no machine code";
+  if (bucket.is_hit()) return fmt::format("a record{}", code);
+  if (const auto instead = done_instead(policy); !instead.empty()) return fmt::format("no record: {}", instead);
+  if (!bucket.served) return "nothing legal";
+  return fmt::format("no record, served by {}{}", to_string(bucket.origin), code);
+}
+
 void print_json_look_ups(const Target& target, const Counts& counts, const DryReport& report, std::string_view policy) {
   const DryTotals totals(report, policy);
   Json json{{"event", "looked_up"},
@@ -171,21 +179,20 @@ void print_json_look_ups(const Target& target, const Counts& counts, const DryRe
             {"unserved_problems", totals.unserved},
             {"stale_buckets", totals.stale},
             {"buckets_without_cubin", totals.without_cubin},
+            {"not_ready", Json::array()},
             {"constraint_fallbacks", report.constraint_fallbacks},
             {"next", json_of(report.next)}};
+  for (const DryBucket& bucket : report.buckets)
+    if (!bucket.is_ready())
+      json["not_ready"].push_back({{"op", bucket.op->name},
+                                   {"bucket", manifest::to_string(*bucket.op, bucket.bucket)},
+                                   {"answer", what_serves(bucket, policy)},
+                                   {"problems", bucket.problems}});
   for (std::size_t i = 1; i < origin_count; ++i)
     json["by_origin"][std::string(to_string(static_cast<Origin>(i)))] = totals.problems[i];
   for (std::size_t i = 0; i < totals.misses.size(); ++i)
     if (totals.misses[i] > 0) json["misses"][std::string(to_string(static_cast<answer::Miss>(i)))] = totals.misses[i];
   print_json(json);
-}
-
-std::string what_serves(const DryBucket& bucket, std::string_view policy) {
-  const std::string_view code = bucket.cubin_in_files ? "" : ", no machine code";
-  if (bucket.is_hit()) return fmt::format("a record{}", code);
-  if (const auto instead = done_instead(policy); !instead.empty()) return fmt::format("no record: {}", instead);
-  if (!bucket.served) return "nothing legal";
-  return fmt::format("no record, served by {}{}", to_string(bucket.origin), code);
 }
 
 void print_not_ready(const DryReport& report, std::string_view policy) {

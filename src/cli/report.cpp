@@ -63,7 +63,8 @@ int run(const Globals& globals, const ReportSettings& settings) {
   else
     say_written(false, settings.output,
                 fmt::format("{}, {}", counted(facts["records_found"].get<std::int64_t>(), "record"),
-                            format_bytes(static_cast<std::int64_t>(page.size()))));
+                            format_bytes(static_cast<std::int64_t>(page.size()))),
+                {});
   say_damaged(globals, layers);
   return exit_good;
 }

@@ -83,7 +83,8 @@ int run(const Globals& globals, const TraceSettings& settings) {
     return exit_good;
   }
   write_text(settings.output, OutputKind::trace, text);
-  say_written(globals.json, settings.output, counted(static_cast<std::int64_t>(problems.size()), "distinct problem"));
+  say_written(globals.json, settings.output, counted(static_cast<std::int64_t>(problems.size()), "distinct problem"),
+              {{"distinct", problems.size()}});
   return exit_good;
 }
 

@@ -212,7 +212,8 @@ TEST_CASE("a command that writes a file says so on the standard output, and noth
   const Command command;
   const std::string trace = "trace rms_norm rows=1..64 cols=64 --count 5 -o ";
   CHECK(command.run(trace + command.path("t.trace")).output == command.path("t.trace") + ": 5 distinct problems\n");
-  CHECK(command.run("--json " + trace + command.path("t.trace")).output.find("{\"event\":\"written\",\"file\":") == 0);
+  CHECK(command.run("--json " + trace + command.path("t.trace")).output ==
+        "{\"event\":\"written\",\"file\":\"" + command.path("t.trace") + "\",\"distinct\":5}\n");
   CHECK(command.run(trace + "-").output.find(": 5 distinct") == std::string::npos);
   CHECK(command.run("report -o " + command.path("r.html")).output.find("r.html: 0 records, ") != std::string::npos);
 }

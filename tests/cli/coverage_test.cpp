@@ -238,6 +238,20 @@ TEST_CASE("a dry replay names what a miss does under its policy") {
   CHECK(says(command.run("--json " + asked + "error").output, "\"missing_problems\":1"));
 }
 
+TEST_CASE("a dry replay lists in JSON the buckets that are not ready") {
+  const Command command;
+  const std::string base = tuned_file(command, "base.kiln", false),
+                    trace =
+                        command.path("t.trace", "rms_norm rows=512 cols=4096 dtype=bf16\nrms_norm rows=1 cols=4096\n");
+  const std::string json =
+      command
+          .run("--json replay --dry-run --policy error --device-class H200 --overlay '' --base " + base + " " + trace)
+          .output;
+  CHECK_MESSAGE(says(json, "\"not_ready\":[{\"op\":\"rms_norm\",\"bucket\":\"rows="), json);
+  CHECK_MESSAGE(says(json, "\"answer\":\"no record: an error\",\"problems\":1}"), json);
+  CHECK_MESSAGE(says(json, "\"answer\":\"a record, no machine code\",\"problems\":1}"), json);
+}
+
 TEST_CASE("a dry replay counts a bucket without a record once, and machine code of records alone") {
   const Command command;
   const std::string bare = tuned_file(command, "bare.kiln", false);
