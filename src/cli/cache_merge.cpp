@@ -44,19 +44,30 @@ struct Brought {
   std::int64_t flawed_rows = 0;
 };
 
-Brought bring(const std::string& path, store::File& to, const store::CodeTrust& trust) {
-  const auto from = open_records(path);
-  const store::TransferReport report = store::merge_into(*from, to, trust);
-  return {report, from->counters().quarantined};
+/// Throws for a file that cannot be read before any is imported.
+std::vector<std::unique_ptr<store::File>> open_all(const std::vector<std::string>& paths) {
+  std::vector<std::unique_ptr<store::File>> files;
+  for (const std::string& path : paths) {
+    files.push_back(open_records(path));
+    files.back()->refuse_if_damaged("copied");
+  }
+  return files;
+}
+
+Brought bring(store::File& from, store::File& to, const store::CodeTrust& trust) {
+  const store::TransferReport report = store::merge_into(from, to, trust);
+  return {report, from.counters().quarantined};
 }
 
 int into_overlay(const Globals& globals, const CacheMergeSettings& settings) {
   store::Layers layers = open_layers(globals);
   require_kept(layers, "what is imported");
   const store::CodeTrust trust = code_trust(globals);
+  const auto files = open_all(settings.files);
   std::int64_t added = 0;
-  for (const std::string& path : settings.files) {
-    const auto& [report, flawed_rows] = bring(path, layers.overlay(), trust);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string& path = settings.files[i];
+    const auto& [report, flawed_rows] = bring(*files[i], layers.overlay(), trust);
     added += report.added;
     if (globals.json) {
       print_json({{"event", "imported"},

@@ -266,6 +266,18 @@ TEST_CASE("an export of an overlay in memory says that it holds nothing") {
     check_refused(command.run(words), 2, "the overlay is in memory, as its empty path asks, and holds no record");
 }
 
+TEST_CASE("an import reads each file before it takes the first") {
+  const Command command;
+  const std::string good = tuned_file(command, "good.kiln", true), cut = command.path("cut.kiln");
+  std::filesystem::copy_file(good, cut);
+  std::filesystem::resize_file(cut, std::filesystem::file_size(cut) - 4096);
+  check_refused(command.run("cache import " + good + " " + command.path("missing.kiln")), 2, "missing.kiln");
+  check_refused(command.run("cache import " + good + " " + cut), 4, "cut.kiln");
+  check_refused(command.run("cache import " + good + " " + command.path("bad.jsonl", "{}\n")), 2, "bad.jsonl:1");
+  CHECK(command.run("cache ls").output.find("1 record") == std::string::npos);
+  CHECK(contains(command.run("cache import " + good).output, "1 record added"));
+}
+
 TEST_CASE("an overlay is not made under the name of text, which no base could be read from") {
   const Command command;
   const std::string text = command.path("mine.jsonl"), base = tuned_file(command, "base.kiln", true);
