@@ -135,8 +135,26 @@ std::string unknown_option(const CLI::App& app, std::string_view word) {
                      manifest::did_you_mean(word, names), chosen);
 }
 
+/// Asked where the options are not read yet. CLI11 takes a flag as --json=true too, and as --json=false.
 bool wants_json(int argc, char** argv) noexcept {
-  return std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--json"; });
+  constexpr std::string_view flag = "--json", with_value = "--json=";
+  return std::any_of(argv, argv + argc, [&](std::string_view word) {
+    const std::string_view value = word.substr(std::min(word.size(), with_value.size()));
+    return word == flag || (word.starts_with(with_value) && value != "false" && value != "0");
+  });
+}
+
+/// Returns CLI11's message for an option with too many values, or with none, in plain words; any other as it is.
+std::string in_plain_words(const std::string& message) {
+  constexpr std::string_view many = ": At Most 1 required but received ", none = ": 1 required ", missing = " missing";
+  if (const auto at = message.find(many); at != std::string::npos)
+    return fmt::format("{} takes one value, and {} were given; give it once", message.substr(0, at),
+                       message.substr(at + many.size()));
+  const auto at = message.find(none);
+  if (at == std::string::npos || !message.ends_with(missing)) return message;
+  const std::size_t type = at + none.size();
+  return fmt::format("{} needs a value, {}", message.substr(0, at),
+                     message.substr(type, message.size() - missing.size() - type));
 }
 
 int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
@@ -144,7 +162,7 @@ int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char*
   const CLI::App& command = innermost(app);
   const std::string chosen = names_of_chosen(app);
   const bool needs_command = !command.get_subcommands([](const CLI::App*) { return true; }).empty();
-  std::string message = error.what();
+  std::string message = in_plain_words(error.what());
   const auto left = app.remaining(true);
   const auto word =
       std::find_if(left.begin(), left.end(), [](const std::string& each) { return !each.starts_with('-'); });

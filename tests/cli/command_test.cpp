@@ -174,6 +174,19 @@ TEST_CASE("no command, an unknown command and an unknown option are bad usage") 
   check_refused(command.run("replay t --policy sometimes"), 2, "see kiln replay --help");
 }
 
+TEST_CASE("an option that is given twice or without its value is refused in plain words, and --json=true is --json") {
+  const Command command;
+  const std::string trace = "trace rms_norm rows=1..4 cols=64 ";
+  check_refused(command.run(trace + "--count 1 --count 2"), 2,
+                "kiln: --count takes one value, and 2 were given; give it once; see");
+  check_refused(command.run("coverage --from-histogram a b"), 2, "--from-histogram takes one value, and 2 were given");
+  check_refused(command.run("cache ls --op"), 2, "kiln: --op needs a value, OP; see kiln cache ls --help");
+  for (const char* yes : {"--json", "--json=true", "--json=1"})
+    CHECK(command.run(std::string("ops --bad ") + yes).errors.starts_with("{\"error\":{\"kind\":\"bad_input\""));
+  for (const char* no : {"--json=false", "--json=0", "--jso"})
+    CHECK(command.run(std::string("ops --bad ") + no).errors.starts_with("kiln: "));
+}
+
 TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
   const Command command;
   for (const char* words : {"trace rms_norm rows=1 cols=64 -o ", "report -o ", "cache export --text -o ",
