@@ -485,10 +485,11 @@ def _log(level: int, line: str) -> None:
 
     try:
         logging.getLogger("kiln").log(level, line)
-    except Exception:  # the call has enqueued its kernel: it must not raise
-        import sys
+    except Exception:  # of a handler; the call that logs has launched its kernel, and must not raise
+        import traceback
 
-        sys.unraisablehook(sys.UnraisableHookArgs((*sys.exc_info(), "Kiln's line was not logged", None)))
+        if logging.raiseExceptions:
+            traceback.print_exc()
 
 
 _kiln.install(Error, _begin, _log)

@@ -154,6 +154,23 @@ print("done")
     assert len(lines) == len(expected) and all(part in line for part, line in zip(expected, lines)), said
 
 
+def test_a_record_goes_where_a_link_points_to_and_into_a_pipe(run_program, tmp_path):
+    target, link, pipe = tmp_path / "ran.toml", tmp_path / "link.toml", tmp_path / "pipe"
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    run_program(TUNER + f"""
+tuner.tune()
+scale(**given)
+for path in ({str(link)!r}, {str(pipe)!r}, os.devnull):
+    kiln.record(path)
+""")
+    assert link.is_symlink() and "scale" in target.read_text()
+    assert pipe.is_fifo() and b"scale" in os.read(reader, 1 << 16)
+    assert not os.path.isfile(os.devnull)
+    os.close(reader)
+
+
 def test_a_record_of_what_was_launched_is_a_workload_that_replaces_a_file_whole(run_program, tmp_path):
     path = tmp_path / "ran.toml"
     path.write_text("[[workload]]\nop = \"old\"\n" * 100)

@@ -127,6 +127,26 @@ print(given["y"].values[0], kiln.stats()["tunes"])
     assert "kiln scale rows=4 cols=64 dtype=f32: its tune begins\n" in said and "threads=" in said, said
 
 
+def test_a_logging_handler_that_raises_ends_no_call(run_program):
+    """The kernel has been launched by then: a second call would run it again."""
+    said = run_program(
+        """
+import logging
+class Raising(logging.Handler):
+    def emit(self, record):
+        raise RuntimeError("there is no room for a line")
+logging.getLogger("kiln").addHandler(Raising())
+logging.getLogger("kiln").setLevel(logging.DEBUG)
+kiln.configure(overlay="", bases=["/nowhere/of.kiln"], on_miss="nearest", isolation="in_process", compile_workers=1)
+make_current()
+scale = kiln.op("scale", folder=OPS)
+given = {"x": Exchanged([4, 64], values=[1.0] * 256), "y": Exchanged([4, 64]), "factor": 2.0}
+scale(**given)
+print(given["y"].values[0])
+""")
+    assert "2.0\n" in said and "RuntimeError: there is no room for a line" in said, said
+
+
 def test_counts_are_written_at_exit(run_program, tmp_path):
     overlay = tmp_path / "overlay.kiln"
     run_program(SETUP.replace('overlay=""', f"overlay={str(overlay)!r}, histogram=True") + "for _ in range(64): norm(**given)\n")
