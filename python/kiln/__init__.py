@@ -486,10 +486,12 @@ def _log(level: int, line: str) -> None:
     try:
         logging.getLogger("kiln").log(level, line)
     except Exception:  # of a handler; the call that logs has launched its kernel, and must not raise
+        import contextlib
         import traceback
 
-        if logging.raiseExceptions:
-            traceback.print_exc()
+        with contextlib.suppress(Exception):  # of a standard error that is closed
+            if logging.raiseExceptions:
+                traceback.print_exc()
 
 
 _kiln.install(Error, _begin, _log)

@@ -216,7 +216,11 @@ int run(const Globals& globals, const BenchRegretSettings& settings) {
       if (error.kind() == ErrorKind::interrupted) break;
       if (!tune::is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
       ++failed, ++done;
-      note(fmt::format("{} is left out: {}", manifest::display_text(op, problem), error.what()));
+      const std::string left_out = manifest::display_text(op, problem);
+      if (globals.json)
+        print_json({{"event", "left_out"}, {"op", op.name}, {"problem", left_out}, {"reason", error.what()}});
+      else
+        note(fmt::format("{} is left out: {}", left_out, error.what()));
     }
   }
   line.clear();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
@@ -124,24 +125,23 @@ std::vector<check::Target> targets_of(const CheckSettings& settings) {
   return targets;
 }
 
-/// Throws Error(no_nvrtc) if NVRTC cannot be opened.
-void require_compiler() try { cuda::Nvrtc::get(); } catch (const Error& error) {
-  throw Error(error.kind(), fmt::format("kernels were not compiled; --no-compile checks the rest. {}", error.what()));
-}
-
-/// Throws Error(no_nvrtc) if NVRTC does not compile for a target, as newer releases drop old ones.
-void require_archs(const std::vector<check::Target>& targets) {
+/// Returns why kernels cannot be compiled for these targets: NVRTC does not open, or lacks an architecture, as newer
+/// releases lack old ones.
+std::optional<Error> why_not_compiled(const std::vector<check::Target>& targets) try {
+  const cuda::Nvrtc& nvrtc = cuda::Nvrtc::get();
   const std::vector<std::string> known = jit::supported_archs();
   for (const check::Target& target : targets) {
     const std::string plain = target.arch.substr(0, target.arch.find_last_of("0123456789") + 1);
     if (std::ranges::find(known, plain) == known.end())
-      throw Error(
-          ErrorKind::no_nvrtc,
-          fmt::format("NVRTC {}.{} at {} compiles for {} to {}, and {} was asked for; name another architecture, "
-                      "or another NVRTC by KILN_NVRTC_LIBRARY, or check the rest with --no-compile",
-                      cuda::Nvrtc::get().major, cuda::Nvrtc::get().minor, cuda::Nvrtc::get().path, known.front(),
-                      known.back(), plain));
+      return Error(ErrorKind::compile_failed,
+                   fmt::format("kernels were not compiled: {} was asked for, and NVRTC {}.{} at {} compiles for {}; "
+                               "--no-compile leaves them out",
+                               plain, nvrtc.major, nvrtc.minor, nvrtc.path, fmt::join(known, ", ")));
   }
+  return std::nullopt;
+} catch (const Error& error) {
+  return Error(error.kind(),
+               fmt::format("kernels were not compiled, and --no-compile leaves them out: {}", error.what()));
 }
 
 void print_finding(const Globals& globals, const check::Finding& finding) {
@@ -222,10 +222,10 @@ void print_end(const Globals& globals, std::span<const check::Checked> checked, 
 int run(const Globals& globals, const CheckSettings& settings) {
   check::Findings findings;
   const std::vector<check::ReadOp> ops = ops_named(globals, settings, findings);
-  const bool has_compiler = settings.no_compile || cuda::Nvrtc::find() != nullptr;
-  check::Settings how{targets_of(settings), {}, !settings.no_compile && has_compiler, {}};
+  check::Settings how{targets_of(settings), {}, !settings.no_compile, {}};
+  const auto obstacle = how.compile ? why_not_compiled(how.targets) : std::nullopt;
+  if (obstacle) how.compile = false;
   how.compiles = {process::find_worker({}), settings.most_compiles, {}};
-  if (how.compile) require_archs(how.targets);
   StatusLine progress(is_terminal() && !globals.quiet && !globals.json);
   how.compiles.on_compile = [&](const std::string& label) { progress.show("compiling " + label); };
   if (!settings.words.empty() && (ops.size() != 1 || !ops.front().mistakes.empty()))
@@ -240,7 +240,7 @@ int run(const Globals& globals, const CheckSettings& settings) {
       for (const check::Space& space : each.spaces) print_space(globals, each.op, space);
   print_end(globals, checked, findings, how.compile);
   if (findings.count(check::Severity::error) > 0) return exit_wrong;
-  if (!has_compiler) require_compiler();
+  if (obstacle) throw *obstacle;
   return exit_good;
 }
 

@@ -206,7 +206,8 @@ void print_text_coverage(const CoverageSettings& settings, const Demands& demand
   const std::string stale = coverage.stale > 0 ? fmt::format(" ({} stale)", coverage.stale) : std::string();
   const std::string of =
       demands.counted
-          ? fmt::format("of about {} counted", counted(demands.launches + demands.unknown_launches, "launch"))
+          ? fmt::format("of about {} counted",
+                        counted(store::capped_sum(demands.launches, demands.unknown_launches), "launch"))
           : fmt::format("of the {}, each bucket launched once", settings.source.from_records ? "records" : "workload");
   print(wrapped_text(fmt::format("{} of {} and {} of their expected time would be hits, {}\n",
                                  format_share(coverage.launches), counts, format_share(coverage.time), of),

@@ -8,7 +8,8 @@
 
 namespace kiln::cli {
 
-/// Returns how many rows of a file this process found not to hold, each counted once. 0 where it met none.
+/// Returns how many records of a file do not hold. Where all do, how many look-ups met another row that does not: 0
+/// where this process met none.
 std::int64_t damaged_rows(store::File& file);
 std::int64_t damaged_rows(const store::Layers& layers);
 

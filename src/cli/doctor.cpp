@@ -57,7 +57,7 @@ Finding finding(const std::string& what, ErrorKind absence, const std::string& w
   try {
     return look();
   } catch (const Error& error) {
-    const bool absent = (error.kind() == absence || error.kind() == ErrorKind::no_device) && !is_named(variable);
+    const bool absent = error.kind() == ErrorKind::no_device || (error.kind() == absence && !is_named(variable));
     return {what, absent ? Health::absent : Health::broken, error.what(), without};
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <new>
@@ -129,8 +130,8 @@ std::string unknown_option(const CLI::App& app, std::string_view word) {
   }
   const std::string chosen = names_of_chosen(app);
   if (std::ranges::find(names, word) != names.end())
-    return fmt::format("{} is an option of kiln {}and comes after these words; see kiln {}--help",
-                       manifest::quote(word), chosen, chosen);
+    return fmt::format("{} goes after the command: kiln {}{} ...; see kiln {}--help", manifest::quote(word), chosen,
+                       word, chosen);
   return fmt::format("kiln {}has no option {}{}; see kiln {}--help", chosen, manifest::quote(word),
                      manifest::did_you_mean(word, names), chosen);
 }
@@ -138,9 +139,10 @@ std::string unknown_option(const CLI::App& app, std::string_view word) {
 /// Asked where the options are not read yet. CLI11 takes a flag as --json=true too, and as --json=false.
 bool wants_json(int argc, char** argv) noexcept {
   constexpr std::string_view flag = "--json", with_value = "--json=";
+  constexpr std::array<std::string_view, 7> no{"false", "0", "no", "off", "n", "f", "disable"};  // as CLI11 reads them
   return std::any_of(argv, argv + argc, [&](std::string_view word) {
     const std::string_view value = word.substr(std::min(word.size(), with_value.size()));
-    return word == flag || (word.starts_with(with_value) && value != "false" && value != "0");
+    return word == flag || (word.starts_with(with_value) && std::ranges::find(no, value) == no.end());
   });
 }
 

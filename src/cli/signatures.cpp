@@ -39,7 +39,7 @@ std::size_t signatures_of(const std::string& path) try {
 
 FormerCode::FormerCode(const std::string& path) : path_(path), keys_(keys_of_code(path)) {}
 
-std::int64_t FormerCode::say_lost(const Globals& globals) const {
+std::int64_t FormerCode::say_lost(const Globals& globals) const try {
   if (keys_.empty()) return 0;
   const auto file = store::File::open(path_, store::Access::read_only);
   const auto lost = std::ranges::count_if(keys_, [&](const manifest::Digest& key) { return !file->has_cubin(key); });
@@ -47,6 +47,8 @@ std::int64_t FormerCode::say_lost(const Globals& globals) const {
     note(fmt::format("{} lacks {} of its former content; what is needed is compiled where its records are used", path_,
                      counted(lost, "cubin")));
   return lost;
+} catch (const Error&) {  // the file is written, and cannot be read again
+  return 0;
 }
 
 void say_unsigned(const Globals& globals, const std::string& path, std::size_t lost) {

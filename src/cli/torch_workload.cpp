@@ -138,7 +138,8 @@ class TorchWorkload {
   /// Each key head of a sequence with padding is a sequence in pages of one key. A tune times longer pages, so one
   /// bucket is enough: its machine code serves the steps of all.
   void add_padded_step() {
-    const std::string sequences = toml(run_.batch.high * model_.key_heads);
+    constexpr std::int64_t most = 65536;  // of attention_paged
+    const std::string sequences = toml(std::min(run_.batch.high * model_.key_heads, most));
     entries_.add("the next token of sequences with padding; this bucket's machine code serves others too",
                  "attention_paged",
                  {{"batch", sequences},

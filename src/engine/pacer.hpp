@@ -22,7 +22,7 @@ class Pacer {
   /// Returns how long to leave the device idle after `ns` of work that ended `now`.
   std::chrono::nanoseconds owe(double ns, Clock::time_point now) noexcept {
     const auto begun = now - std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
-    constexpr double longest_ns = 3.6e12;  // an hour, however small the share
+    constexpr double longest_ns = 3e16;  // a year, however small the share
     const double taken = std::min(ns / std::min(share_, 1.0), std::max(ns, longest_ns));
     free_at_ = std::max(free_at_, begun) + std::chrono::nanoseconds(static_cast<std::int64_t>(taken));
     return std::max<std::chrono::nanoseconds>(free_at_ - now, std::chrono::nanoseconds(0));

@@ -18,7 +18,7 @@ TEST_CASE("a new op is checked without a mistake, and one made in it is named on
   CHECK(good.output.find("vectorized at count=4096 dtype=bf16, sm_86: 36 configs, 36 legal") != std::string::npos);
   CHECK(good.output.find("scale: 0 errors, 0 warnings; nothing was compiled\n") != std::string::npos);
   check_refused(command.run("check " + folder), 3,
-                "kernels were not compiled; --no-compile checks the rest. a compile is needed, but "
+                "kernels were not compiled, and --no-compile leaves them out: a compile is needed, but "
                 "KILN_NVRTC_LIBRARY=none hides NVRTC");
 
   REQUIRE(std::system(("sed -i 's/threads = 256/threads = 96/' " + folder + "/scale/vectorized.toml").c_str()) == 0);

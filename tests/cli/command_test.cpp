@@ -476,7 +476,7 @@ TEST_CASE("an option that a command has not is named, with the one that is near"
                 "kiln cache ls has no option '--bse' (did you mean '--base'?)");
   check_refused(command.run("tune --zzzzzz"), 2, "has no option '--zzzzzz'; see");
   check_refused(command.run("--device-class H200 explain rms_norm rows=137 cols=4096"), 2,
-                "'--device-class' is an option of kiln explain and comes after these words; see kiln explain --help");
+                "'--device-class' goes after the command: kiln explain --device-class ...; see kiln explain --help");
 }
 
 TEST_CASE("a trace is drawn without a device, and what is drawn can be replayed") {

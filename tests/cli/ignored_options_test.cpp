@@ -31,7 +31,7 @@ TEST_CASE("an option that a command would ignore is refused") {
     check_refused(command.run(words + " --base " + file), 2,
                   "is read alone, without the overlay and the bases; leave --base");
     check_refused(command.run(words + " --overlay " + file), 2, "leave --overlay out");
-    CHECK(command.run(words + " --overlay ''").status == command.run(words).status);
+    CHECK(command.run(words + " --overlay ''").status == (words.starts_with("cache show") ? 1 : 0));
   }
   check_refused(command.run("cache ls --remote /tmp"), 2, "--remote is for --shared");
   check_refused(command.run("coverage --by time " + workload), 2, "--by requires --require");

@@ -33,9 +33,9 @@ TEST_CASE("time that was left unused buys no burst later") {
   CHECK(pacer.owe(1 * ms, now + std::chrono::hours(1)) == milliseconds(9));
 }
 
-TEST_CASE("the smallest share leaves the device alone for an hour after a burst") {
+TEST_CASE("the smallest share leaves the device alone for nearly a year after a burst") {
   Pacer pacer(1e-300);
-  CHECK(pacer.owe(1 * ms, Pacer::Clock::now()) == std::chrono::hours(1) - milliseconds(1));
+  CHECK(pacer.owe(1 * ms, Pacer::Clock::now()) > std::chrono::hours(24 * 340));
 }
 
 TEST_CASE("a share of all the time never waits, and a stop ends a wait") {
