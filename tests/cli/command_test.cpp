@@ -334,10 +334,10 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
 TEST_CASE("a base that an install has is looked for in a checkout's cache, which has the text") {
   const Command command;
   std::filesystem::create_directories(command.path("cache"));
-  command.path("cache/h100.jsonl", "{}");
+  (void)command.path("cache/h100.jsonl", "{}");
   check_refused(command.run("explain rms_norm rows=1 cols=8 --base h100.kiln", "cd '" + command.path("") + "'; "), 2,
                 "the base h100.kiln does not exist; there is cache/h100.jsonl; ");
-  command.path("cache/llama3_8b.toml", "#");
+  (void)command.path("cache/llama3_8b.toml", "#");
   check_refused(command.run("explain rms_norm rows=1 cols=8 --base llama3_8b.kiln", "cd '" + command.path("") + "'; "),
                 2, "the base llama3_8b.kiln does not exist; give ");
 }
