@@ -1,9 +1,11 @@
 // What a launch is given besides its problem: device addresses and run-time values.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -94,6 +96,13 @@ struct Arguments {
   Arguments& set(RuntimeId value, std::int64_t number) noexcept {
     if (value.kind != RuntimeId::Kind::integer) return set(value, static_cast<double>(number));
     return set_bits(value, number);
+  }
+  /// An integer of another type, clamped to 64 bits.
+  template <std::integral Number>
+  Arguments& set(RuntimeId value, Number number) noexcept {
+    if constexpr (std::unsigned_integral<Number> && sizeof(Number) == sizeof(std::int64_t))
+      number = std::min(number, static_cast<Number>(std::numeric_limits<std::int64_t>::max()));
+    return set(value, static_cast<std::int64_t>(number));
   }
   Arguments& set(RuntimeId value, double number) noexcept {
     switch (value.kind) {

@@ -23,8 +23,8 @@
 // another call reads it.
 //
 // Memory. The caller owns what it passes in. It is read during the call; only the functions and `user` of kiln_options
-// are kept. A handle is the caller's until its _destroy. An engine's resources live until the engine and all of its ops,
-// plans and tuners are destroyed, in any order. A `char**` result is the caller's until kiln_free_text().
+// are kept, until the engine's resources end. These live until the engine and all of its ops, plans and tuners are
+// destroyed, in any order. A handle is the caller's until its _destroy, and a `char**` result until kiln_free_text().
 // A `const char*` that is returned, or that a struct is filled with, belongs to the handle that it was asked of.
 //
 // Waiting. "Blocks" at a function says that it may take long: it waits for files, compiles, tunes or the device. The

@@ -1,9 +1,11 @@
 // A tensor as callers hold it: Op::bind reads problems and arguments from such views.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -33,7 +35,7 @@ struct Tensor {
   Tensor() = default;
   /// A dense row-major tensor. Precondition: max_rank sizes at most.
   Tensor(const void* at, DType of, std::initializer_list<std::int64_t> shape, int on = unknown) noexcept
-      : address(at), type(of), device(static_cast<std::int16_t>(on)) {
+      : address(at), type(of), device(ordinal(on)) {
     for (const std::int64_t size : shape) sizes[rank++] = size;
     std::int64_t stride = 1;
     for (int i = rank; i-- > 0; stride *= sizes[static_cast<std::size_t>(i)])
@@ -42,10 +44,17 @@ struct Tensor {
   /// Precondition: max_rank sizes at most, and as many strides.
   Tensor(const void* at, DType of, std::initializer_list<std::int64_t> shape, std::initializer_list<std::int64_t> steps,
          int on = unknown) noexcept
-      : address(at), type(of), device(static_cast<std::int16_t>(on)) {
+      : address(at), type(of), device(ordinal(on)) {
     for (const std::int64_t size : shape) sizes[rank++] = size;
     std::size_t at_dimension = 0;
     for (const std::int64_t stride : steps) strides[at_dimension++] = stride;
+  }
+
+ private:
+  /// A number that is no ordinal stays one, and is refused where the tensor is bound.
+  static std::int16_t ordinal(int on) noexcept {
+    using Limits = std::numeric_limits<std::int16_t>;
+    return static_cast<std::int16_t>(std::clamp<int>(on, Limits::min(), Limits::max()));
   }
 };
 

@@ -23,6 +23,8 @@ struct DecodeProblem {
   std::vector<int> lengths;  // of each sequence's keys, as key_lengths says; none is more than longest
   int queries = 1, heads = 1, key_heads = 1;
   int page_size = 16;
+  bool has_overlap =
+      false;  // a page begins at each key; a sequence's keys lie in one run, its pages from the last key on
   int left = 0;
   float scale = 0.5f, cap = 3.0f;
   std::uint32_t first_seed = 1;  // sequence i has the values of seed first_seed + i
@@ -53,7 +55,7 @@ class Decode {
         table(static_cast<std::size_t>(count() * (entries + 1)), 1 << 30) {
     for (int i = 0; i < count(); ++i) {
       for (int page = 0; page * problem.page_size < problem.lengths[index(i)]; ++page)
-        table[index(i * (entries + 1) + page)] = pages() - 2 - 2 * (i * entries + page);
+        table[index(i * (entries + 1) + page)] = page_of(i, page);
       fill(i);
     }
     for (std::size_t head = 0; Form::has_bytes && head < k_scale.size(); ++head) {
@@ -76,12 +78,13 @@ class Decode {
   const int* sequences = nullptr;  // how many there are, as a launch reads it from device memory
 
   [[nodiscard]] int count() const { return static_cast<int>(problem.lengths.size()); }
-  [[nodiscard]] int pages() const { return 2 * count() * entries + 1; }
+  [[nodiscard]] int pages() const { return problem.has_overlap ? count() * (longest + 3) : 2 * count() * entries + 1; }
+  [[nodiscard]] int rows_of_page() const { return problem.has_overlap ? 1 : problem.page_size; }  // to the next page
   /// Of k and v, where key `key` of a sequence lies.
   [[nodiscard]] std::int64_t row(int sequence, int key) const {
     if (!paged) return std::int64_t{sequence} * longest + key;
     const int page = table[index(sequence * (entries + 1) + key / problem.page_size)];
-    return std::int64_t{page} * problem.page_size + key % problem.page_size;
+    return std::int64_t{page} * rows_of_page() + key % problem.page_size;
   }
 
   /// Both kernels on `blocks` blocks.
@@ -97,7 +100,7 @@ class Decode {
     cuts.assign(blocks, {-1, -1, -1, -1});
     kiln::axis_length keys = length(longest);
     keys.report = &report;
-    const std::int64_t outer = paged ? problem.page_size : longest;
+    const std::int64_t outer = paged ? rows_of_page() : longest;
     float* const lse_data = with_lse ? lse.data() : nullptr;
     const auto lse_batch_stride = lse.stride() * problem.heads;
     emulator::launch({.grid = {blocks}, .block = {Tiling::threads}, .shared_bytes = Tiling::bytes, .seed = seed}, [&] {
@@ -153,7 +156,11 @@ class Decode {
     return static_cast<std::size_t>(of);
   }
   [[nodiscard]] std::int64_t cache_rows() const {
-    return paged ? std::int64_t{pages()} * problem.page_size : std::int64_t{count()} * longest;
+    return paged ? std::int64_t{pages() - 1} * rows_of_page() + problem.page_size : std::int64_t{count()} * longest;
+  }
+  [[nodiscard]] int page_of(int sequence, int page) const {
+    if (!problem.has_overlap) return pages() - 2 - 2 * (sequence * entries + page);
+    return sequence * (longest + 3) + std::max(problem.lengths[index(sequence)] - problem.page_size * (page + 1), 0);
   }
   [[nodiscard]] int keys_of(int sequence) const { return std::max(problem.lengths[index(sequence)], 0); }
   [[nodiscard]] bool sees(int sequence, int query, int key) const {

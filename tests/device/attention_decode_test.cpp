@@ -31,6 +31,17 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("pages may overlap, as those of a cache with padding before its keys do") {
+  DecodeProblem problem = {.lengths = {0, 1, 15, 16, 17, 33, 200, 64}, .heads = 4, .key_heads = 2, .has_overlap = true};
+  for (const unsigned blocks : {1u, 3u, 20u}) {
+    CAPTURE(blocks);
+    CHECK(decode_error<FormOfDecode<CacheLayout::paged, Mask::causal, 64>>(problem, blocks) < close);
+    CHECK(decode_error<FormOfDecode<CacheLayout::paged, Mask::none, 64>, 32, 4, 3>(problem, blocks) < close);
+  }
+  problem.page_size = 64;
+  CHECK(decode_error<FormOfDecode<CacheLayout::paged, Mask::causal, 128>>(problem, 7) < close);
+}
+
 TEST_CASE("attention_decode_mma takes each head dimension and both types") {
   const DecodeProblem problem = {.lengths = {70, 130}, .queries = 2, .heads = 2, .key_heads = 1, .scale = 0.2f};
   CHECK(decode_error<FormOfDecode<CacheLayout::contiguous, Mask::causal, 96>>(problem, 3) < close);

@@ -136,7 +136,7 @@ TEST_CASE("a size out of range and a value under its minimum are refused by name
   CHECK(size.kind() == ErrorKind::bad_input);
   CHECK_MESSAGE(std::string(size.what()).find("rows") != std::string::npos, std::string(size.what()));
   Arguments given = engine.arguments();
-  given.set(RuntimeId{1, RuntimeId::Kind::integer}, std::int64_t{100});  // a stride under the row's length
+  given.set(RuntimeId{1, RuntimeId::Kind::integer}, 100);  // a stride under the row's length
   const Error stride = error_of([&] { engine.launch(hot_bucket, given); });
   CHECK(stride.kind() == ErrorKind::bad_input);
   CHECK_MESSAGE(std::string(stride.what()).find("stride") != std::string::npos, std::string(stride.what()));

@@ -300,11 +300,11 @@ TEST_CASE(
   REQUIRE(form.fill(frame, problem, arguments));
   CHECK(frame.slots[3] == 600 * 4096);
   CHECK(form.holds(frame, arguments));
-  arguments.set(RuntimeId{0, RuntimeId::Kind::integer}, std::int64_t{4104});
+  arguments.set(RuntimeId{0, RuntimeId::Kind::integer}, 4104);
   REQUIRE(form.fill(frame, problem, arguments));
   CHECK(frame.slots[3] == 600 * 4104);
   CHECK(form.holds(frame, arguments));
-  arguments.set(RuntimeId{1, RuntimeId::Kind::integer}, std::int64_t{4100});
+  arguments.set(RuntimeId{1, RuntimeId::Kind::integer}, 4100);
   REQUIRE(form.fill(frame, problem, arguments));
   CHECK_FALSE(form.holds(frame, arguments));
 }

@@ -41,7 +41,7 @@ TEST_CASE("a call's frame holds every size, every run-time value and every tenso
       arguments.tensors[i] = reinterpret_cast<const void*>(4096 * (i + 1));
     }
     const LaunchForm form = make_launch_form({layout, ranges, ranges, runtime, {}, {&pass, 1}});
-    arguments.set(RuntimeId{static_cast<std::uint8_t>(count - 1), RuntimeId::Kind::integer}, std::int64_t{7});
+    arguments.set(RuntimeId{static_cast<std::uint8_t>(count - 1), RuntimeId::Kind::integer}, 7);
     Problem problem;
     for (std::size_t i = 0; i < axes; ++i) problem.axes[i] = static_cast<std::int64_t>(3 + i);
     CallFrame frame;

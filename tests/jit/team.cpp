@@ -208,10 +208,10 @@ TEST_CASE("the rank is a constant of the plan, and a launch that gives another i
   REQUIRE(executable.fill(frame, setup.problem, arguments));
   CHECK(number_at<std::int32_t>(call.parameters[3]) == 3);
   const RuntimeId rank{0, RuntimeId::Kind::integer};
-  arguments.set(rank, std::int64_t{3});
+  arguments.set(rank, 3);
   CHECK(executable.fill(frame, setup.problem, arguments));
   CHECK(executable.explain_frame(setup.problem, arguments).empty());
-  arguments.set(rank, std::int64_t{1});
+  arguments.set(rank, 1);
   CHECK_FALSE(executable.fill(frame, setup.problem, arguments));
   CHECK(executable.explain_frame(setup.problem, arguments) ==
         "gather: run-time value 'rank' is 1, and the team's rank is 3; leave it out of the call's Arguments");

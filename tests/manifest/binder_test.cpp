@@ -138,6 +138,8 @@ TEST_CASE("what tensors get wrong is refused by name") {
        "scale: tensor 'x' lies at 0x10000002, expected a multiple of its element's 4 bytes"},
       {both(with(x, [](kiln::Tensor& view) { view.device = 1; }), y),
        "scale: tensor 'x' lies on device 1, expected memory of device 0"},
+      {both({at(low), DType::f32, {5, 64}, 65536}, y),
+       "scale: tensor 'x' lies on device 32767, expected memory of device 0"},
       {both(with(x, [](kiln::Tensor& view) { view.device = kiln::Tensor::host; }), y),
        "scale: tensor 'x' lies in host memory, expected memory of device 0"},
       {both(x, with(y, [](kiln::Tensor& view) { view.address = at(low + 64 * 4); })),

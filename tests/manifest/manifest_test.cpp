@@ -4,6 +4,7 @@
 #include "kiln/error.hpp"
 #include "manifest/op.hpp"
 #include "manifest/problem.hpp"
+#include "manifest/site.hpp"
 #include "manifest_fixture.hpp"
 
 using namespace kiln;

@@ -121,7 +121,7 @@ TEST_CASE("values past an upper bound are refused by name, a real and an integer
   CHECK(contains(said(-0.5, 128), "'factor' is -0.5, expected"));
   CHECK(contains(said(0.5, 512), "'stride' is 512, over its maximum ((4 * cols) - 1)"));
   call.arguments.set(call.op.runtime("factor"), 0.0);
-  call.arguments.set(call.op.runtime("stride"), std::int64_t{128});
+  call.arguments.set(call.op.runtime("stride"), 128);
   CHECK_NOTHROW(call.op.launch(call.problem, call.arguments, machine.stream()));
 }
 
