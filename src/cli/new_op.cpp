@@ -13,7 +13,6 @@
 #include "cli/table.hpp"
 #include "kiln/error.hpp"
 #include "manifest/catalogue.hpp"
-#include "manifest/names.hpp"
 #include "manifest/text.hpp"
 #include "store/output_file.hpp"
 

@@ -9,7 +9,6 @@
 #include "kiln/error.hpp"
 #include "manifest/expression_arithmetic.hpp"
 #include "manifest/expression_tree.hpp"
-#include "manifest/names.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::manifest {

@@ -8,11 +8,6 @@
 
 namespace kiln::manifest {
 
-std::string name_rule() {
-  return fmt::format("a letter or underscore, then letters, digits and underscores, at most {} in all",
-                     max_name_length);
-}
-
 std::vector<std::string> names_of_problem(const Op& op) {
   std::vector<std::string> names;
   for (const Axis& axis : op.axes) names.push_back(axis.name);

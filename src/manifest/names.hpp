@@ -1,4 +1,4 @@
-// What names of a manifest may be, and what a name is that somebody gave.
+// What a name is to an op, for messages about one that a problem does not have.
 #pragma once
 
 #include <string>
@@ -8,9 +8,6 @@
 #include "manifest/op.hpp"
 
 namespace kiln::manifest {
-
-/// What is_identifier() asks, for messages: "a letter or underscore, then ..."
-std::string name_rule();
 
 /// The names that a problem of the op gives values: of axes, types and choices.
 std::vector<std::string> names_of_problem(const Op& op);

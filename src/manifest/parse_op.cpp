@@ -8,7 +8,6 @@
 #include "kiln/error.hpp"
 #include "manifest/includes.hpp"
 #include "manifest/manifest_parts.hpp"
-#include "manifest/names.hpp"
 #include "manifest/problem.hpp"
 #include "manifest/text.hpp"
 

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "manifest/manifest_parts.hpp"
-#include "manifest/names.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::manifest {

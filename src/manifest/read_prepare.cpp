@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "manifest/manifest_parts.hpp"
-#include "manifest/names.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::manifest {
