@@ -149,6 +149,14 @@ std::vector<NextStep> steps_of(const Globals& globals, const ExplainSettings& se
                      .note = "WORKLOAD.toml names this problem, in the form that docs/deployment.md describes"});
 }
 
+/// A record that other sources were timed for serves, and may no longer be the fastest.
+NextStep how_to_renew(Globals globals, const ExplainSettings& settings, const manifest::Op& op, const Target& target) {
+  if (wants_no_overlay(globals)) globals.overlay = "FILE.kiln";
+  return {
+      fmt::format("tune what is stale again, on a GPU of class {}", class_word(target.facts.device_class())),
+      {fmt::format("kiln tune --stale {} {}{}", op.name, fmt::join(settings.words, " "), options_that_find(globals))}};
+}
+
 /// Of a problem with a size of 0, which no file is asked for.
 int explain_nothing(const Globals& globals, const manifest::Op& op, const Problem& problem) {
   const Explanation explanation = answer::explain_nothing(op, problem);
@@ -177,7 +185,9 @@ int run(const Globals& globals, const ExplainSettings& settings) {
   answer::Cubins cubins(layers, pool);
   const Explanation explanation =
       answer::explain({op, target.facts, Regime::cold_l2}, problem, target.arch, layers, cubins);
-  const std::vector<NextStep> steps = steps_of(globals, settings, op, problem, target, layers);
+  std::vector<NextStep> steps = steps_of(globals, settings, op, problem, target, layers);
+  if (explanation.stale && !is_fallback(explanation.origin))
+    steps.insert(steps.begin(), how_to_renew(globals, settings, op, target));
   const std::string idle = text_of_idle(op, problem, explanation, target.facts);
   if (globals.json) {
     print_json(json_of(op, problem, explanation, target, idle, steps));

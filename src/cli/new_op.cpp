@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <span>
+#include <vector>
 
 #include "check/skeleton.hpp"
 #include "cli/commands.hpp"
@@ -37,6 +38,14 @@ bool hides_another(const std::string& op) {
   const manifest::Catalogue ops(std::span<const fs::path>{});
   const auto is_it = [&](const manifest::RefusedOp& each) { return each.name == op; };
   return ops.find(op).has_value() || std::ranges::any_of(ops.refused(), is_it);
+}
+
+/// The name that two of the files have, else an empty string.
+std::string name_of_two(std::span<const manifest::SourceFile> files) {
+  for (std::size_t i = 1; i < files.size(); ++i)
+    if (std::ranges::find(files.first(i), files[i].name, &manifest::SourceFile::name) != files.first(i).end())
+      return files[i].name;
+  return {};
 }
 
 /// The op's new folder, which is removed again unless all of it was written.
@@ -73,17 +82,21 @@ int run(const Globals& globals, const NewSettings& settings) {
                                                   settings.op.size(), manifest::max_name_length));
   if (!manifest::is_identifier(settings.op))
     throw Error(ErrorKind::bad_input,
-                fmt::format("an op named {}; expected letters, digits and underscores", manifest::quote(settings.op)));
+                fmt::format("an op named {}; expected {}", manifest::quote(settings.op), manifest::name_rule()));
   if (const std::string what = check::what_else_it_is(settings.op); !what.empty())
     throw Error(ErrorKind::bad_input,
                 fmt::format("the op's kernel would have its name, and '{}' is {}; name another op", settings.op, what));
+  const std::vector<manifest::SourceFile> written = check::skeleton(settings.op);
+  if (const std::string twice = name_of_two(written); !twice.empty())
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the op's source and its reference would both be {}; name another op", twice));
   if (hides_another(settings.op))
     throw Error(ErrorKind::bad_input,
                 fmt::format("there is an op '{}' already, which this one would hide; name another op", settings.op));
   const fs::path folder = fs::path(settings.folder) / settings.op;
   NewFolder made(folder);
   Json files = Json::array();
-  for (const manifest::SourceFile& each : check::skeleton(settings.op)) {
+  for (const manifest::SourceFile& each : written) {
     const std::string path = (folder / each.name).string();
     store::write_text(path, each.text);
     files.push_back(path);

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "kiln/error.hpp"
+#include "manifest/names.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::cli {
@@ -17,13 +18,6 @@ namespace {
 
 [[noreturn]] void fail(const manifest::Op& op, const std::string& message) {
   throw Error(ErrorKind::bad_input, fmt::format("op '{}': {}", op.name, message));
-}
-
-std::vector<std::string> names_of(const manifest::Op& op) {
-  std::vector<std::string> names;
-  for (const manifest::Axis& axis : op.axes) names.push_back(axis.name);
-  for (const manifest::Selection& selection : op.selections) names.push_back(selection.name);
-  return names;
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -139,7 +133,8 @@ const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view nam
                        std::filesystem::exists(std::filesystem::path(name) / manifest::op_file, ignored);
   const std::string meant = manifest::did_you_mean(name, names);
   const std::string_view remedy =
-      is_here ? "; its folder is here: give --templates ."
+      name.ends_with(".toml") ? "; a workload is for kiln prewarm and kiln coverage"
+      : is_here               ? "; its folder is here: give --templates ."
       : meant.empty()
           ? "; an op of your own needs --templates or KILN_TEMPLATE_PATH, with the folder that holds its folder"
           : "";
@@ -164,12 +159,10 @@ std::vector<manifest::Setting> parse_settings(std::span<const std::string> words
 ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words, int world) {
   ProblemSet set{std::vector<std::vector<Range>>(op.axes.size()),
                  std::vector<std::vector<std::uint8_t>>(op.selections.size())};
-  const std::vector<std::string> names = names_of(op);
+  const std::vector<std::string> names = manifest::names_of_problem(op);
   for (const manifest::Setting& setting : parse_settings(words)) {
     const auto index = static_cast<std::size_t>(std::find(names.begin(), names.end(), setting.name) - names.begin());
-    if (index == names.size())
-      fail(op, fmt::format("{} is unknown{}, expected {}", manifest::quote(setting.name),
-                           manifest::did_you_mean(setting.name, names), manifest::one_of(names)));
+    if (index == names.size()) fail(op, manifest::why_unknown(op, setting.name));
     const bool is_axis = index < op.axes.size();
     const std::size_t selection = is_axis ? 0 : index - op.axes.size();
     if (is_axis ? !set.axes[index].empty() : !set.selections[selection].empty())

@@ -132,8 +132,18 @@ std::string unknown_option(const CLI::App& app, std::string_view word) {
   if (std::ranges::find(names, word) != names.end())
     return fmt::format("{} goes after the command: kiln {}{} ...; see kiln {}--help", manifest::quote(word), chosen,
                        word, chosen);
+  // Without the dashes, which all have: else --dtype would be as near to --stale as it is to a slip.
+  const auto bare = [](std::string_view name) { return std::string(name.substr(name.find_first_not_of('-'))); };
+  std::vector<std::string> plain;
+  for (const std::string& name : names) plain.push_back(bare(name));
+  const std::string near =
+      word.find_first_not_of('-') == std::string_view::npos ? std::string() : manifest::nearest(bare(word), plain);
+  const bool takes_settings = std::ranges::any_of(command->get_options(), [](const CLI::Option* each) {
+    return each->get_positional() && each->get_type_name().find("NAME=VALUE") != std::string::npos;
+  });
+  const std::string otherwise = takes_settings ? "; sizes, types and choices have no dashes: dtype=bf16" : "";
   return fmt::format("kiln {}has no option {}{}; see kiln {}--help", chosen, manifest::quote(word),
-                     manifest::did_you_mean(word, names), chosen);
+                     near.empty() ? otherwise : fmt::format(" (did you mean '--{}'?)", near), chosen);
 }
 
 /// Asked where the options are not read yet. CLI11 takes a flag as --json=true too, and as --json=false.

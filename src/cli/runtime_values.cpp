@@ -8,6 +8,7 @@
 
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
+#include "manifest/names.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::cli {
@@ -25,6 +26,16 @@ Number parse_number(const manifest::Op& op, const manifest::Setting& setting) {
   return number;
 }
 
+/// Whether a problem or a launch of the op has the name; a tensor of it is refused with the problem.
+void check_known(const manifest::Op& op, const std::string& name) {
+  std::vector<std::string> names = manifest::names_of_problem(op);
+  for (const manifest::Runtime& each : op.runtime) names.push_back(each.name);
+  const bool is_tensor = std::ranges::find(op.tensors, name, &manifest::Tensor::name) != op.tensors.end();
+  if (is_tensor || std::ranges::find(names, name) != names.end()) return;
+  throw Error(ErrorKind::bad_input, fmt::format("op '{}': {} is unknown{}, expected {}", op.name, manifest::quote(name),
+                                                manifest::did_you_mean(name, names), manifest::one_of(names)));
+}
+
 }  // namespace
 
 tune::Placement take_runtime_values(const manifest::Op& op, std::vector<std::string>& words) {
@@ -33,6 +44,7 @@ tune::Placement take_runtime_values(const manifest::Op& op, std::vector<std::str
   std::vector<std::string> others;
   for (const std::string& word : words) {
     const manifest::Setting setting = parse_setting(word);
+    check_known(op, setting.name);
     const auto found = std::find_if(op.runtime.begin(), op.runtime.end(),
                                     [&](const manifest::Runtime& value) { return value.name == setting.name; });
     if (found == op.runtime.end()) {

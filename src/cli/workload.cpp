@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "cli/input_kind.hpp"
@@ -58,8 +60,8 @@ class Reader {
         for (const auto& [name, items] : value.entries)
           entry.words.push_back(fmt::format("{}={}", name, joined(items)));
       } else {
-        fail(value, fmt::format("{} is unknown{}, expected op, axes or types", manifest::quote(key),
-                                manifest::did_you_mean(key, {"op", "axes", "types"})));
+        fail(value, fmt::format("{} is unknown{}, expected op, axes or types, which has choices too",
+                                manifest::quote(key), manifest::did_you_mean(key, {"op", "axes", "types"})));
       }
     }
     if (entry.op.empty()) fail(table, "a [[workload]] without 'op'");
@@ -109,8 +111,24 @@ std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries
   return buckets;
 }
 
+namespace {
+
+/// Refuses rows=1..64, of those who give an op and its sizes in place of a file.
+void refuse_sizes(const std::string& word) {
+  const bool is_setting = manifest::is_identifier(std::string_view(word).substr(0, word.find('=')));
+  std::error_code ignored;
+  if (word.find('=') == std::string::npos || !is_setting || std::filesystem::exists(word, ignored)) return;
+  throw Error(ErrorKind::bad_input,
+              fmt::format("{} is no workload file; write the op and its sizes into one, or give them to kiln tune or "
+                          "kiln explain",
+                          manifest::quote(word)));
+}
+
+}  // namespace
+
 std::vector<WorkloadEntry> read_entries(std::span<const std::string> paths) {
   std::vector<WorkloadEntry> entries;
+  for (const std::string& name : paths) refuse_sizes(name);
   for (const std::string& name : paths) {
     const std::string path = or_installed(name, "workloads");
     refuse_records(path, "workload");

@@ -9,12 +9,14 @@
 #include <span>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "cuda/search_path.hpp"
 #include "jit/include_scan.hpp"
 #include "jit/source_meaning.hpp"
 #include "kiln/error.hpp"
 #include "manifest/shortage.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::jit {
 namespace {
@@ -163,14 +165,27 @@ class ClosureWalk {
     return best;
   }
 
+  /// Returns " (did you mean "common/types.cuh"?)" for a name that is near one, or is one without its folder.
+  std::string meant_by(const std::string& name) const {
+    std::vector<std::string> names;
+    for (const auto& files : {std::span<const manifest::SourceFile>(specialisation_.files), manifest::common_headers()})
+      for (const manifest::SourceFile& file : files) names.push_back(file.name);
+    const auto has_its_name = [&](const std::string& each) { return path(each).filename() == path(name).filename(); };
+    const auto found = std::find_if(names.begin(), names.end(), has_its_name);
+    return found == names.end() ? manifest::did_you_mean(name, names)
+                                : " (did you mean " + manifest::quote(*found) + "?)";
+  }
+
   [[noreturn]] void refuse_unknown(const std::string& shown, const Inclusion& asked) const {
     std::string known;
     for (const manifest::SourceFile& file : specialisation_.files) known += (known.empty() ? "" : ", ") + file.name;
+    const bool may_be_own = asked.name.ends_with(".cuh") && asked.name.find('/') == std::string::npos;
     throw Error(
         ErrorKind::compile_failed,
         shown + "(" + std::to_string(asked.line) + "): includes \"" + asked.name +
-            "\", which is neither a file of the op (" + known + ") nor a common/ header; add the file" +
-            (specialisation_.toolkit_headers ? "." : ", or set toolkit_headers = true for a CUDA toolkit header"));
+            "\", which is neither a file of the op (" + known + ") nor a common/ header" + meant_by(asked.name) +
+            (may_be_own ? "; add the file" : "; an op's headers are NAME.cuh beside op.toml, in no other folder") +
+            (specialisation_.toolkit_headers ? "" : ", or set toolkit_headers = true for a CUDA toolkit header"));
   }
 
   const Specialisation& specialisation_;

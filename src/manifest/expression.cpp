@@ -25,10 +25,7 @@ std::string_view to_string(Status status) noexcept {
 
 void Symbols::check_name(const std::string& name) const {
   if (!is_identifier(name)) {
-    throw Error(ErrorKind::bad_manifest,
-                fmt::format("found the name {}, expected a letter or underscore, then letters, digits "
-                            "and underscores, at most {}",
-                            quote(name), max_name_length));
+    throw Error(ErrorKind::bad_manifest, fmt::format("found the name {}, expected {}", quote(name), name_rule()));
   }
   if (std::ranges::find(function_names(), name) != function_names().end()) {
     throw Error(ErrorKind::bad_manifest,

@@ -3,8 +3,8 @@
 //   expression := ternary
 //   ternary    := or ('?' ternary ':' ternary)?
 //   or         := and ('||' and)*            and   := equal ('&&' equal)*      (both short-circuit)
-//   equal      := compare (('=='|'!=') compare)*
-//   compare    := sum (('<'|'<='|'>'|'>=') sum)*
+//   equal      := compare (('=='|'!=') compare)?
+//   compare    := sum (('<'|'<='|'>'|'>=') sum)?
 //   sum        := product (('+'|'-') product)*
 //   product    := unary (('*'|'/'|'%') unary)*
 //   unary      := ('!'|'-') unary | primary

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <utility>
 
 #include "kiln/error.hpp"
 #include "manifest/expression_tree.hpp"
@@ -57,7 +58,7 @@ class Parser {
   Tree parse() {
     Tree tree = ternary();
     skip_space();
-    if (at_ < text_.size()) fail(at_, here(), "an operator or the end");
+    if (at_ < text_.size()) fail(at_, here(), operator_instead());
     return tree;
   }
 
@@ -90,13 +91,30 @@ class Parser {
       if (right.is_word()) right.tree = index_of(right, left);
       if (left.is_word()) left.tree = index_of(left, right);
       left = make_node(found->operation, {left.tree, right.tree});
+      refuse_another(equalities);
     }
     return left;
   }
 
   Operand compare() {
-    return chain(comparisons, [this] { return sum(); });
+    Operand left = sum();
+    while (const Operator* found = take_one(comparisons)) {
+      left = make_node(found->operation, {number(left), number(sum())});
+      refuse_another(comparisons);
+    }
+    return left;
   }
+
+  /// In C the first of two would be compared as 0 or 1, so that "1 < n < 4" holds for every n.
+  template <typename Operators>
+  void refuse_another(const Operators& operators) {
+    skip_space();
+    const std::size_t begin = at_;
+    if (const Operator* second = take_one(operators))
+      fail(begin, fmt::format("a second comparison, '{}', in a row", second->sign),
+           "'&&' between two comparisons, as in 1 < n && n < 4, or parentheses around one");
+  }
+
   Operand sum() {
     return chain(sums, [this] { return product(); });
   }
@@ -132,10 +150,12 @@ class Parser {
     if (take("\"")) return word(begin);
     if (at_ < text_.size() && is_digit(text_[at_])) return integer();
     const std::string_view name = identifier();
-    if (name.empty()) fail(begin, here(), "a number, a name, '-', '!' or '('");
+    if (name.empty()) fail(begin, here(), operand_instead());
     if (take("(")) return call(name, begin);
     if (const auto slot = symbols_.find(name)) return {make_slot(*slot), *slot};
     if (const Expression* term = symbols_.find_term(name)) return Operand(term->tree());
+    if (const std::string_view sign = sign_for(name); !sign.empty())
+      fail(begin, fmt::format("the word {}", quote(name)), fmt::format("'{}'", sign));
     if (is_word(name)) fail(begin, fmt::format("the word {} without quotes", quote(name)), fmt::format("\"{}\"", name));
     fail(begin, "the unknown name " + quote(name) + did_you_mean(name, known_names()), known_list());
   }
@@ -268,6 +288,42 @@ class Parser {
     const std::string_view name = text_.substr(at_, end - at_);
     at_ = end;
     return name;
+  }
+
+  /// What an expression has in place of a word of other languages.
+  static std::string_view sign_for(std::string_view word) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 7> signs = {
+        {{"and", "&&"}, {"or", "||"}, {"not", "!"}, {"true", "1"}, {"false", "0"}, {"True", "1"}, {"False", "0"}}};
+    const auto* found = std::find_if(signs.begin(), signs.end(), [&](const auto& each) { return each.first == word; });
+    return found == signs.end() ? std::string_view() : found->second;
+  }
+
+  /// What may follow an operand, where text_[at_] may not.
+  std::string operator_instead() {
+    constexpr std::string_view usual = "an operator or the end; operators are + - * / % < <= > >= == != && || and ? :";
+    const std::string_view rest = text_.substr(at_);
+    if (rest.starts_with("=<")) return "'<='";
+    if (rest.starts_with("=>")) return "'>='";
+    if (rest.starts_with("=")) return "'==' to compare";
+    if (rest.starts_with("&")) return "'&&': there are no operators on bits";
+    if (rest.starts_with("|")) return "'||': there are no operators on bits";
+    if (rest.starts_with("^")) return "another operator: there are none on bits, and no powers";
+    if (rest.starts_with(".")) return "an integer: there are no fractions";
+    const std::size_t begin = at_;
+    const std::string_view sign = sign_for(identifier());
+    at_ = begin;
+    return sign.empty() ? std::string(usual) : fmt::format("'{}'", sign);
+  }
+
+  /// What an operand begins with, where text_[at_] begins none.
+  std::string operand_instead() const {
+    constexpr std::string_view usual = "a number, a name, '-', '!' or '('";
+    if (at_ == text_.size()) return std::string(usual);
+    const char c = text_[at_];
+    if (c == '\'') return "a word in double quotes, with single ones around the whole in TOML: 'layout == \"nt\"'";
+    if (at_ > 0 && text_[at_ - 1] == c && std::string_view("*/<>").find(c) != std::string_view::npos)
+      return fmt::format("{}: there is no operator '{}{}'", usual, c, c);
+    return std::string(usual);
   }
 
   std::string here() const { return at_ < text_.size() ? quote(text_.substr(at_, 1)) : "the end"; }

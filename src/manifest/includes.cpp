@@ -54,6 +54,7 @@ class Inclusion {
   Whole whole(TomlValue document, const std::string& file, bool is_part) {
     Whole result;
     result.tables.line = result.first_pass.line = document.line;
+    refuse_include_inside(document);
     open_.push_back(file);
     if (const TomlEntry* const include = entry_of(document, "include"))
       for (const TomlValue& each : reader_.list(include->value, "'include'"))
@@ -74,6 +75,17 @@ class Inclusion {
     if (is_part) std::erase_if(document.entries, [](const TomlEntry& each) { return is_table(each, "pass"); });
     add(result.tables, std::move(document), Twice::overrides);
     return result;
+  }
+
+  /// TOML counts an `include` below a table's header to the table.
+  void refuse_include_inside(const TomlValue& document) const {
+    for (const TomlEntry& each : document.entries) {
+      const TomlValue* const include = each.value.find("include");
+      const bool names_parts = include != nullptr && !include->items.empty() && is_part(include->items.front().text);
+      if (names_parts)
+        reader_.fail(include->line, fmt::format("'include' in [{}]", each.key),
+                     "it above all tables: the first lines of the file");
+    }
   }
 
   /// The part that `include` names; null where it is in place already.

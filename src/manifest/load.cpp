@@ -25,24 +25,35 @@ std::string read_template(const fs::path& path) {
   return text.starts_with(mark) ? text.substr(mark.size()) : text;
 }
 
-std::vector<fs::path> entries_of(const fs::path& folder) {
+/// `whence`: empty, or the variable that names the folder.
+std::vector<fs::path> entries_of(const fs::path& folder, std::string_view whence = {}) {
   std::error_code error;
   std::vector<fs::path> paths;
   for (fs::directory_iterator each(folder, error), end; !error && each != end; each.increment(error))
     paths.push_back(each->path());
   if (error) {
-    throw Error(ErrorKind::io,
-                fmt::format("cannot list the template folder '{}': {}", folder.string(), error.message()));
+    throw Error(ErrorKind::io, fmt::format("cannot list the template folder '{}'{}{}: {}; name a folder that holds "
+                                           "the folders of ops, or is one",
+                                           folder.string(), whence.empty() ? "" : " of ", whence, error.message()));
   }
   std::ranges::sort(paths);
   return paths;
 }
 
-// A folder that cannot be read is not an op folder; listing its parent reports the reason when the user named it.
 bool is_op_folder(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / op_file, ignored);
 }
+
+/// Whether what the folder holds is kept from this user.
+bool is_closed(const fs::path& folder) {
+  std::error_code error;
+  return !fs::exists(folder / op_file, error) && error == std::errc::permission_denied;
+}
+
+/// Editors, file systems and version control keep such files and folders beside a user's own: .#scale.toml,
+/// ._scale.toml, .git.
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
 fs::path without_final_slash(const fs::path& folder) { return folder.has_filename() ? folder : folder.parent_path(); }
 
@@ -50,11 +61,13 @@ struct LoadedOps {
   std::vector<Op> ops;
   std::vector<RefusedOp> refused;
 
+  [[nodiscard]] bool has(const std::string& name) const {
+    return std::ranges::find(ops, name, &Op::name) != ops.end() ||
+           std::ranges::find(refused, name, &RefusedOp::name) != refused.end();
+  }
   void add(const fs::path& folder) {
     const std::string name = without_final_slash(folder).filename().string();
-    const bool is_hidden = std::ranges::find(ops, name, &Op::name) != ops.end() ||
-                           std::ranges::find(refused, name, &RefusedOp::name) != refused.end();
-    if (is_hidden) return;
+    if (has(name)) return;
     try {
       ops.push_back(load_op(folder));
     } catch (const Error& error) {
@@ -62,11 +75,23 @@ struct LoadedOps {
       refused.push_back({name, error.what()});
     }
   }
+  // It may be an op, which another folder must not stand in for unnoticed.
+  void add_closed(const fs::path& folder) {
+    const std::string name = folder.filename().string();
+    if (is_identifier(name) && !has(name))
+      refused.push_back({name, fmt::format("'{}' cannot be read: Permission denied, expected a folder that this user "
+                                           "may list and read",
+                                           folder.string())});
+  }
   // `folder` holds op folders, or is one.
-  void add_all(const fs::path& folder) {
+  void add_all(const fs::path& folder, std::string_view whence = {}) {
     if (is_op_folder(folder)) return add(folder);
-    for (const fs::path& each : entries_of(folder)) {
-      if (is_op_folder(each)) add(each);
+    for (const fs::path& each : entries_of(folder, whence)) {
+      if (is_hidden(each)) continue;
+      if (is_op_folder(each))
+        add(each);
+      else if (is_closed(each))
+        add_closed(each);
     }
   }
 };
@@ -75,9 +100,12 @@ struct LoadedOps {
 // which may block.
 void check_own_file(const fs::path& path, const fs::path& folder) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error))
-    throw Error(ErrorKind::bad_manifest, fmt::format("{}:1: found {}, expected a regular file", path.string(),
-                                                     error ? error.message() : "something that is no file"));
+  if (!fs::is_regular_file(path, error)) {
+    std::string found = error ? error.message() : "something that is no file";
+    if (error == std::errc::no_such_file_or_directory) found = "a link to a file that is not there";
+    throw Error(ErrorKind::bad_manifest,
+                fmt::format("{}:1: found {}, expected a regular file: replace or remove it", path.string(), found));
+  }
   if (fs::canonical(path, error).parent_path() == fs::canonical(folder, error)) return;
   throw Error(ErrorKind::bad_manifest,
               fmt::format("{}:1: found a link that leaves the op's folder, expected a file of its own", path.string()));
@@ -86,7 +114,7 @@ void check_own_file(const fs::path& path, const fs::path& folder) {
 std::vector<fs::path> manifests_and_sources(const fs::path& folder) {
   std::vector<fs::path> paths;
   for (const fs::path& path : entries_of(folder))
-    if (path.extension() == ".toml" || path.extension() == ".cuh") paths.push_back(path);
+    if (!is_hidden(path) && (path.extension() == ".toml" || path.extension() == ".cuh")) paths.push_back(path);
   return paths;
 }
 
@@ -145,15 +173,22 @@ Op load_op(const fs::path& folder) {
 Op load_op(const fs::path& folder, std::vector<Mistake>& mistakes) {
   const fs::path clean = without_final_slash(folder);
   std::vector<SourceFile> files;
+  std::vector<std::string> unread;
   for (const fs::path& path : manifests_and_sources(clean)) {
     try {
       files.push_back(read_own_file(path, clean));
     } catch (const Error& error) {
       mistakes.push_back(mistake_of(error, path.string()));
+      unread.push_back(path.string());
       files.push_back({path.filename().string(), std::string()});
     }
   }
-  return parse_op(clean.filename().string(), clean.string(), files, mistakes);
+  std::vector<Mistake> of_texts;
+  Op op = parse_op(clean.filename().string(), clean.string(), files, of_texts);
+  // What the empty stand-in of a file lacks says nothing of the file.
+  std::ranges::copy_if(of_texts, std::back_inserter(mistakes),
+                       [&](const Mistake& each) { return std::ranges::find(unread, each.file) == unread.end(); });
+  return op;
 }
 
 std::vector<Op> load_ops(std::span<const fs::path> paths) {
@@ -166,7 +201,7 @@ std::vector<Op> load_ops(std::span<const fs::path> paths) {
 Catalogue::Catalogue(std::span<const fs::path> paths) {
   LoadedOps own;
   for (const fs::path& path : paths) own.add_all(path);
-  for (const fs::path& path : template_paths_of_environment()) own.add_all(path);
+  for (const fs::path& path : template_paths_of_environment()) own.add_all(path, "KILN_TEMPLATE_PATH");
   ops_ = std::move(own.ops);
   refused_ = std::move(own.refused);
   first_built_in_ = ops_.size();
@@ -205,7 +240,9 @@ std::size_t Catalogue::index_of(std::string_view name) const {
   const auto refused = std::ranges::find(refused_, name, &RefusedOp::name);
   if (refused != refused_.end()) refuse(*refused);
   throw Error(ErrorKind::bad_input,
-              fmt::format("there is no op {}; there are: {}", quote(name), fmt::join(names_, ", ")));
+              fmt::format("there is no op {}{}; an op of your own is in the template paths of the options or in "
+                          "KILN_TEMPLATE_PATH; there are: {}",
+                          quote(name), did_you_mean(name, names_), fmt::join(names_, ", ")));
 }
 
 void refuse(const RefusedOp& op) {

@@ -117,6 +117,8 @@ bool ManifestReader::boolean(const TomlValue& value, std::string_view what) cons
 }
 
 const std::vector<TomlValue>& ManifestReader::list(const TomlValue& value, std::string_view what) const {
+  if (value.kind == Kind::table && what.starts_with("'pass'"))
+    fail(value.line, fmt::format("one table as {}", what), "a list of them: its header in two brackets, [[...pass]]");
   if (value.kind != Kind::array) fail(value.line, fmt::format("{} as {}", value.described(), what), "a list in [ ]");
   return value.items;
 }

@@ -200,8 +200,7 @@ Expression read_condition(const ManifestReader& reader, const TomlValue& value, 
 void check_free_name(const ManifestReader& reader, const std::string& name, const Line& line, const Op& op,
                      const Symbols& symbols, std::span<const Workspace> workspaces) {
   if (!is_identifier(name)) {
-    reader.fail(line, fmt::format("the name {}", quote(name)),
-                "a letter or underscore, then letters, digits and underscores");
+    reader.fail(line, fmt::format("the name {}", quote(name)), name_rule());
   }
   const bool taken = symbols.find(name) || symbols.find_term(name) != nullptr ||
                      std::ranges::find(op.tensors, name, &Tensor::name) != op.tensors.end() ||
@@ -247,8 +246,7 @@ void read_implementation_file(const SourceFile& file, const std::string& name, b
                               std::vector<Mistake>* mistakes) {
   ManifestReader reader(shown_file(op, file.name), mistakes);
   reader.attempt([&] {
-    if (!is_identifier(name))
-      reader.fail(1, fmt::format("an implementation named {}", quote(name)), "letters, digits and underscores");
+    if (!is_identifier(name)) reader.fail(1, fmt::format("an implementation named {}", quote(name)), name_rule());
     const TomlValue document = read_with_parts(reader, file.text, op.manifests, op);
     if (op_is_read) op.implementations.push_back(read_implementation(reader, document, name, op));
   });
@@ -269,8 +267,7 @@ Op read_folder(std::string_view name, std::string_view folder, std::span<const S
   op.folder = folder;
   const ManifestReader reader(shown_file(op, op_file), mistakes);
   reader.attempt([&] {
-    if (!is_identifier(name))
-      reader.fail(1, fmt::format("a folder named {}", quote(name)), "letters, digits and underscores");
+    if (!is_identifier(name)) reader.fail(1, fmt::format("a folder named {}", quote(name)), name_rule());
   });
   std::vector<SourceFile> sources;
   std::ranges::copy_if(files, std::back_inserter(sources),

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "kiln/error.hpp"
+#include "manifest/names.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::manifest {
@@ -14,13 +15,6 @@ namespace {
 
 [[noreturn]] void fail(const Op& op, const std::string& message) {
   throw Error(ErrorKind::bad_input, fmt::format("op '{}': {}", op.name, message));
-}
-
-std::vector<std::string> names_of(const Op& op) {
-  std::vector<std::string> names;
-  for (const Axis& axis : op.axes) names.push_back(axis.name);
-  for (const Selection& selection : op.selections) names.push_back(selection.name);
-  return names;
 }
 
 std::int64_t parse_size(const Op& op, const Setting& setting) {
@@ -111,14 +105,11 @@ PartOfProblem read_part(const Op& op, std::span<const Setting> settings) {
   PartOfProblem part;
   Problem& problem = part.problem;
   problem.op = op.tag;
-  const std::vector<std::string> names = names_of(op);
+  const std::vector<std::string> names = names_of_problem(op);
   for (const Setting& setting : settings) {
     const auto found = std::ranges::find(names, setting.name);
     const auto index = static_cast<std::size_t>(found - names.begin());
-    if (found == names.end()) {
-      fail(op, fmt::format("{} is unknown{}, expected {}", quote(setting.name), did_you_mean(setting.name, names),
-                           one_of(names)));
-    }
+    if (found == names.end()) fail(op, why_unknown(op, setting.name));
     const bool is_axis = index < op.axes.size();
     const std::size_t place = is_axis ? index : index - op.axes.size();
     std::uint32_t& given = is_axis ? part.axes : part.selections;

@@ -37,7 +37,7 @@ std::vector<std::string> read_words(const ManifestReader& reader, const TomlEntr
   for (const TomlValue& each : list) {
     reader.attempt([&] {
       const std::string& word = reader.text(each, what);
-      if (!is_identifier(word)) reader.fail(each.line, fmt::format("{} as {}", quote(word), what), "an identifier");
+      if (!is_identifier(word)) reader.fail(each.line, fmt::format("{} as {}", quote(word), what), name_rule());
       if (std::ranges::find(words, word) != words.end())
         reader.fail(each.line, quote(word) + " twice", "each value once");
       if (element_types) static_cast<void>(reader.one_of(each, "an element type", dtype_names()));

@@ -15,9 +15,7 @@ std::vector<std::string> read_cases(const ManifestReader& reader, const TomlValu
   std::vector<std::string> cases;
   for (const TomlValue& each : reader.list(value, "'cases'")) {
     const std::string& word = reader.text(each, "a case");
-    if (!is_identifier(word))
-      reader.fail(each.line, fmt::format("{} as a case", quote(word)),
-                  "a letter or underscore, then letters, digits and underscores");
+    if (!is_identifier(word)) reader.fail(each.line, fmt::format("{} as a case", quote(word)), name_rule());
     if (std::ranges::find(cases, word) != cases.end())
       reader.fail(each.line, fmt::format("the case {} a second time", quote(word)), "each once");
     cases.push_back(word);

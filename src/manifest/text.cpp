@@ -35,6 +35,11 @@ bool is_identifier(std::string_view text) noexcept {
          std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || is_digit(c); });
 }
 
+std::string name_rule() {
+  return fmt::format("a letter or underscore, then letters, digits and underscores, at most {} in all",
+                     max_name_length);
+}
+
 std::vector<std::string_view> names_in(std::string_view text) {
   std::vector<std::string_view> names;
   for (std::size_t at = 0; at < text.size();) {

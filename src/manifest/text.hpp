@@ -12,6 +12,8 @@ inline constexpr std::size_t max_name_length = 64;
 
 /// True for a letter or underscore followed by letters, digits and underscores, at most max_name_length in all.
 bool is_identifier(std::string_view text) noexcept;
+/// What is_identifier() asks, for messages: "a letter or underscore, then ..."
+std::string name_rule();
 
 /// Returns the names in an expression's text, functions included, quoted words excluded.
 std::vector<std::string_view> names_in(std::string_view text);

@@ -81,6 +81,29 @@ void check_depth(std::string_view file, std::string_view text) {
   }
 }
 
+/// As TOML tells it from an integer: 1000000.0 for 1e6.
+std::string written_real(double real) {
+  std::string text = fmt::format("{}", real);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
+
+/// What the library says of a text without its second quotation mark is about the line end that it met inside.
+std::string description_of(const toml::parse_error& error, std::string_view text) {
+  const std::string_view description = error.description();
+  if (description.find("control characters") == std::string_view::npos) return std::string(description);
+  const auto at = error.source().begin;
+  std::size_t begin = 0;
+  for (toml::source_index line = 1; line < at.line && begin < text.size(); ++line)
+    begin = std::min(text.find('\n', begin), text.size() - 1) + 1;
+  std::string_view line = text.substr(begin, text.substr(begin).find('\n'));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  const auto begins_letter = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; };
+  const bool is_at_its_end = at.column > static_cast<toml::source_index>(std::ranges::count_if(line, begins_letter));
+  return is_at_its_end ? "found the line's end in a text, expected its closing quotation mark before"
+                       : std::string(description);
+}
+
 struct Position {
   toml::source_position at;
   TomlEntry entry;
@@ -148,7 +171,7 @@ TomlValue parse(std::string_view file, std::string_view text, std::shared_ptr<co
     return Conversion(file, std::move(part)).convert(toml::parse(text), 1);
   } catch (const toml::parse_error& error) {
     throw Error(ErrorKind::bad_manifest,
-                fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
+                fmt::format("{}:{}: {}", file, error.source().begin.line, description_of(error, text)));
   }
 }
 
@@ -163,7 +186,7 @@ std::string TomlValue::described() const {
   switch (kind) {
     case Kind::text: return quote(text);
     case Kind::integer: return fmt::format("the number {}", integer);
-    case Kind::real: return fmt::format("the number {}", real);
+    case Kind::real: return "the number " + written_real(real);
     case Kind::boolean: return boolean ? "true" : "false";
     case Kind::array: return fmt::format("a list of {}", items.size());
     case Kind::table: return "a table";

@@ -10,7 +10,7 @@ TEST_CASE("a new op is checked without a mistake, and one made in it is named on
   CHECK(made.status == 0);
   CHECK(made.output.find("kiln check " + folder + "/scale") != std::string::npos);
   check_refused(command.run("new scale " + folder), 2, "is there already; name another op");
-  check_refused(command.run("new a-b " + folder), 2, "expected letters, digits and underscores");
+  check_refused(command.run("new a-b " + folder), 2, "expected a letter or underscore, then letters, digits");
 
   const Ran good = command.run("check " + folder + " --no-compile --arch sm_90a,sm_80,sm_86");
   CAPTURE(good.output);
@@ -73,6 +73,8 @@ TEST_CASE("a new op is refused a name that would not compile, or that would hide
     check_refused(command.run("new " + name + " " + command.path("")), 2, why);
     CHECK(!std::filesystem::exists(command.path(name)));
   };
+  refused("reference", "the op's source and its reference would both be reference.cuh; name another op");
+  refused("9x", "an op named '9x'; expected a letter or underscore, then letters, digits and underscores, at most 64");
   for (const char* name : {"int", "wchar_t", "co_await", "requires", "not", "import"})
     refused(name, "the op's kernel would have its name, and '" + std::string(name) +
                       "' is a keyword of C++; name another op");

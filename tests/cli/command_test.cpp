@@ -210,6 +210,13 @@ TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
   check_refused(command.run("ops rmsnorm"), 2, "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
   check_refused(command.run("tune rms_norm rows=0 cols=4096"), 2, "axis 'rows' is 0, expected 1 or more");
   check_refused(command.run("run rms_norm rows=1..5 cols=4096"), 2, "this command takes one problem");
+  check_refused(command.run("run rms_norm rows=1 cols=64 epsilom=1"), 2,
+                "'epsilom' is unknown (did you mean 'epsilon'?)");
+  check_refused(command.run("tune rms_norm rows=1 cols=64 epsilon=1"), 2,
+                "'epsilon' is a run-time value, which each launch gives and no problem or bucket has");
+  check_refused(command.run("tune mine.toml"), 2, "; a workload is for kiln prewarm and kiln coverage");
+  check_refused(command.run("coverage rms_norm rows=1..64 cols=64"), 2,
+                "'rows=1..64' is no workload file; write the op and its sizes into one");
   check_refused(command.run("explain rms_norm rosw=1 cols=4096"), 2, "'rosw' is unknown (did you mean 'rows'?)");
   check_refused(command.run("explain rms_norm rows=9223372036854775808 cols=4096"), 2, "which 64 bits cannot hold");
   check_refused(
@@ -474,7 +481,10 @@ TEST_CASE("an option that a command has not is named, with the one that is near"
                 "kiln tune has no option '--forse' (did you mean '--force'?); see kiln tune --help");
   check_refused(command.run("cache ls --bse=x.kiln"), 2,
                 "kiln cache ls has no option '--bse' (did you mean '--base'?)");
-  check_refused(command.run("tune --zzzzzz"), 2, "has no option '--zzzzzz'; see");
+  check_refused(command.run("tune --zzzzzz"), 2, "has no option '--zzzzzz'; sizes, types and choices have no dashes: ");
+  check_refused(command.run("tune rms_norm rows=1 cols=64 --dtype bf16"), 2,
+                "kiln tune has no option '--dtype'; sizes, types and choices have no dashes: dtype=bf16; see");
+  check_refused(command.run("doctor --zzzzzz"), 2, "has no option '--zzzzzz'; see");
   check_refused(command.run("--device-class H200 explain rms_norm rows=137 cols=4096"), 2,
                 "'--device-class' goes after the command: kiln explain --device-class ...; see kiln explain --help");
 }

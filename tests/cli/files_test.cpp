@@ -55,6 +55,9 @@ TEST_CASE("a mistake in a workload is named with its line") {
             .find("w.toml:1: there is no op 'twcie' (did you mean 'twice'?)") != std::string::npos);
   CHECK(workload_refusal("\n[[workload]]\nop = \"twice\"\naxis = { rows = 1 }\n")
             .find("w.toml:4: 'axis' is unknown (did you mean 'axes'?)") != std::string::npos);
+  CHECK(workload_refusal("[[workload]]\nop = \"twice\"\nchoices = { mode = \"a\" }\n")
+            .find("w.toml:3: 'choices' is unknown, expected op, axes or types, which has choices too") !=
+        std::string::npos);
   CHECK(workload_refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 0, cols = 8 }\n")
             .find("w.toml:1: op 'twice': axis 'rows' is 0") != std::string::npos);
   CHECK(workload_refusal("[[workload]]\naxes = { rows = 1 }\n").find("without 'op'") != std::string::npos);

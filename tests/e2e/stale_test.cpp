@@ -72,6 +72,9 @@ TEST_CASE("a stale record serves and is said to be stale; --stale tunes exactly 
     CHECK(engine.stats().misses.no_cubin == 1);
   }
   CHECK(contains(expect(0, "kiln explain scale rows=64 cols=128 dtype=f32 --json" + at), R"("stale":true)"));
+  const std::string next = expect(0, "kiln explain scale rows=64 cols=128 dtype=f32" + at);
+  CHECK_MESSAGE(contains(next, "next: tune what is stale again, on a GPU of class "), next);
+  CHECK_MESSAGE(contains(next, "kiln tune --stale scale rows=64 cols=128 dtype=f32 --overlay "), next);
   // Only what is named, by op and sizes, and only what is stale.
   expect(2, "kiln tune --stale scail" + at);
   check_renewal(expect(0, "kiln tune --stale scale rows=128..512 cols=128 --json" + at), 2, 0, 0, 0);
@@ -81,6 +84,7 @@ TEST_CASE("a stale record serves and is said to be stale; --stale tunes exactly 
   CHECK(contains(expect(0, "kiln tune --stale" + at), "1 of 2 records of this device is stale, 1 renewed"));
   check_renewal(expect(0, "kiln tune --stale --json" + at), 2, 0, 0, 0);
   CHECK(contains(expect(0, "kiln explain scale rows=64 cols=128 dtype=f32 --json" + at), R"("stale":false)"));
+  CHECK(!contains(expect(0, "kiln explain scale rows=64 cols=128 dtype=f32" + at), "kiln tune --stale"));
 }
 
 TEST_CASE("a comment, another layout and a file that moved leave records current and machine code in use") {

@@ -64,6 +64,23 @@ TEST_CASE("a cubin key changes with what determines the bytes, and with nothing 
   CHECK(cubin_key(plain, "nvrtc 13.0 build 00fe") != cubin_key(plain, compiler));
 }
 
+TEST_CASE("an include that is not there is refused with the name that was meant, or with where an op's headers lie") {
+  const auto refusal = [](const std::string& name) {
+    const Specialisation asks = specialise({{"k.cuh", "#include \"" + name + "\"\n"}, {"factor.cuh", "int factor;\n"}});
+    return std::string(thrown_by([&] { cubin_key(asks, compiler); }).what());
+  };
+  const std::string whose = "neither a file of the op (k.cuh, factor.cuh) nor a common/ header";
+  CHECK(holds(refusal("other.cuh"), whose + "; add the file, or set toolkit_headers = true"));
+  CHECK(holds(refusal("facto.cuh"), whose + " (did you mean 'factor.cuh'?); add the file, or"));
+  CHECK(holds(refusal("types.cuh"), whose + " (did you mean 'common/types.cuh'?); add the file, or"));
+  CHECK(holds(refusal("common/type.cuh"), whose + " (did you mean 'common/types.cuh'?)"));
+  for (const char* name : {"other.h", "sub/other.cuh", "common/other.cuh"}) {
+    CAPTURE(name);
+    CHECK(holds(refusal(name), "; an op's headers are NAME.cuh beside op.toml, in no other folder, or set "));
+  }
+  CHECK(holds(refusal("sub/factor.cuh"), whose + " (did you mean 'factor.cuh'?); an op's headers are NAME.cuh"));
+}
+
 TEST_CASE("toolkit headers enter the key by content, never by place") {
   const auto toolkit = [](const std::string& folder, const std::string& inner) {
     const auto root = std::filesystem::temp_directory_path() / ("kiln_toolkit_" + std::to_string(std::rand())) / folder;

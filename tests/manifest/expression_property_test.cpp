@@ -78,7 +78,7 @@ Sample random_sample(int depth) {
   return sample;
 }
 
-// Written with as few parentheses as C needs, so that precedence is tested too.
+// Written with as few parentheses as C needs, so that precedence is tested too. Comparisons in a row need them here.
 std::string text_of(const Sample& sample, int least = 0) {
   using Kind = Sample::Kind;
   const auto& parts = sample.children;
@@ -93,7 +93,8 @@ std::string text_of(const Sample& sample, int least = 0) {
     case Kind::choose: return wrap(0, text_of(parts[0], 1) + " ? " + text_of(parts[1]) + " : " + text_of(parts[2]));
     case Kind::binary: {
       const auto [sign, precedence] = operators[static_cast<std::size_t>(sample.number)];
-      return wrap(precedence, text_of(parts[0], precedence) + " " + sign + " " + text_of(parts[1], precedence + 1));
+      const int left = precedence == 3 || precedence == 4 ? precedence + 1 : precedence;
+      return wrap(precedence, text_of(parts[0], left) + " " + sign + " " + text_of(parts[1], precedence + 1));
     }
     case Kind::function: {
       std::string text = functions[static_cast<std::size_t>(sample.number)] + std::string("(") + text_of(parts[0]);

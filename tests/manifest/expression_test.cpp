@@ -56,7 +56,7 @@ TEST_CASE("operators bind and associate as in C") {
       {"!!5", 1},
       {"--5", 5},
       {"1 < 2 == 1", 1},
-      {"3 > 2 > 1", 0},
+      {"(3 > 2) > 1", 0},
       {"1 || 0 && 0", 1},
       {"0 ? 1 : 1 ? 2 : 3", 2},
       {"1 ? 0 ? 4 : 5 : 6", 5},
@@ -159,7 +159,22 @@ TEST_CASE("a mistake is named by column, with what was found and what was expect
       {"1 ? 2", "expected ':' of the conditional"},
       {"rows & 1", "found '&' at column 6"},
       {"rows = 1", "found '=' at column 6"},
-      {"1.5", "found '.' at column 2"},
+      {"1.5", "found '.' at column 2 of '1.5', expected an integer: there are no fractions"},
+      {"rows = 1", "expected '==' to compare"},
+      {"rows =< 1", "expected '<='"},
+      {"rows => 1", "expected '>='"},
+      {"rows & 1", "expected '&&': there are no operators on bits"},
+      {"rows | 1", "expected '||': there are no operators on bits"},
+      {"rows ^ 2", "expected another operator: there are none on bits, and no powers"},
+      {"rows > 1 and cols > 1", "found 'a' at column 10 of 'rows > 1 and cols > 1', expected '&&'"},
+      {"rows > 1 or cols > 1", "expected '||'"},
+      {"not rows", "found the word 'not' at column 1 of 'not rows', expected '!'"},
+      {"rows > 1 ? true : 0", "found the word 'true' at column 12 of 'rows > 1 ? true : 0', expected '1'"},
+      {"rows ** 2", "there is no operator '**'"},
+      {"rows // 2", "there is no operator '//'"},
+      {"rows << 2", "there is no operator '<<'"},
+      {"layout == 'nt'", "expected a word in double quotes"},
+      {"rows cols", "operators are + - * / % < <= > >= == != && || and ? :"},
       {"rows\n+ \x01", "found '\\x01'"},
   };
   for (const auto& [each, wanted] : cases) {
@@ -168,6 +183,19 @@ TEST_CASE("a mistake is named by column, with what was found and what was expect
     const std::string message = message_of(text);
     CAPTURE(message);
     CHECK(contains(message, wanted));
+  }
+}
+
+TEST_CASE("comparisons in a row, of which C compares the first as 0 or 1, are refused") {
+  for (const char* text : {"1 < rows < 4", "rows > cols >= 1", "rows == cols == 1", "rows != cols == 1"}) {
+    CAPTURE(text);
+    const std::string message = message_of(text);
+    CHECK_MESSAGE(contains(message, "found a second comparison, '"), message);
+    CHECK_MESSAGE(contains(message, "expected '&&' between two comparisons"), message);
+  }
+  for (const char* text : {"(1 < rows) < 4", "1 < rows && rows < 4", "rows < 1 == cols < 1", "rows == (cols == 1)"}) {
+    CAPTURE(text);
+    CHECK_NOTHROW(Expression::parse(text, launch_symbols()));
   }
 }
 

@@ -281,6 +281,22 @@ TEST_CASE("a part that cannot be included is refused at the line that names it, 
   }
 }
 
+TEST_CASE("an include below a table's header, which TOML counts to the table, is named as that alone") {
+  for (const char* table : {"[parameters]\n", "[constraints]\n", "[default]\n"}) {
+    CAPTURE(table);
+    Parted op;
+    op.folder.implementation =
+        replaced(op.folder.implementation.substr(op.folder.implementation.find('\n') + 1), "[constraints]\n",
+                 "[parameters]\nthreads = [128, 256, 2048]\nvector  = [2, 4, 8]\n[constraints]\n");
+    op.folder.implementation =
+        replaced(op.folder.implementation, table, table + std::string("include = [\"tile.part.toml\"]\n"));
+    const std::string name = std::string(table).substr(0, std::string(table).find('\n'));
+    CHECK(op.refusal().find("found 'include' in " + name +
+                            ", expected it above all tables: the first lines of the file") != std::string::npos);
+    CHECK(op.mistakes().size() == 1);
+  }
+}
+
 TEST_CASE("parts are of implementations, few, and [pass] of a part needs a pass") {
   Parted op;
   op.folder.op = "include = [\"tile.part.toml\"]\n" + op.folder.op;

@@ -6,8 +6,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "kiln/error.hpp"
+#include "manifest/catalogue.hpp"
+#include "manifest/mistakes.hpp"
 #include "manifest/op.hpp"
 #include "manifest_fixture.hpp"
 
@@ -90,4 +93,105 @@ TEST_CASE("a byte order mark before a manifest or a source is no part of it") {
   const Op with = load_op(marked.path() / "scale"), without = load_op(plain.path() / "scale");
   CHECK(with.files == without.files);
   CHECK(with.manifests == without.manifests);
+}
+
+TEST_CASE("files and folders that begin with a dot, as editors and systems keep them, are no part of ops") {
+  const Directory directory;
+  const testing::Folder folder = testing::scale_folder();
+  directory.write_op("scale", folder);
+  directory.write_op(".trash", folder);
+  const fs::path scale = directory.path() / "scale";
+  const Op before = load_op(scale);
+  fs::create_symlink("user@host.123:456", scale / ".#fast.toml");  // Emacs, while the file has unsaved changes
+  fs::create_symlink("user@host.123:456", scale / ".#scale.cuh");
+  std::ofstream(scale / "._fast.toml") << std::string("\0\5\x16\7", 4);  // macOS, on other file systems
+  std::ofstream(scale / ".old.cuh") << "int old;";
+
+  const Op op = load_op(scale);
+  CHECK(op.files == before.files);
+  CHECK(op.manifests == before.manifests);
+  std::vector<Mistake> mistakes;
+  static_cast<void>(load_op(scale, mistakes));
+  CHECK(mistakes.empty());
+  const Catalogue catalogue(std::vector{directory.path()});
+  CHECK(catalogue.refused().empty());
+  CHECK(catalogue.find("scale"));
+  CHECK(!catalogue.find(".trash"));
+}
+
+TEST_CASE("a file that cannot be read is one mistake, without those of its empty stand-in") {
+  const testing::Folder folder = testing::scale_folder();
+  const auto mistakes_with = [&](const std::string& name, const std::function<void(const fs::path&)>& make) {
+    const Directory directory;
+    directory.write_op("scale", folder);
+    const fs::path scale = directory.path() / "scale";
+    fs::remove(scale / name);
+    make(scale / name);
+    std::vector<Mistake> mistakes;
+    static_cast<void>(load_op(scale, mistakes));
+    return mistakes;
+  };
+  const auto link = mistakes_with("lost.toml", [](const fs::path& at) { fs::create_symlink("nothing.toml", at); });
+  REQUIRE(link.size() == 1);
+  CHECK(link[0].found == "found a link to a file that is not there");
+  CHECK(link[0].expected == "a regular file: replace or remove it");
+  const auto nested = mistakes_with("more.toml", [](const fs::path& at) { fs::create_directory(at); });
+  REQUIRE(nested.size() == 1);
+  CHECK(nested[0].found == "found something that is no file");
+  const auto wide =
+      mistakes_with("op.toml", [](const fs::path& at) { std::ofstream(at) << std::string("[\0o\0p\0]\0", 8); });
+  REQUIRE(wide.size() == 1);
+  CHECK(wide[0].found.find("found a NUL byte") == 0);
+}
+
+TEST_CASE("a folder of templates that cannot be listed is named with what to name instead, and the variable") {
+  const auto message = [] {
+    try {
+      static_cast<void>(Catalogue(std::vector<fs::path>()));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  setenv("KILN_TEMPLATE_PATH", "/nowhere/at/all", 1);
+  const std::string by_variable = message();
+  unsetenv("KILN_TEMPLATE_PATH");
+  CHECK(by_variable ==
+        "cannot list the template folder '/nowhere/at/all' of KILN_TEMPLATE_PATH: No such file or directory; name a "
+        "folder that holds the folders of ops, or is one");
+  CHECK_THROWS_WITH_AS(Catalogue(std::vector<fs::path>{"/nowhere/at/all"}),
+                       "cannot list the template folder '/nowhere/at/all': No such file or directory; name a folder "
+                       "that holds the folders of ops, or is one",
+                       Error);
+}
+
+TEST_CASE("an op's folder that this user may not read is refused by its name, and no other folder is") {
+  if (geteuid() == 0 && setegid(65534) == 0 && seteuid(65534) != 0) return;  // root may read everything
+  struct Back {
+    ~Back() {
+      if (getuid() == 0) static_cast<void>(seteuid(0) == 0 && setegid(0) == 0);
+    }
+  } const back;
+  const Directory directory;
+  for (const char* name : {"scale", "lost+found"}) {
+    directory.write_op(name, testing::scale_folder());
+    fs::permissions(directory.path() / name, fs::perms::none);
+  }
+  const Catalogue catalogue(std::vector{directory.path()});
+  for (const char* name : {"scale", "lost+found"}) fs::permissions(directory.path() / name, fs::perms::owner_all);
+  REQUIRE(catalogue.refused().size() == 1);
+  CHECK(catalogue.refused()[0].name == "scale");
+  CHECK(catalogue.refused()[0].why == "'" + (directory.path() / "scale").string() +
+                                          "' cannot be read: Permission denied, expected a folder that this user may "
+                                          "list and read");
+  CHECK_THROWS_WITH_AS(static_cast<void>(catalogue.index_of("scale")), doctest::Contains("Permission denied"), Error);
+}
+
+TEST_CASE("an unknown op is refused with the nearest name, and with where an op of one's own is looked for") {
+  const Catalogue catalogue(std::vector<fs::path>{});
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(catalogue.index_of("rms_nrom")),
+      doctest::Contains("there is no op 'rms_nrom' (did you mean 'rms_norm'?); an op of your own is in "
+                        "the template paths of the options or in KILN_TEMPLATE_PATH; there are: "),
+      Error);
 }

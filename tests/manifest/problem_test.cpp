@@ -46,6 +46,11 @@ TEST_CASE("a problem is read as a person writes it, and written back") {
 TEST_CASE("a wrong setting is refused with the name and what was expected") {
   const std::tuple<std::vector<Setting>, const char*> cases[] = {
       {{{"rowz", "1"}}, "'rowz' is unknown (did you mean 'rows'?)"},
+      {{{"factor", "1"}},
+       "'factor' is a run-time value, which each launch gives and no problem or bucket has, expected 'rows', 'cols', "
+       "'dtype' or 'mode'"},
+      {{{"stride", "1"}}, "'stride' is a run-time value"},
+      {{{"x", "1"}}, "'x' is a tensor, which each launch gives and no problem or bucket has, expected 'rows'"},
       {{{"rows", "1"}, {"rows", "2"}}, "'rows' is given twice"},
       {{{"rows", "1"}}, "axis 'cols' is missing"},
       {{{"rows", "many"}, {"cols", "8"}}, "axis 'rows' is 'many', expected an integer"},
