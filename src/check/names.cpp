@@ -19,7 +19,8 @@ using Names = std::set<std::string, std::less<>>;
 void add_names(const TomlValue& value, Names& names) {
   for (const std::string_view each : manifest::names_in(value.text)) names.emplace(each);
   for (const TomlValue& each : value.items) add_names(each, names);
-  for (const TomlEntry& each : value.entries) add_names(each.value, names);
+  for (const TomlEntry& each : value.entries)
+    if (each.key != "summary") add_names(each.value, names);  // prose
 }
 
 /// Returns the names in these sections of a document, and in the terms that those name.

@@ -144,6 +144,10 @@ void add_edges(const Site& site, const Implementation& implementation, Trials& t
     bool is_added = add(with(base.problem, i, greatest));
     for (const std::int64_t size : usual_sizes)
       is_added = is_added || add(with(at_size(op, base.problem, size), i, greatest));
+    // What no device holds is never launched; the largest power of two that one holds may be.
+    for (std::int64_t size = std::int64_t{1} << 62; !is_added && size > base.problem.axes[i]; size /= 2)
+      if (const std::int64_t legal = manifest::next_legal(axis, size); size <= greatest && legal <= greatest)
+        is_added = add(with(base.problem, i, legal));
   }
   add(least);
 }

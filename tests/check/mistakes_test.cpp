@@ -70,6 +70,9 @@ const Slip in_op[] = {
      "the run-time value 'scale' is never used", "remove it", warning},
     {"op.toml", "cols = { bucket", "depth = { bucket = \"exact\", max = 8 }\ncols = { bucket", "depth",
      "the axis 'depth' is never used", "remove it", warning},
+    {"op.toml", "cols = { bucket", "depth = { bucket = \"exact\", max = 8 }\ncols = { bucket",
+     "depth =", "the axis 'depth' is never used", "remove it", warning, "summary         = \"",
+     "summary         = \"to any depth, "},
     {"op.toml", "sum\", \"rows\"", "smu\", \"rows\"", "smu", "the unknown argument 'smu'", "'sum'"},
     {"op.toml", "kernel = \"reference_rows<", "kernel = \"refrence_rows<", "refrence", "did you mean 'reference_rows'?",
      "'reference_rows'"},
@@ -179,6 +182,13 @@ TEST_CASE("each of forty mistakes is named with file, line and remedy, without a
   try_all(in_op);
   try_all(in_implementations);
   CHECK(std::size(in_op) + std::size(in_implementations) >= 40);
+}
+
+TEST_CASE("a grid is checked at sizes that a device holds, where an axis may be longer") {
+  Folder folder = row_sums();
+  replace(folder, "op.toml", "max = 1048576", "max = 1152921504606846976");
+  replace(folder, "split.toml", "[\"rows\", \"splits\"]", "[\"splits\", \"rows\"]");
+  CHECK(text_of(findings_in(folder)).find("the grid's y, 'rows', is ") != std::string::npos);
 }
 
 TEST_CASE("what a kernel takes and needs is compared with its manifest, by its machine code" *
