@@ -14,15 +14,24 @@ import os as _os
 from collections.abc import Iterable as _Iterable
 from itertools import islice as _islice
 
-from . import _files, _kiln
+try:
+    from . import _kiln
+except ImportError as _error:
+    if _error.name != __name__:  # the extension is there; what it needs is not, and the sentence says what
+        raise ImportError(f"the package kiln-kernels cannot load its extension: {_error}", name="kiln._kiln", path=_error.path) from None
+    raise ImportError(
+        f"kiln was imported from {_os.path.dirname(__file__)}, which has no extension for this Python; install the package with pip,"
+        " unpacked, and import it from outside of its sources", name="kiln._kiln") from None
+from . import _files
 from ._files import shipped_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Literal, Union
+    from typing import Any, Literal, TypeVar, Union
 
     Path = Union[str, _os.PathLike[str]]
+    _Class = TypeVar("_Class", bound=type)
 
 __all__ = [
     "Coverage", "Error", "Op", "Team", "Tuner", "check", "configure", "coverage", "explain", "join_team", "op", "prepare", "record",
@@ -31,6 +40,13 @@ __all__ = [
 __version__: str = _kiln.version
 
 
+def _kept(made: _Class) -> _Class:
+    """The first class of its name in this process: objects and `except` clauses from before a reload stay valid."""
+    kept: _Class = _kiln.kept.setdefault(made.__name__, made)
+    return kept
+
+
+@_kept
 class Error(RuntimeError):
     """What Kiln refuses, in a sentence: what was asked, what was found, and what to do.
 
@@ -47,6 +63,7 @@ class Error(RuntimeError):
         return type(self), (str(self), self.kind)
 
 
+@_kept
 class Op(_kiln.Op):
     """An op, which kiln.op() gives. Call it with tensors and values by their names in the op's contract; see `contract` and help(OP).
 
@@ -134,6 +151,7 @@ def op(name: str, *, folder: Path | None = None) -> Op:
     return Op(_whole("an op's name", name), _os.path.normpath(_named("the folder of ops", "." if folder in ("", b"") else folder)))
 
 
+@_kept
 class Coverage:
     """What kiln.prepare() and kiln.coverage() found: a launch hits for `hits` of `total` problems. `gaps` has the reason for each other problem, and what serves it.
 
@@ -215,6 +233,7 @@ def explain(op: Op, *, device: int | None = None, **problem: int | str) -> str:
     return _kiln.explain(op, settings, _ordinal(device))
 
 
+@_kept
 class Tuner:
     """Tunes, compiles or deploys ahead what add() was given: problems of ops of one folder, on one device.
 
@@ -257,6 +276,7 @@ class Tuner:
         return report
 
 
+@_kept
 class Team:
     """This process's part in a team, which join_team() gives: `rank` of `world`, on `device`, with `bytes` of symmetric memory.
 
@@ -279,7 +299,7 @@ class Team:
         _kiln.close_team()
 
 
-joined: Team | None = None  # this process's
+joined: Team | None = _kiln.kept.get("joined")  # this process's
 
 
 def join_team(
@@ -327,7 +347,7 @@ def join_team(
         else:
             name = _kiln.team_name() if address is None else f"kiln at {address}"
     global joined
-    joined = Team(*_kiln.join_team(rank, world or 0, name or "", _ordinal(device), bytes or 0, _milliseconds(timeout), _milliseconds(launch_timeout), address))
+    joined = _kiln.kept["joined"] = Team(*_kiln.join_team(rank, world or 0, name or "", _ordinal(device), bytes or 0, _milliseconds(timeout), _milliseconds(launch_timeout), address))
     return joined
 
 
