@@ -240,6 +240,11 @@ def test_a_wheel_of_tuned_files_takes_any_file_and_no_name_of_kilns_own(tmp_path
     with zipfile.ZipFile(kiln.wheel.make("acme-kernels", [str(tuned)], "1.0", str(tmp_path))) as packed:
         record = packed.read("acme_kernels-1.0.dist-info/RECORD").decode()
         assert sorted(line[0] for line in csv.reader(record.splitlines())) == sorted(packed.namelist())
+    for other in ("__init__.py", "workload.toml", "empty.kiln"):  # the first would take the place of the module that names the files
+        (tmp_path / other).write_bytes(b"" if other == "empty.kiln" else b"tuned")
+        with pytest.raises(ValueError, match=f"{other}' is (no tuned file|empty)"):
+            kiln.wheel.make("acme-kernels", [str(tuned), str(tmp_path / other)], "2.0", str(tmp_path))
+    assert not list(tmp_path.glob("*-2.0-*"))
     for name in ("kiln", "Kiln.Kernels", "kiln-kernels-torch", "kiln_torch"):
         with pytest.raises(ValueError, match="of Kiln's own packages"):
             kiln.wheel.make(name, [str(tuned)], "1.0", str(tmp_path))
