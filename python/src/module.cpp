@@ -164,7 +164,7 @@ std::optional<std::string> fault_on(nb::object stream, int device) {
 /// What the module has once it was made, except its own names, and the interpreter that made it. The types and the state are the
 /// process's, so an import after the module's removal from sys.modules gets them again.
 PyObject* made = nullptr;
-std::int64_t owner = -1;
+std::int64_t owner = -1;  // none once it has ended: an embedding program's next one has the number again
 
 std::int64_t this_interpreter() noexcept { return PyInterpreterState_GetID(PyInterpreterState_Get()); }
 
@@ -173,6 +173,7 @@ void keep(const nb::module_& module) {
   for (const auto& [name, value] : nb::cast<nb::dict>(module.attr("__dict__")))
     if (!text_of(name).starts_with("__")) all[name] = value;
   owner = this_interpreter();
+  Py_AtExit([] { owner = -1; });
   made = all.release().ptr();
 }
 

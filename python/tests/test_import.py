@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 
 import pytest
@@ -76,3 +77,30 @@ def test_a_library_that_is_absent_is_told(run_program, tmp_path):
     shutil.copytree(package, tmp_path / "kiln", ignore=shutil.ignore_patterns("libkiln_kernels*", "share", "kiln-worker"))
     ran = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import kiln"], capture_output=True, text=True)
     assert "the package kiln-kernels cannot load its extension: libkiln_kernels.so" in ran.stderr, ran.stderr
+
+
+EMBEDDING = """
+#include <Python.h>
+int main(void) {
+  for (int round = 0; round < 2; ++round) {
+    Py_Initialize();
+    PyRun_SimpleString("import sys; sys.path[:0] = PATHS\\n"
+                       "try:\\n    import kiln; print(kiln.op('rms_norm').contract[:8], flush=True)\\n"
+                       "except ImportError as error: print(error, flush=True)");
+    Py_FinalizeEx();
+  }
+  return 0;
+}
+"""
+
+
+def test_a_second_interpreter_of_an_embedding_program_is_refused(tmp_path):
+    library = sysconfig.get_config_var("LIBDIR")
+    source, program = tmp_path / "embedding.c", tmp_path / "embedding"
+    source.write_text(EMBEDDING.replace("PATHS", repr(sys.path).replace('"', "'")))
+    built = subprocess.run(["cc", source, f"-I{sysconfig.get_path('include')}", f"-L{library}", f"-Wl,-rpath,{library}", f"-lpython{sysconfig.get_python_version()}",
+                            "-o", program], capture_output=True, text=True)
+    if built.returncode != 0:
+        pytest.skip("this Python cannot be embedded: " + built.stderr)
+    ran = subprocess.run([program], capture_output=True, text=True)
+    assert ran.returncode == 0 and ran.stdout.startswith("rms_norm\n") and "import it in one interpreter alone" in ran.stdout, ran.stdout + ran.stderr
