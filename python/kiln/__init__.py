@@ -372,7 +372,7 @@ def record(path: Path | None = None) -> str:
     """What this process has launched, as the text of a workload file, which takes the place of `path` too. `kiln prewarm` and `kiln coverage` read it."""
     text = "\n".join(_kiln.workloads())
     if path is not None:
-        _files.replace(_path("the file to record to", path), "# Written by kiln.record: the buckets that a process launched.\n" + text)
+        _files.replace(_named("the file to record to", path), "# Written by kiln.record: the buckets that a process launched.\n" + text)
     return text
 
 

@@ -450,15 +450,17 @@ print(given["y"].values[0] > 0.9)
     assert said == "True\n", said
 
 
-def test_a_relative_folder_needs_a_working_directory(run_program, tmp_path):
+def test_relative_paths_need_a_working_directory(run_program, tmp_path):
     said = run_program(f"""
     os.mkdir({str(tmp_path / "gone")!r}), os.chdir({str(tmp_path / "gone")!r}), os.rmdir({str(tmp_path / "gone")!r})
-    try:
-        kiln.op("mine", folder="ops")
-    except kiln.Error as error:
-        print(error)
+    for use in (lambda: kiln.op("mine", folder="ops"), lambda: kiln.record("workload.toml")):
+        try:
+            use()
+        except kiln.Error as error:
+            print(error)
     """)
-    assert said == "the folder of ops is 'ops', in a working directory that was removed; name its full path\n"
+    removed = ", in a working directory that was removed; name its full path\n"
+    assert said == f"the folder of ops is 'ops'{removed}the file to record to is 'workload.toml'{removed}", said
 
 
 def test_relative_paths_are_of_the_directory_in_which_they_were_given(run_program, tmp_path):
