@@ -14,36 +14,21 @@ import os as _os
 from collections.abc import Iterable as _Iterable
 from itertools import islice as _islice
 
-try:
-    from . import _kiln
-except ImportError as _error:
-    if _error.name != __name__:  # the extension is there; what it needs is not, and the sentence says what
-        raise ImportError(f"the package kiln-kernels cannot load its extension: {_error}", name="kiln._kiln", path=_error.path) from None
-    raise ImportError(
-        f"kiln was imported from {_os.path.dirname(__file__)}, which has no extension for this Python; install the package with pip,"
-        " unpacked, and import it from outside of its sources", name="kiln._kiln") from None
-from . import _files
+from ._extension import kept as _kept  # first: it says why, if the extension cannot be imported
+from . import _files, _kiln
 from ._files import shipped_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Literal, TypeVar, Union
-
+    from typing import Any, Literal, Union
     Path = Union[str, _os.PathLike[str]]
-    _Class = TypeVar("_Class", bound=type)
 
 __all__ = [
     "Coverage", "Error", "Op", "Team", "Tuner", "check", "configure", "coverage", "explain", "join_team", "op", "prepare", "record",
     "shipped_records", "stats", "wait_for_tunes", "warnings",
 ]
 __version__: str = _kiln.version
-
-
-def _kept(made: _Class) -> _Class:
-    """The first class of its name in this process: objects and `except` clauses from before a reload stay valid."""
-    kept: _Class = _kiln.kept.setdefault(made.__name__, made)
-    return kept
 
 
 @_kept
@@ -164,9 +149,6 @@ class Coverage:
 
     def __repr__(self) -> str:
         return f"Coverage(total={self.total}, hits={self.hits}, capturable={self.capturable}, gaps={self.gaps!r})"
-
-
-_MOST_SIZES = 1_000_000
 
 
 def _ordinal(device: int | None) -> int:
@@ -396,6 +378,7 @@ def check(stream: object = None, device: int | None = None) -> str | None:
     return _kiln.fault_on(stream, _ordinal(device))
 
 
+_MOST_SIZES = 1_000_000
 _ON_MISS = ("tune", "background", "nearest", "error")
 _COMPILE = ("when_needed", "never")
 _TRUST = ("default", "owner", "signed")
