@@ -51,7 +51,7 @@ fs::path file_of_this_library() {
       std::string_view(info.dli_fname).find('/') == std::string_view::npos)
     return running_program();
   // As it was opened: a relative path is from a working directory that the program may have left since.
-  const fs::path opened = info.dli_fname;
+  fs::path opened = info.dli_fname;
   if (opened.is_absolute()) return opened;
   if (fs::path mapped = mapped_file(&here); !mapped.empty()) return mapped;
   std::error_code ignored;
