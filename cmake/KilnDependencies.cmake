@@ -6,6 +6,7 @@ find_package(SQLite3 3.37 REQUIRED) # STRICT tables
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto SSL)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(KILN_ZSTD REQUIRED IMPORTED_TARGET libzstd)
+set(KILN_SQLITE "$<IF:$<TARGET_EXISTS:SQLite3::SQLite3>,SQLite3::SQLite3,SQLite::SQLite3>") # by the name that this CMake, or a user's, does not call deprecated
 
 # kiln_header_only(name header package [PATH_SUFFIXES folder]): nothing to carry along, and nothing that the users of a static kiln must find again.
 function(kiln_header_only name header package)
@@ -33,7 +34,7 @@ function(kiln_dependency name file includes)
     target_link_libraries(${name} INTERFACE ${ARGN})
   endif()
 endfunction()
-kiln_dependency(kiln_sqlite sqlite3 "${SQLite3_INCLUDE_DIRS}" SQLite::SQLite3)
+kiln_dependency(kiln_sqlite sqlite3 "${SQLite3_INCLUDE_DIRS}" "${KILN_SQLITE}")
 kiln_dependency(kiln_crypto crypto "${OPENSSL_INCLUDE_DIR}" OpenSSL::Crypto)
 kiln_dependency(kiln_zstd zstd "${KILN_ZSTD_INCLUDE_DIRS}" PkgConfig::KILN_ZSTD)
 

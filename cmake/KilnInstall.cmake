@@ -70,6 +70,7 @@ function(kiln_install_pkg_config folder)
     endif()
     set(KILN_PC_LIBS "-lkiln -Wl,--exclude-libs,libkiln.a -pthread ${CMAKE_DL_LIBS}")
     list(TRANSFORM KILN_PC_LIBS REPLACE " ([a-z]+)$" " -l\\1")
+    string(APPEND KILN_PC_LIBS " -lstdc++ -lm") # which a C compiler does not add
   endif()
   configure_file("${PROJECT_SOURCE_DIR}/cmake/kiln.pc.in" "${PROJECT_BINARY_DIR}/kiln.pc" @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/kiln.pc" DESTINATION "${folder}" COMPONENT development)

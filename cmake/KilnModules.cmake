@@ -132,9 +132,9 @@ function(kiln_of_modules target)
   if(KILN_STATIC_DEPENDENCIES)
     target_link_libraries(
       ${target} PRIVATE $<BUILD_INTERFACE:kiln_sqlite> $<BUILD_INTERFACE:kiln_crypto> $<BUILD_INTERFACE:kiln_zstd>
-                        $<INSTALL_INTERFACE:fmt::fmt> $<INSTALL_INTERFACE:SQLite::SQLite3> $<INSTALL_INTERFACE:OpenSSL::Crypto> $<INSTALL_INTERFACE:PkgConfig::KILN_ZSTD>)
+                        $<INSTALL_INTERFACE:fmt::fmt> $<INSTALL_INTERFACE:${KILN_SQLITE}> $<INSTALL_INTERFACE:OpenSSL::Crypto> $<INSTALL_INTERFACE:PkgConfig::KILN_ZSTD>)
   else()
-    target_link_libraries(${target} PRIVATE fmt::fmt SQLite::SQLite3 OpenSSL::Crypto PkgConfig::KILN_ZSTD)
+    target_link_libraries(${target} PRIVATE fmt::fmt "${KILN_SQLITE}" OpenSSL::Crypto PkgConfig::KILN_ZSTD)
   endif()
   if(KILN_SANITIZE)
     target_link_options(${target} PRIVATE -fsanitize=${KILN_SANITIZE})

@@ -14,6 +14,7 @@ import os as _os
 from collections.abc import Iterable as _Iterable
 from itertools import islice as _islice
 
+from ._extension import kept as _kept  # first: it says why, if the extension cannot be imported
 from . import _files, _kiln
 from ._files import shipped_records
 
@@ -21,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Literal, Union
-
     Path = Union[str, _os.PathLike[str]]
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
 __version__: str = _kiln.version
 
 
+@_kept
 class Error(RuntimeError):
     """What Kiln refuses, in a sentence: what was asked, what was found, and what to do.
 
@@ -47,6 +48,7 @@ class Error(RuntimeError):
         return type(self), (str(self), self.kind)
 
 
+@_kept
 class Op(_kiln.Op):
     """An op, which kiln.op() gives. Call it with tensors and values by their names in the op's contract; see `contract` and help(OP).
 
@@ -134,6 +136,7 @@ def op(name: str, *, folder: Path | None = None) -> Op:
     return Op(_whole("an op's name", name), _os.path.normpath(_named("the folder of ops", "." if folder in ("", b"") else folder)))
 
 
+@_kept
 class Coverage:
     """What kiln.prepare() and kiln.coverage() found: a launch hits for `hits` of `total` problems. `gaps` has the reason for each other problem, and what serves it.
 
@@ -146,9 +149,6 @@ class Coverage:
 
     def __repr__(self) -> str:
         return f"Coverage(total={self.total}, hits={self.hits}, capturable={self.capturable}, gaps={self.gaps!r})"
-
-
-_MOST_SIZES = 1_000_000
 
 
 def _ordinal(device: int | None) -> int:
@@ -215,6 +215,7 @@ def explain(op: Op, *, device: int | None = None, **problem: int | str) -> str:
     return _kiln.explain(op, settings, _ordinal(device))
 
 
+@_kept
 class Tuner:
     """Tunes, compiles or deploys ahead what add() was given: problems of ops of one folder, on one device.
 
@@ -257,6 +258,7 @@ class Tuner:
         return report
 
 
+@_kept
 class Team:
     """This process's part in a team, which join_team() gives: `rank` of `world`, on `device`, with `bytes` of symmetric memory.
 
@@ -279,7 +281,7 @@ class Team:
         _kiln.close_team()
 
 
-joined: Team | None = None  # this process's
+joined: Team | None = _kiln.kept.get("joined")  # this process's
 
 
 def join_team(
@@ -327,7 +329,7 @@ def join_team(
         else:
             name = _kiln.team_name() if address is None else f"kiln at {address}"
     global joined
-    joined = Team(*_kiln.join_team(rank, world or 0, name or "", _ordinal(device), bytes or 0, _milliseconds(timeout), _milliseconds(launch_timeout), address))
+    joined = _kiln.kept["joined"] = Team(*_kiln.join_team(rank, world or 0, name or "", _ordinal(device), bytes or 0, _milliseconds(timeout), _milliseconds(launch_timeout), address))
     return joined
 
 
@@ -352,7 +354,7 @@ def record(path: Path | None = None) -> str:
     """What this process has launched, as the text of a workload file, which takes the place of `path` too. `kiln prewarm` and `kiln coverage` read it."""
     text = "\n".join(_kiln.workloads())
     if path is not None:
-        _files.replace(_path("the file to record to", path), "# Written by kiln.record: the buckets that a process launched.\n" + text)
+        _files.replace(_named("the file to record to", path), "# Written by kiln.record: the buckets that a process launched.\n" + text)
     return text
 
 
@@ -376,6 +378,7 @@ def check(stream: object = None, device: int | None = None) -> str | None:
     return _kiln.fault_on(stream, _ordinal(device))
 
 
+_MOST_SIZES = 1_000_000
 _ON_MISS = ("tune", "background", "nearest", "error")
 _COMPILE = ("when_needed", "never")
 _TRUST = ("default", "owner", "signed")

@@ -3,6 +3,7 @@ from typing import Any
 
 version: str
 table: int
+kept: dict[str, Any]  # what a reload of the package finds again, by name
 
 class Op:
     def __init__(self, name: str, folder: str) -> None: ...

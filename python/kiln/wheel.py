@@ -41,6 +41,9 @@ def make(name: str, files: list[str], version: str, folder: str) -> str:
         raise ValueError(f"the version {version!r} is none; expected one such as 1.0")
     if not names or len(set(names)) != len(names):
         raise ValueError(f"the files are called {', '.join(names) or 'nothing'}; expected one at least, and each name once")
+    for each in names:
+        if not each.endswith((".kiln", ".jsonl")):
+            raise ValueError(f"the file {each!r} is no tuned file by its name; expected NAME.kiln or NAME.jsonl, as kiln prewarm or kiln cache export writes it")
     module = re.sub(r"[-_.]+", "_", name).lower()
     if module in _OURS:
         raise ValueError(f"the name {name!r} is of Kiln's own packages; expected another, such as acme-kernels-h200")
@@ -54,6 +57,8 @@ def make(name: str, files: list[str], version: str, folder: str) -> str:
     for each in files:
         with open(each, "rb") as file:
             contents.append(file.read())
+        if not contents[-1]:
+            raise ValueError(f"the file {each!r} is empty; expected one that kiln prewarm or kiln cache export wrote")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{module}-{version}-py3-none-any.whl")
     record = f"{module}-{version}.dist-info/RECORD"

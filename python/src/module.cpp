@@ -161,11 +161,32 @@ std::optional<std::string> fault_on(nb::object stream, int device) {
   return {};
 }
 
+/// What the module has once it was made, except its own names, and the interpreter that made it. The types and the state are the
+/// process's, so an import after the module's removal from sys.modules gets them again.
+PyObject* made = nullptr;
+std::int64_t owner = -1;  // none once it has ended: an embedding program's next one has the number again
+
+std::int64_t this_interpreter() noexcept { return PyInterpreterState_GetID(PyInterpreterState_Get()); }
+
+void keep(const nb::module_& module) {
+  nb::dict all;
+  for (const auto& [name, value] : nb::cast<nb::dict>(module.attr("__dict__")))
+    if (!text_of(name).starts_with("__")) all[name] = value;
+  owner = this_interpreter();
+  Py_AtExit([] { owner = -1; });
+  made = all.release().ptr();
+}
+
 }  // namespace
 }  // namespace kiln_python
 
-NB_MODULE(_kiln, module) {
+// The extension's own entry, `PyInit__kiln`, calls the one that this makes.
+NB_MODULE(kiln_module, module) {
   using namespace kiln_python;
+  if (made != nullptr) {
+    module.attr("__dict__").attr("update")(nb::handle(made));
+    return;
+  }
   nb::set_leak_warnings(false);  // ops and names live until the process ends
   nb::class_<Op>(module, "Op", nb::type_slots(op_slots))
       .def(nb::init<std::string, std::string>())
@@ -208,5 +229,37 @@ NB_MODULE(_kiln, module) {
   add_ahead(module);
   module.def("end", &end);
   module.attr("version") = kiln_version();
+  module.attr("kept") = nb::dict();
   add_table(module);
+  keep(module);
+}
+
+namespace kiln_python {
+namespace {
+
+int (*make)(PyObject*) = nullptr;  // nanobind's
+
+/// Another interpreter is refused before nanobind makes types for it, which would replace those of the first.
+int refuse_or_make(PyObject* module) {
+  if (made == nullptr || owner == this_interpreter()) return make(module);
+  PyErr_SetString(PyExc_ImportError,
+                  "another interpreter of this process has imported kiln, which serves one; import it in one "
+                  "interpreter alone, or start a process for each");
+  return -1;
+}
+
+}  // namespace
+}  // namespace kiln_python
+
+/// Python 3.13 calls this in the main interpreter also for an import in another one: only a slot runs in the one that imports.
+extern "C" NB_EXPORT PyObject* PyInit__kiln() {
+  using namespace kiln_python;
+  PyObject* const definition = PyInit_kiln_module();
+  if (definition == nullptr || make != nullptr) return definition;
+  for (PyModuleDef_Slot* each = reinterpret_cast<PyModuleDef*>(definition)->m_slots; each->slot != 0; ++each) {
+    if (each->slot != Py_mod_exec) continue;
+    make = reinterpret_cast<int (*)(PyObject*)>(each->value);
+    each->value = reinterpret_cast<void*>(refuse_or_make);
+  }
+  return definition;
 }

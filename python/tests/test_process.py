@@ -240,6 +240,11 @@ def test_a_wheel_of_tuned_files_takes_any_file_and_no_name_of_kilns_own(tmp_path
     with zipfile.ZipFile(kiln.wheel.make("acme-kernels", [str(tuned)], "1.0", str(tmp_path))) as packed:
         record = packed.read("acme_kernels-1.0.dist-info/RECORD").decode()
         assert sorted(line[0] for line in csv.reader(record.splitlines())) == sorted(packed.namelist())
+    for other in ("__init__.py", "workload.toml", "empty.kiln"):  # the first would take the place of the module that names the files
+        (tmp_path / other).write_bytes(b"" if other == "empty.kiln" else b"tuned")
+        with pytest.raises(ValueError, match=f"{other}' is (no tuned file|empty)"):
+            kiln.wheel.make("acme-kernels", [str(tuned), str(tmp_path / other)], "2.0", str(tmp_path))
+    assert not list(tmp_path.glob("*-2.0-*"))
     for name in ("kiln", "Kiln.Kernels", "kiln-kernels-torch", "kiln_torch"):
         with pytest.raises(ValueError, match="of Kiln's own packages"):
             kiln.wheel.make(name, [str(tuned)], "1.0", str(tmp_path))
@@ -445,15 +450,17 @@ print(given["y"].values[0] > 0.9)
     assert said == "True\n", said
 
 
-def test_a_relative_folder_needs_a_working_directory(run_program, tmp_path):
+def test_relative_paths_need_a_working_directory(run_program, tmp_path):
     said = run_program(f"""
     os.mkdir({str(tmp_path / "gone")!r}), os.chdir({str(tmp_path / "gone")!r}), os.rmdir({str(tmp_path / "gone")!r})
-    try:
-        kiln.op("mine", folder="ops")
-    except kiln.Error as error:
-        print(error)
+    for use in (lambda: kiln.op("mine", folder="ops"), lambda: kiln.record("workload.toml")):
+        try:
+            use()
+        except kiln.Error as error:
+            print(error)
     """)
-    assert said == "the folder of ops is 'ops', in a working directory that was removed; name its full path\n"
+    removed = ", in a working directory that was removed; name its full path\n"
+    assert said == f"the folder of ops is 'ops'{removed}the file to record to is 'workload.toml'{removed}", said
 
 
 def test_relative_paths_are_of_the_directory_in_which_they_were_given(run_program, tmp_path):

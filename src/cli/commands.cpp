@@ -26,6 +26,7 @@ CLI::Validator output_name() {
   const auto check = [](std::string& name) -> std::string {
     if (name.empty()) return "the output's name is empty";
     if (name == "-") return {};  // the standard output
+    if (name.ends_with('/')) return fmt::format("{} names a folder; name a file in it", name);
     auto folder = std::filesystem::path(name).parent_path();
     if (folder.empty()) folder = ".";
     std::error_code ignored;

@@ -5,15 +5,16 @@
 #include <algorithm>
 
 #include "kiln/error.hpp"
+#include "process/files.hpp"
 
 namespace kiln::cli {
 
 namespace fs = std::filesystem;
 
 fs::path installed_data() {
+  const fs::path program = process::running_program();
+  if (program.empty()) return {};
   std::error_code failure;
-  const fs::path program = fs::read_symlink("/proc/self/exe", failure);
-  if (failure) return {};
   const fs::path folder = program.parent_path(), data = fs::path("share") / "kiln";
   return fs::is_directory(folder / data, failure) ? folder / data : folder.parent_path() / data;
 }

@@ -1,6 +1,5 @@
 #include "process/child.hpp"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -22,6 +21,7 @@
 #include "manifest/environment.hpp"
 #include "manifest/ownership.hpp"
 #include "manifest/shortage.hpp"
+#include "process/files.hpp"
 #include "process/identity.hpp"
 #include "process/message.hpp"
 #include "process/setup.hpp"
@@ -66,23 +66,6 @@ pid_t spawn(const fs::path& program, int socket) {
   if (code != 0)
     throw Error(ErrorKind::io, fmt::format("the worker {} cannot be run: {}; {}", name, std::strerror(code), remedy));
   return child;
-}
-
-fs::path running_program() {
-  std::error_code ignored;
-  return fs::read_symlink("/proc/self/exe", ignored);
-}
-
-/// The shared library, or the program that holds it: the loader has the first word of a program's command line as its
-/// name, which need not be a path.
-fs::path file_of_this_library() {
-  static const int here = 0;
-  std::error_code ignored;
-  Dl_info info{};
-  const bool is_known = dladdr(&here, &info) != 0 && info.dli_fname != nullptr;
-  if (is_known && std::string_view(info.dli_fname).find('/') != std::string_view::npos)
-    return fs::absolute(info.dli_fname, ignored);
-  return running_program();
 }
 
 /// Returns why a worker that says what it was built of does not serve here; empty where it does, or says nothing.

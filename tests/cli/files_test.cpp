@@ -209,3 +209,10 @@ TEST_CASE("asking for more distinct problems than there are is refused") {
   CHECK(message_of([&] { draw_problems(op, set, draw); }).find("5 distinct problems were asked for and only 4 found") !=
         std::string::npos);
 }
+
+TEST_CASE("an output that names a folder is refused as one") {
+  const Command command;
+  const std::string config = KILN_SOURCE_DIR "/tests/cli/models/llama3_8b.json";
+  check_refused(command.run("workload --config " + config + " -o " + command.path("llama.toml/")), 2,
+                "llama.toml/ names a folder; name a file in it");
+}

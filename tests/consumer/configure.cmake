@@ -31,3 +31,11 @@ expect_place(includedir /opt/headers)
 foreach(shared OFF ON)
   configure(-S "${CMAKE_CURRENT_LIST_DIR}/own_fmt" -B "${SCRATCH}/own_fmt_${shared}" "-DKILN=${KILN}" "-DBUILD_SHARED_LIBS=${shared}")
 endforeach()
+
+# A project without C++ can use an installed Kiln, and cannot build one within its tree.
+file(WRITE "${SCRATCH}/only_c/CMakeLists.txt" "cmake_minimum_required(VERSION 3.25)\nproject(only_c LANGUAGES C)\nadd_subdirectory(\"${KILN}\" kiln)\n")
+execute_process(COMMAND "${CMAKE_COMMAND}" -G Ninja -S "${SCRATCH}/only_c" -B "${SCRATCH}/only_c/build" OUTPUT_QUIET ERROR_VARIABLE failure RESULT_VARIABLE status)
+string(REGEX REPLACE "[ \n]+" " " failure "${failure}")
+if(status EQUAL 0 OR NOT failure MATCHES "Write project\\(only_c LANGUAGES C CXX\\) there")
+  message(FATAL_ERROR "a project without C++ is not told what it lacks: ${failure}")
+endif()
