@@ -105,7 +105,7 @@ class Parser {
     return left;
   }
 
-  /// In C the first of two would be compared as 0 or 1, so that "1 < n < 4" holds for every n.
+  /// C compares the result of the first, 0 or 1, with what follows: there "1 < n < 4" is true of every n.
   template <typename Operators>
   void refuse_another(const Operators& operators) {
     skip_space();

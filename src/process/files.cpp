@@ -22,7 +22,8 @@ fs::path running_program() {
 
 fs::path started_program() {
   const auto* const started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
-  if (started == nullptr) return {};
+  // A relative path may have come to name another program: the working directory changes.
+  if (started == nullptr || *started != '/') return {};
   std::error_code failure;
   fs::path program = fs::canonical(started, failure);
   return failure ? fs::path() : program;

@@ -5,7 +5,8 @@
 
 namespace kiln::process {
 
-/// The running program's file. Without /proc, as in some sandboxes, it is the path by which the program was started.
+/// The running program's file. Without /proc, as in some sandboxes, it is the full path by which the program was
+/// started, as a search of PATH gives it; empty where it was started by a relative path.
 std::filesystem::path running_program();
 /// For tests: the same without /proc.
 std::filesystem::path started_program();
