@@ -126,7 +126,6 @@ class TorchWorkload {
       add_attention_of("packed sequences of so many tokens in all", "packed", length,
                        {1, std::min(run_.batch.high, length)});
     }
-    add_padded_step();
     const std::int64_t most = model_.window == 0 ? run_.tokens.high : std::min(model_.window, run_.tokens.high);
     if (std::find(model_.masks.begin(), model_.masks.end(), "causal") == model_.masks.end())
       return add_step("the next token of each sequence, which sees its window",
@@ -135,27 +134,11 @@ class TorchWorkload {
     if (most < run_.tokens.low) add_step("the same in layers with a window", {most, most});
   }
 
-  /// Each key head of a sequence with padding is a sequence in pages of one key. A tune times longer pages, so one
-  /// bucket is enough: its machine code serves the steps of all.
-  void add_padded_step() {
-    constexpr std::int64_t most = 65536;  // of attention_paged
-    const std::string sequences = toml(std::min(run_.batch.high * model_.key_heads, most));
-    entries_.add("the next token of sequences with padding; this bucket's machine code serves others too",
-                 "attention_paged",
-                 {{"batch", sequences},
-                  {"queries", sequences},
-                  {"keys", toml(run_.tokens.high)},
-                  {"heads", toml(model_.heads / model_.key_heads)},
-                  {"key_heads", "1"},
-                  {"head_dim", toml(model_.head_dim)},
-                  {"value_dim", toml(model_.head_dim)}},
-                 {{"mask", toml(Words{"causal"})}});
-  }
-
+  /// Layout indexed: of batches whose mask may have padding.
   void add_step(const char* comment, const SizeRange& keys) {
     entries_.add(comment, "attention_decode",
                  axes_of_attention(toml(run_.batch), "1", keys.low == keys.high ? toml(keys.low) : toml(keys)),
-                 {{"mask", toml(Words{"causal"})}, {"layout", toml(Words{"contiguous"})}});
+                 {{"mask", toml(Words{"causal"})}, {"layout", toml(Words{"contiguous", "indexed"})}});
   }
 
   void add_attention_of(const char* comment, const char* layout, std::int64_t length, const SizeRange& batch) {

@@ -43,16 +43,17 @@ __device__ __forceinline__ void cp_async_8(unsigned to_shared, const void* from_
 }
 
 /// copy_rows() of rows whose bytes are a multiple of 8 alone.
-template <typename Tile, int dim, int threads, typename T>
-__device__ __forceinline__ void copy_rows_by_eights(unsigned tile, int row, const T* from, long long stride, int begin,
-                                                    int end, int thread) {
+template <typename Tile, int dim, int threads, typename T, typename Places>
+__device__ __forceinline__ void copy_rows_by_eights(unsigned tile, int row, const T* from, long long stride,
+                                                    const Places& places, int begin, int end, int thread) {
   constexpr int pieces = Tile::k_steps * 4, each = 8 / sizeof(T);
 #pragma unroll 4
   for (int i = thread; i < 16 * pieces; i += threads) {
     const int own = i / pieces, piece = i % pieces;
     const bool read = own >= begin && own < end && piece * each < dim;
+    const int place = places.of(own);
     cp_async_8(tile + Tile::offset(row + own, piece / 2) + piece % 2 * 8,
-               read ? from + own * stride + piece * each : from, read);
+               read ? from + place * stride + piece * each : from, read);
   }
 }
 

@@ -26,13 +26,25 @@ struct DecodeTiling {
   static_assert(tile_n % 16 == 0 && stages >= 2 && threads / 32 <= 16);
 };
 
-/// Starts the copies of the 16 rows from `row` on of a tile, `stride` elements apart; zeros for those outside of begin to end. Columns past
-/// `dim`, up to the tile's, are zero.
-template <typename Tile, int dim, int threads, typename T>
-__device__ __forceinline__ void copy_rows(unsigned tile, int row, const T* from, long long stride, int begin, int end,
-                                          int thread) {
+/// Rows one after another.
+struct InOrder {
+  __device__ __forceinline__ int of(int row) const { return row; }
+};
+
+/// Rows that lie anywhere: lane `first` + i of each warp has looked up where the i-th does. All lanes ask together.
+struct LookedUp {
+  int found, first;
+
+  __device__ __forceinline__ int of(int row) const { return __shfl_sync(full_warp, found, first + row); }
+};
+
+/// Starts the copies of the 16 rows from `row` on of a tile, which lie at `places`, `stride` elements apart, beyond `from`; zeros for those
+/// outside of begin to end. Columns past `dim`, up to the tile's, are zero. All lanes of a warp have as many copies.
+template <typename Tile, int dim, int threads, typename T, typename Places>
+__device__ __forceinline__ void copy_rows(unsigned tile, int row, const T* from, long long stride, const Places& places,
+                                          int begin, int end, int thread) {
   if constexpr (dim * sizeof(T) % 16 != 0) {
-    copy_rows_by_eights<Tile, dim, threads>(tile, row, from, stride, begin, end, thread);
+    copy_rows_by_eights<Tile, dim, threads>(tile, row, from, stride, places, begin, end, thread);
     return;
   }
   constexpr int chunks = Tile::k_steps * 2, all = 16 * chunks, each = 16 / sizeof(T);
@@ -41,7 +53,8 @@ __device__ __forceinline__ void copy_rows(unsigned tile, int row, const T* from,
     const int at = i * threads + thread, own = at / chunks, chunk = at % chunks;
     if (all % threads != 0 && at >= all) continue;
     const bool read = own >= begin && own < end && (dim % (2 * each) == 0 || chunk * each < dim);
-    cp_async_16(tile + Tile::offset(row + own, chunk), read ? from + own * stride + chunk * each : from, read);
+    const int place = places.of(own);
+    cp_async_16(tile + Tile::offset(row + own, chunk), read ? from + place * stride + chunk * each : from, read);
   }
 }
 
@@ -86,6 +99,39 @@ struct Operand {
   }
 };
 
+/// Where rows of a tile that is copied later lie, so that no copy waits for the table: lane i has the first of the i-th 16.
+template <CacheLayout layout, int tile_n>
+struct TileRows {
+  CacheRow found;
+
+  /// What no query sees is not looked up. All lanes of a warp call everything together.
+  __device__ __forceinline__ void find(const CacheRows<layout>& rows, int key, int begin, int end) {
+    const int first = key + static_cast<int>(threadIdx.x) % 32 % (tile_n / 16) * 16;
+    found = first < end && first + 16 > begin ? rows.at(first) : CacheRow{0, 0};
+  }
+  __device__ __forceinline__ CacheRow first(int sixteen) const {
+    return {__shfl_sync(full_warp, found.outer, sixteen), __shfl_sync(full_warp, found.row, sixteen)};
+  }
+  __device__ __forceinline__ InOrder places(int) const { return {}; }
+};
+
+/// Rows that lie anywhere in a sequence: lane i has the i-th of each 32.
+template <int tile_n>
+struct TileRows<CacheLayout::indexed, tile_n> {
+  int sequence, found[(tile_n + 31) / 32];
+
+  __device__ __forceinline__ void find(const CacheRows<CacheLayout::indexed>& rows, int key, int begin, int end) {
+    sequence = rows.sequence;
+#pragma unroll
+    for (int i = 0; i < (tile_n + 31) / 32; ++i) {
+      const int own = key + i * 32 + static_cast<int>(threadIdx.x) % 32 % tile_n;
+      found[i] = own >= begin && own < end ? rows.at(own).row : 0;
+    }
+  }
+  __device__ __forceinline__ CacheRow first(int) const { return {sequence, 0}; }
+  __device__ __forceinline__ LookedUp places(int sixteen) const { return {found[sixteen / 2], sixteen % 2 * 16}; }
+};
+
 /// Copies tiles of one group's keys and values of a part, in the order of the keys.
 template <typename Tiling>
 class TileCopy {
@@ -97,38 +143,31 @@ class TileCopy {
   __device__ __forceinline__ TileCopy(const Operand<Cache>& keys, const Operand<Cache>& values,
                                       const CacheRows<Form::layout>& rows, const Extent& extent, int key)
       : keys_(keys), values_(values), rows_(rows), begin_(extent.begin), end_(extent.end), key_(key) {
-    find();
+    tile_.find(rows_, key_, begin_, end_);
   }
 
   __device__ __forceinline__ void next(unsigned to) {
     const int thread = static_cast<int>(threadIdx.x) % Tiling::group_threads;
 #pragma unroll
-    for (int i = 0; i < pieces; ++i) {
-      const CacheRow row = {__shfl_sync(full_warp, found_.outer, i), __shfl_sync(full_warp, found_.row, i)};
+    for (int i = 0; i < Tiling::tile_n / 16; ++i) {
+      const CacheRow row = tile_.first(i);
+      const auto places = tile_.places(i);
       const int first = key_ + i * 16;
       copy_rows<typename Tiling::Key, Form::head_dim, Tiling::group_threads>(
-          to, i * 16, keys_.at(row), keys_.row_stride, begin_ - first, end_ - first, thread);
+          to, i * 16, keys_.at(row), keys_.row_stride, places, begin_ - first, end_ - first, thread);
       copy_rows<typename Tiling::Value, Form::value_dim, Tiling::group_threads>(
-          to + Tiling::Key::bytes, i * 16, values_.at(row), values_.row_stride, begin_ - first, end_ - first, thread);
+          to + Tiling::Key::bytes, i * 16, values_.at(row), values_.row_stride, places, begin_ - first, end_ - first,
+          thread);
     }
     key_ += Tiling::block_n;
-    find();
+    tile_.find(rows_, key_, begin_, end_);
   }
 
  private:
-  static constexpr int pieces = Tiling::tile_n / 16;
-
-  /// Lane i looks up the i-th 16 rows, of a tile that is copied later, so that no copy waits for the table. What no query sees is not
-  /// looked up.
-  __device__ __forceinline__ void find() {
-    const int first = key_ + static_cast<int>(threadIdx.x) % 32 % pieces * 16;
-    found_ = first < end_ && first + 16 > begin_ ? rows_.at(first) : CacheRow{0, 0};
-  }
-
   Operand<Cache> keys_, values_;
   CacheRows<Form::layout> rows_;
   int begin_, end_, key_;
-  CacheRow found_;
+  TileRows<Form::layout, Tiling::tile_n> tile_;
 };
 
 /// Adds one tile of keys and values to a warp's 16 rows.

@@ -65,14 +65,6 @@ std::set<std::string> recorded_launches(const fs::path& config, const char* endi
   return launches_in(recording_text(recordings / (config.stem().string() + ending + ".toml")));
 }
 
-/// Of launches of attention_paged, what no other bucket may differ in: all after the counts of sequences, queries and keys.
-std::set<std::string> padded_steps_in(const std::set<std::string>& launches) {
-  std::set<std::string> found;
-  for (const std::string& each : launches)
-    if (each.starts_with("attention_paged ")) found.insert(each.substr(each.find(" heads=")));
-  return found;
-}
-
 std::set<std::string> launches_beyond(const std::set<std::string>& wanted, const std::set<std::string>& among) {
   std::set<std::string> left;
   std::set_difference(wanted.begin(), wanted.end(), among.begin(), among.end(), std::inserter(left, left.end()));
@@ -94,9 +86,7 @@ TEST_CASE("a workload for torch has all that a patched model was recorded to lau
       const auto written = launches_in(torch_workload(recorded_config(config), {{1, 128}, {1, 2}, gradients}));
       const auto launched = recorded_launches(config, gradients ? "_gradients" : "");
       REQUIRE(launched.size() > 8);
-      for (const std::string& each : launches_beyond(launched, written))
-        if (!each.starts_with("attention_paged ")) FAIL_CHECK(each);
-      check_same(padded_steps_in(written), padded_steps_in(launched));
+      for (const std::string& each : launches_beyond(launched, written)) FAIL_CHECK(each);
     }
   }
 }
@@ -113,19 +103,21 @@ TEST_CASE("of the recorded tokens, a workload for torch has little that a patche
   }
 }
 
-TEST_CASE("steps with padding are one bucket, of the most sequences and keys, also where all layers have a window") {
-  const TorchRun run{{1, 8192}, {1, 32}, false, Projections::joined};
+TEST_CASE("steps with padding are launched at each batch and number of keys, also where all layers have a window") {
+  const TorchRun run{{1, 64}, {1, 4}, false, Projections::joined};
   std::string windows = recording_text(recordings / "qwen2.json");
   windows.replace(windows.rfind('}'), 1,
-                  R"(, "sliding_window": 4096, "use_sliding_window": true, "layer_types": ["sliding_attention"]})");
+                  R"(, "sliding_window": 32, "use_sliding_window": true, "layer_types": ["sliding_attention"]})");
   for (const ModelConfig& model :
        {recorded_config(recordings / "llama.json"), parse_model_config(windows, "config.json")}) {
     std::set<std::string> found;
     for (const std::string& each : launches_in(torch_workload(model, run)))
-      if (each.starts_with("attention_paged ")) found.insert(each);
-    check_same(found, {fmt::format("attention_paged batch={0} queries={0} keys=8192 heads=2 key_heads=1 head_dim=64 "
-                                   "value_dim=64 dtype=bf16",
-                                   32 * model.key_heads)});
+      if (each.find("layout=indexed") != std::string::npos) found.insert(each.substr(0, each.find(" heads=")));
+    std::set<std::string> expected;
+    for (const int batch : {1, 2, 4})
+      for (int keys = 1; keys <= (model.window == 0 ? 64 : 32); keys *= 2)
+        expected.insert(fmt::format("attention_decode batch={} keys={} queries=1", batch, keys));
+    check_same(found, expected);
   }
 }
 

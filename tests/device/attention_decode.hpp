@@ -31,19 +31,19 @@ struct DecodeProblem {
 };
 
 /// Contiguous: each sequence has room for `longest` keys; NaN where it has none. Paged: pages lie in reverse among pages of NaN; entries
-/// past a sequence's last page are no pages.
+/// past a sequence's last page are no pages. Indexed: as contiguous, but a sequence's keys lie in reverse and begin anywhere.
 template <typename Form>
 class Decode {
  public:
   using T = typename Form::T;
   using Cache = typename Form::Cache;
   static constexpr int margin = 16 / sizeof(Cache);  // elements between rows of a cache
-  static constexpr bool paged = Form::layout == CacheLayout::paged;
+  static constexpr bool paged = Form::layout == CacheLayout::paged, indexed = Form::layout == CacheLayout::indexed;
 
   explicit Decode(DecodeProblem of)
       : problem(std::move(of)),
         longest(std::max(1, *std::ranges::max_element(problem.lengths))),
-        entries((longest + problem.page_size - 1) / problem.page_size),
+        entries(indexed ? longest : (longest + problem.page_size - 1) / problem.page_size),
         q(count() * problem.queries, problem.heads * Form::head_dim, problem.heads * Form::head_dim + 8),
         out(q.rows(), problem.heads * Form::value_dim, problem.heads * Form::value_dim + 8),
         k(cache_rows(), problem.key_heads * Form::head_dim, problem.key_heads * Form::head_dim + margin),
@@ -54,8 +54,8 @@ class Decode {
         sinks(Matrix<float>::random(1, problem.heads, problem.heads, 4)),
         table(static_cast<std::size_t>(count() * (entries + 1)), 1 << 30) {
     for (int i = 0; i < count(); ++i) {
-      for (int page = 0; page * problem.page_size < problem.lengths[index(i)]; ++page)
-        table[index(i * (entries + 1) + page)] = page_of(i, page);
+      for (int page = 0; page * (indexed ? 1 : problem.page_size) < problem.lengths[index(i)]; ++page)
+        table[index(i * (entries + 1) + page)] = indexed ? (i + 2 * longest - page) % longest : page_of(i, page);
       fill(i);
     }
     for (std::size_t head = 0; Form::has_bytes && head < k_scale.size(); ++head) {
@@ -82,6 +82,7 @@ class Decode {
   [[nodiscard]] int rows_of_page() const { return problem.has_overlap ? 1 : problem.page_size; }  // to the next page
   /// Of k and v, where key `key` of a sequence lies.
   [[nodiscard]] std::int64_t row(int sequence, int key) const {
+    if (indexed) return std::int64_t{sequence} * longest + table[index(sequence * (entries + 1) + key)];
     if (!paged) return std::int64_t{sequence} * longest + key;
     const int page = table[index(sequence * (entries + 1) + key / problem.page_size)];
     return std::int64_t{page} * rows_of_page() + key % problem.page_size;

@@ -67,6 +67,32 @@ TEST_CASE("a prepared table has distinct pages in no order, and none past a sequ
   CHECK_FALSE(std::ranges::is_sorted(order));
 }
 
+TEST_CASE(
+    "prepared indices are distinct rows of a sequence's cache, no two one after another, and none past its last key") {
+  constexpr int batch = 4, keys = 40, stride = 43;
+  const std::vector<int> lengths = {0, 1, 39, 40};
+  std::vector<int> table(batch * stride, -5);
+  emulator::launch({.grid = {1}, .block = {256}, .seed = 1}, [&] {
+    attention_cache_indices({table.data(), {stride}}, lengths.data(), batch, keys, 123);
+  });
+  for (int i = 0; i < batch; ++i) {
+    std::set<int> seen;
+    for (int j = 0; j < stride; ++j) {
+      const auto at = static_cast<std::size_t>(i * stride + j);
+      if (j >= keys) {
+        CHECK(table[at] == -5);
+      } else if (j >= lengths[static_cast<std::size_t>(i)]) {
+        CHECK(table[at] == -1);
+      } else {
+        CHECK(seen.insert(table[at]).second);
+        CHECK(table[at] >= 0);
+        CHECK(table[at] < keys);
+        if (j > 0) CHECK(table[at] != table[at - 1] + 1);
+      }
+    }
+  }
+}
+
 TEST_CASE("prepared values grow with the root of a key's place, in the pages of its sequence alone") {
   constexpr int keys = 50, page_size = 16, entries = 4, heads = 2, columns = 8, pages = 9, stride = heads * columns;
   const std::vector<int> lengths = {50, 20}, table = {7, 0, 3, 5, 8, 2, -1, -1};
@@ -116,11 +142,12 @@ double reference_error(const DecodeProblem& problem, int step = 1) {
   return of.error();
 }
 
-TEST_CASE("attention_decode_reference is right in both layouts, with each mask, a soft cap and sinks") {
+TEST_CASE("attention_decode_reference is right in each layout, with each mask, a soft cap and sinks") {
   const DecodeProblem problem = {.lengths = {40, 0, 1, 17}, .queries = 2, .heads = 4, .key_heads = 2, .left = 9};
   constexpr double rounded = 4e-3;
   CHECK(reference_error<FormOfDecode<CacheLayout::contiguous, Mask::causal, 16>>(problem) < rounded);
   CHECK(reference_error<FormOfDecode<CacheLayout::paged, Mask::window, 16, 8>>(problem) < rounded);
+  CHECK(reference_error<FormOfDecode<CacheLayout::indexed, Mask::window, 16, 8>>(problem) < rounded);
   CHECK(
       reference_error<FormOfDecode<CacheLayout::paged, Mask::none, 16, 16, Invariant::no, SoftCap::tanh, Sinks::head>>(
           problem) < rounded);

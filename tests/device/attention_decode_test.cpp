@@ -19,6 +19,10 @@ double decode_error(const DecodeProblem& problem, unsigned blocks, std::uint32_t
   return of.error();
 }
 
+template <CacheLayout layout, Mask mask, int head_dim, int value_dim = head_dim, typename T = kiln::bf16,
+          SoftCap soft_cap = SoftCap::none>
+using OfBytes = FormOfDecode<layout, mask, head_dim, value_dim, Invariant::no, soft_cap, Sinks::none, T, kiln::e4m3>;
+
 TEST_CASE(
     "attention_decode_mma takes lengths of 0, 1, one about a tile and a block, and skewed ones, on few blocks and many") {
   const DecodeProblem problem = {
@@ -31,7 +35,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("pages may overlap, as those of a cache with padding before its keys do") {
+TEST_CASE("pages may overlap") {
   DecodeProblem problem = {.lengths = {0, 1, 15, 16, 17, 33, 200, 64}, .heads = 4, .key_heads = 2, .has_overlap = true};
   for (const unsigned blocks : {1u, 3u, 20u}) {
     CAPTURE(blocks);
@@ -40,6 +44,36 @@ TEST_CASE("pages may overlap, as those of a cache with padding before its keys d
   }
   problem.page_size = 64;
   CHECK(decode_error<FormOfDecode<CacheLayout::paged, Mask::causal, 128>>(problem, 7) < close);
+}
+
+TEST_CASE(
+    "rows of a cache that indices name are its keys, in tiles of each size, of rows that copies of 16 and of 8 bytes move") {
+  DecodeProblem problem = {.lengths = {0, 1, 15, 16, 17, 33, 200, 64}, .queries = 2, .heads = 4, .key_heads = 2};
+  using Form = FormOfDecode<CacheLayout::indexed, Mask::causal, 64>;
+  for (const unsigned blocks : {1u, 3u, 20u}) {
+    CAPTURE(blocks);
+    CHECK(decode_error<Form>(problem, blocks) < close);
+    CHECK(decode_error<Form, 32, 2, 3, 2>(problem, blocks) < close);
+    CHECK(decode_error<Form, 64, 1, 2>(problem, blocks) < close);
+  }
+  CHECK(decode_error<FormOfDecode<CacheLayout::indexed, Mask::none, 40, 24>>(problem, 3) < close);
+  CHECK(decode_error<FormOfDecode<CacheLayout::indexed, Mask::none, 80>, 16, 2, 2, 2>(problem, 3) < close);
+  CHECK(decode_error<OfBytes<CacheLayout::indexed, Mask::causal, 128>, 32, 2, 3>(problem, 7) < close);
+  CHECK(decode_error<OfBytes<CacheLayout::indexed, Mask::causal, 72, 40>>(problem, 3) < close);
+  problem.left = 20;
+  CHECK(decode_error<FormOfDecode<CacheLayout::indexed, Mask::window, 64>, 32, 2, 2>(problem, 9) < close);
+}
+
+TEST_CASE("an index outside of the cache is not read, nor are indices past a sequence's keys") {
+  Decode<FormOfDecode<CacheLayout::indexed, Mask::causal, 64>> of({.lengths = {60, 33}});
+  const int first = of.table[0], second = of.table[1];
+  of.table[0] = 1 << 29;
+  of.table[1] = -(1 << 29);
+  of.launch(2);  // the emulator's host would trap
+  of.table[0] = first;
+  of.table[1] = second;
+  of.launch(2);
+  CHECK(of.error() < close);
 }
 
 TEST_CASE("attention_decode_mma takes each head dimension and both types") {
@@ -53,10 +87,6 @@ TEST_CASE("attention_decode_mma takes each head dimension and both types") {
       FormOfDecode<CacheLayout::paged, Mask::causal, 64, 64, Invariant::no, SoftCap::none, Sinks::none, kiln::f16>;
   CHECK(decode_error<F16>(problem, 3) < close);
 }
-
-template <CacheLayout layout, Mask mask, int head_dim, int value_dim = head_dim, typename T = kiln::bf16,
-          SoftCap soft_cap = SoftCap::none>
-using OfBytes = FormOfDecode<layout, mask, head_dim, value_dim, Invariant::no, soft_cap, Sinks::none, T, kiln::e4m3>;
 
 TEST_CASE("attention_decode_mma takes keys and values of 8 bits, with their scales, beside queries of 16") {
   DecodeProblem problem = {.lengths = {0, 1, 15, 33, 130}, .queries = 2, .heads = 4, .key_heads = 2, .scale = 0.2f};
@@ -180,7 +210,7 @@ TEST_CASE("the longest sequence there is is cut into as many parts as were asked
   CHECK(of.cuts[0].parts == 20);
 }
 
-TEST_CASE("invariant results of a sequence have the same bits in every batch, on every grid, in either layout") {
+TEST_CASE("invariant results of a sequence have the same bits in every batch, on every grid, in each layout") {
   DecodeProblem problem = {.lengths = {700}, .queries = 2, .heads = 2, .key_heads = 1, .first_seed = 7};
   const auto bits = []<typename Form>(const DecodeProblem& given, int sequence, unsigned blocks, int splits, Form*) {
     Decode<Form> of(given);
@@ -192,7 +222,9 @@ TEST_CASE("invariant results of a sequence have the same bits in every batch, on
   using Paged = FormOfDecode<CacheLayout::paged, Mask::causal, 64, 64, Invariant::yes>;
   const auto alone = bits(problem, 0, 3, 99, static_cast<Contiguous*>(nullptr));
   CHECK(bits(problem, 0, 1, 99, static_cast<Contiguous*>(nullptr)) == alone);
+  using Indexed = FormOfDecode<CacheLayout::indexed, Mask::causal, 64, 64, Invariant::yes>;
   CHECK(bits(problem, 0, 22, 5, static_cast<Paged*>(nullptr)) == alone);
+  CHECK(bits(problem, 0, 7, 5, static_cast<Indexed*>(nullptr)) == alone);
   problem.lengths = {1100, 0, 700, 40};
   problem.first_seed = 5;
   CHECK(bits(problem, 2, 9, 99, static_cast<Contiguous*>(nullptr)) == alone);

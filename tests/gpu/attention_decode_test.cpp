@@ -100,6 +100,7 @@ TEST_CASE("attention_decode is right with each layout, page size and case of len
     tune::Placement placement;
     placement.prepare_case = each;
     check_all(fixture, op, attention(op, sizes, {}), placement, generator);
+    check_all(fixture, op, attention(op, sizes, {{"layout", "indexed"}}), placement, generator);
     for (const std::int64_t page_size : {16, 32, 64, 128, 256}) {
       placement = placed(op, {{"page_size", page_size}});
       placement.prepare_case = each;

@@ -4,9 +4,9 @@
 namespace kiln::attention {
 
 /// The words of the choice, as op.toml spells them.
-enum class CacheLayout { contiguous, paged };
+enum class CacheLayout { contiguous, paged, indexed };
 
-/// A row of a tensor of keys or values: one of a sequence's (contiguous) or of a page's.
+/// A row of a tensor of keys or values: one of a sequence's (contiguous, indexed) or of a page's.
 struct CacheRow {
   int outer, row;
 };
@@ -15,14 +15,15 @@ struct CacheRow {
 template <CacheLayout layout>
 struct CacheRows {
   int sequence;
-  const int* pages;  // of the sequence, in order
-  int page_size, page_count;
+  const int* table;      // of the sequence: its pages in order (paged), or the rows of its keys in order (indexed)
+  int page_size, count;  // `count`: pages of the pool (paged), or rows of a sequence (indexed)
 
-  /// A page that the pool does not have counts as its first or last.
+  /// An entry outside of 0 .. count - 1 counts as the nearer end.
   __device__ __forceinline__ CacheRow at(int key) const {
     if constexpr (layout == CacheLayout::contiguous) return {sequence, key};
+    if constexpr (layout == CacheLayout::indexed) return {sequence, min(max(table[key], 0), count - 1)};
     const int index = key / page_size;
-    return {min(max(pages[index], 0), page_count - 1), key - index * page_size};
+    return {min(max(table[index], 0), count - 1), key - index * page_size};
   }
 };
 
