@@ -157,11 +157,14 @@ def attention_paged(q: Tensor, k: Tensor, v: Tensor, query_offsets: Tensor, key_
 
 def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, window: int | tuple[int | None, int] | None = None,
                      scale: float | None = None, softcap: float | None = None, sinks: Tensor | None = None, block_table: Tensor | None = None,
-                     keys: int | None = None, k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> Tensor:
+                     keys: int | None = None, key_indices: Tensor | None = None, k_scale: Tensor | None = None,
+                     v_scale: Tensor | None = None) -> Tensor:
     """Attention of the last queries of each sequence over its cache. No gradient: RuntimeError if one is required.
 
     q is [batch, queries, heads, head_dim] of 16 queries at most, k and v [batch, keys, key_heads, dim], key_lengths i32 [batch]. With a block_table, i32
     [batch, pages of a sequence], k and v are pools [pages, page_size, key_heads, dim]; `keys` is then the most that a sequence may have.
+    With key_indices, i32 [batch, keys], the j-th key of sequence i is k[i, key_indices[i, j]], and its value v[i, key_indices[i, j]]: keys among padding, or
+    selected ones. Entries past the sequence's length are not read. ValueError where block_table and key_indices are given.
     The mask is causal. window, softcap, sinks: as in attention_paged().
 
     k and v may be float8_e4m3fn beside q of another type. They then stand for k_scale * k and v_scale * v: f32 [key_heads], or one number in device
@@ -170,11 +173,14 @@ def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, wi
     left, sinks = _left("attention_decode", window), _sinks("attention_decode", softcap, sinks)
     _without_gradient("attention_decode", q, k, v, sinks, scale if isinstance(scale, Tensor) else None)
     tensors, ending = _over_cache("attention_decode", q, k, v, k_scale, v_scale)
-    table = () if block_table is None else (block_table,)
+    if block_table is not None and key_indices is not None:
+        raise ValueError("kiln.torch.attention_decode: both block_table and key_indices are given, expected one of them: pages of a pool, or rows of each cache")
+    layout = "paged" if block_table is not None else "contiguous" if key_indices is None else "indexed"
+    table = () if layout == "contiguous" else (block_table if key_indices is None else key_indices,)
     most = () if block_table is None else (block_table.shape[1] * k.shape[1] if keys is None else keys,)
     given = (key_lengths, *table, *(() if sinks is None else (sinks,)), *most)
     values = _Form(True, None if left is None else (left,), softcap, scale).values()
-    run = _op("decode_paged" if table else "decode_contiguous", "" if left is None else "_window", softcap, sinks, ending)
+    run = _op(f"decode_{layout}", "" if left is None else "_window", softcap, sinks, ending)
     return run(*tensors, *given, *values)[0]
 
 

@@ -132,9 +132,8 @@ def huggingface_mask(*, mask_function: Callable[..., Any] | None = None, use_vma
 def _written(mask: Tensor | None, named: dict[str, Any]) -> Tensor | None:
     """The mask under which attend() goes over a cache without waiting for it: i32 [batch, 2 or 2 + keys, 1, prompt]; else `mask`, which tells padding.
 
-    [:, 0] counts the keys of each sequence, and [:, 1] those of sequences without padding, 0 for the rest. A step that may have padding goes on with
-    [:, 2:], the places of the keys that count, in order. `prompt` is the number of keys where the host knows it and nothing is padding, else 1. Masks of
-    four dimensions are handed on by transformers as they are.
+    [:, :2] counts the keys of each sequence. A step that may have padding goes on with [:, 2:], the places of the keys that count, in order. `prompt` is
+    the number of keys where the host knows it and nothing is padding, else 1. Masks of four dimensions are handed on by transformers as they are.
     """
     queries, keys, before, first = named["q_length"], named["kv_length"], named.get("q_offset", 0), named.get("kv_offset", 0)
     seen, given, window, compiles = before + queries, named.get("attention_mask"), named.get("local_size"), torch.compiler.is_compiling()
@@ -152,7 +151,7 @@ def _written(mask: Tensor | None, named: dict[str, Any]) -> Tensor | None:
     if mask is not None:
         are_written, are_tokens = torch.arange(keys, device=device) < written, torch.nn.functional.pad(mask, (0, keys - mask.shape[1]))
         if queries == 1 and not torch.is_grad_enabled() and (window is None or keys <= window):
-            return _places(are_tokens & are_written, written)
+            return _places(are_tokens & are_written)
         if not is_static:
             return mask
         if is_counted and compiles:
@@ -171,12 +170,12 @@ def _not_of(seen: int, given: Tensor) -> ValueError:
                       "new one")
 
 
-def _places(are_keys: Tensor, written: Tensor) -> Tensor:
+def _places(are_keys: Tensor) -> Tensor:
     """Where the keys of each sequence lie, for _written(). No value of them is waited for."""
     places, counts = torch.arange(are_keys.shape[1], device=are_keys.device).expand_as(are_keys), are_keys.sum(1, keepdim=True)
-    to = torch.where(are_keys, are_keys.cumsum(1) + 1, 1)  # the others go where the count of sequences without padding comes
+    to = torch.where(are_keys, are_keys.cumsum(1) + 1, 1)  # the others go where a count comes
     made = torch.zeros(are_keys.shape[0], are_keys.shape[1] + 2, dtype=torch.int64, device=are_keys.device).scatter_(1, to, places)
-    made[:, :1], made[:, 1:2] = counts, torch.where(counts == written, counts, 0)
+    made[:, :2] = counts
     return made.to(_WRITTEN)[:, :, None, None]
 
 
@@ -246,7 +245,7 @@ def _cached(query: Tensor, key: Tensor, value: Tensor, written: Tensor, named: d
     told = written.shape[1] - 2
     if 0 < told < key.shape[1]:  # a cache that records its past gives more keys than its window has
         key, value = key[:, -told:], value[:, -told:]
-    (batch, queries), (keys, key_heads), lengths = query.shape[:2], key.shape[1:3], written[:, 0, 0, 0].contiguous()
+    (batch, queries), keys, lengths = query.shape[:2], key.shape[1], written[:, 0, 0, 0].contiguous()
     if written.shape[3] > 1:
         return attention(query, key[:, : written.shape[3]], value[:, : written.shape[3]], **named)
     if needs_gradient(query, key, value, named["sinks"]):
@@ -259,20 +258,7 @@ def _cached(query: Tensor, key: Tensor, value: Tensor, written: Tensor, named: d
         offsets, pages = (torch.arange(batch + 1, dtype=torch.int32, device=key.device) * each for each in (queries, 1))
         out = attention_paged(query.flatten(0, 1), key, value, offsets, lengths, pages[:-1, None], window=window, longest_query=queries, **extra)
         return out.unflatten(0, (batch, queries))
-    plain = written[:, 1, 0, 0].contiguous()
-    out = attention_decode(query, key, value, plain, **extra)  # 0 for sequences with padding, as the rest of this is for those without
-    tokens = torch.arange(batch * key_heads, dtype=torch.int32, device=key.device)  # each key head of each sequence is a sequence, in pages of one key
-    table = tokens.view(batch, key_heads, 1) * keys + written[:, 2:, 0, 0][:, None]
-    pools = (each.transpose(1, 2).reshape(-1, 1, 1, each.shape[-1]) for each in (key, value))
-    of_heads = query.unflatten(2, (key_heads, -1)).transpose(1, 2).flatten(0, 2)
-    offsets = torch.arange(batch * key_heads + 1, dtype=torch.int32, device=key.device)
-    sinks, extra["sinks"] = extra["sinks"], None  # which differ from one key head to the next
-    rest, lse = attention_paged(of_heads, *pools, offsets, (lengths - plain).repeat_interleave(key_heads), table.flatten(0, 1), longest_query=1,
-                                return_lse=True, **extra)
-    rest = rest.view(out.shape)
-    if sinks is not None:  # they take weight from all keys
-        rest = (rest * torch.sigmoid(lse.T.reshape(batch, 1, -1) - sinks.float())[..., None]).to(out.dtype)
-    return out + rest
+    return attention_decode(query, key, value, lengths, key_indices=written[:, 2:, 0, 0], **extra)
 
 
 def _padded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, named: dict[str, Any], cut: bool) -> Tensor:

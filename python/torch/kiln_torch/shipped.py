@@ -73,7 +73,7 @@ def _attention() -> list[Shipped]:
                 ops.append(Shipped(f"{name}_backward_deterministic", "attention_backward", {**words, "deterministic": "yes"}, values=values))
             for of_bytes, cache in (("", {}), ("_e4m3", {"cache_dtype": "e4m3"})):
                 ops.append(Shipped(f"attention_paged{ending}{of_bytes}", "attention_paged", {"mask": mask, **choice, **cache}, values=(*scale, *left, "longest_query")))
-                for layout in ("contiguous", "paged") if mask != "none" else ():
+                for layout in ("contiguous", "paged", "indexed") if mask != "none" else ():
                     name = f"attention_decode_{layout}" + ending.removeprefix("_causal") + of_bytes
                     ops.append(Shipped(name, "attention_decode", {"layout": layout, "mask": mask, **choice, **cache}, values=(*scale, *left)))
     return ops

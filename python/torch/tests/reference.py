@@ -252,12 +252,12 @@ def attention_backward(layout, mask, extra=""):
 
 def decode(layout, mask="causal", extra=""):
     def run(q, k, v, lengths, *rest):
-        table, rest = (rest[0], rest[1:]) if layout == "paged" else (None, rest)
+        table, rest = (rest[0], rest[1:]) if layout != "contiguous" else (None, rest)
         sinks, rest = _sinks_of(extra, rest)
         form = _form(mask, extra, rest[1:] if layout == "paged" else rest)  # without `keys`
         outs, lses = [], []
         for i, length in enumerate(lengths.tolist()):
-            own = [each[i] if table is None else each[table[i]].flatten(0, 1) for each in (k, v)]
+            own = [each[table[i]].flatten(0, 1) if layout == "paged" else each[i] if table is None else each[i][table[i, :length]] for each in (k, v)]
             out, lse = _dense(*wide(q[i : i + 1], own[0][None, :length], own[1][None, :length]), **form, sinks=sinks)
             outs.append(out)
             lses.append(lse)
@@ -328,7 +328,7 @@ def references():
                 found[f"{name}_backward_deterministic"] = found[f"{name}_backward"]
             found[f"attention_paged{ending}"], found[f"attention_paged{ending}_e4m3"] = paged(mask, extra), of_bytes(paged(mask, extra))
             if mask != "none":
-                for layout in ("contiguous", "paged"):
+                for layout in ("contiguous", "paged", "indexed"):
                     name = f"attention_decode_{layout}" + ending.removeprefix("_causal")
                     found[name], found[f"{name}_e4m3"] = decode(layout, mask, extra), of_bytes(decode(layout, mask, extra))
     return found

@@ -35,7 +35,7 @@ def models(request):
     return model, ours
 
 
-def padded(tokens, row=0, columns=4):
+def padded(tokens, row=0, columns=4):  # before the tokens
     mask = torch.ones_like(tokens)
     mask[row, :columns] = 0
     return mask
@@ -176,7 +176,21 @@ def test_a_padded_step_packs_nothing():
     patched = kiln.torch.patch(model_of("Llama"))
     with Launched() as launched:
         written_by(patched, PROMPT, attention_mask=padded(PROMPT), cache_implementation="static", max_new_tokens=3)
-    assert launched.names == 2 * ["attention_packed_causal"] + 2 * 2 * ["attention_decode_contiguous", "attention_paged_causal"]
+    assert launched.names == 2 * ["attention_packed_causal"] + 2 * 2 * ["attention_decode_indexed"]
+
+
+@pytest.mark.parametrize("cache", ("static", "dynamic"))
+def test_a_step_passes_over_padding_between_tokens(cache):
+    model = model_of("Llama")
+    patched, found = kiln.torch.patch(copy.deepcopy(model)), []
+    mask = torch.ones(2, 21, dtype=torch.long)
+    mask[0, 3:7], mask[1, 12], mask[1, 19:20] = 0, 0, 0
+    for each in (model, patched):
+        kept = transformers.StaticCache(config=model.config, max_cache_len=40) if cache == "static" else transformers.DynamicCache(config=model.config)
+        with torch.no_grad():
+            model(LONG[:, :20], past_key_values=kept)  # the same keys for both
+            found.append(each(LONG[:, 20:21], past_key_values=kept, attention_mask=mask, position_ids=torch.full((2, 1), 20)).logits)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
 
 
 def test_a_mask_may_be_wider_than_the_tokens():
