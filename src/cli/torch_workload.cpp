@@ -134,7 +134,7 @@ class TorchWorkload {
     if (most < run_.tokens.low) add_step("the same in layers with a window", {most, most});
   }
 
-  /// Layout indexed: of batches whose mask may have padding.
+  /// Layout indexed is for batches with padding.
   void add_step(const char* comment, const SizeRange& keys) {
     entries_.add(comment, "attention_decode",
                  axes_of_attention(toml(run_.batch), "1", keys.low == keys.high ? toml(keys.low) : toml(keys)),

@@ -57,11 +57,11 @@ __global__ void __launch_bounds__(32 * row_warps * key_warps, resident)
     const int tiles = min(part.to - part.from, ceil_div(max(part.extent.end - key, 0), Tiling::block_n));
     const int key_head = plane_rows.key_head(part.plane);
     const CacheUnits<Form::has_bytes> units(k_scale, v_scale, key_head);
-    TileCopy<Tiling> copy({k.at + key_head * k.head_stride, k.batch_stride, k.row_stride},
-                          {v.at + key_head * v.head_stride, v.batch_stride, v.row_stride},
-                          {part.sequence, block_table.address + part.sequence * block_table.strides[0], page_size,
-                           Form::layout == CacheLayout::indexed ? keys.bound : pages},
-                          part.extent, key);
+    TileCopy<Tiling> copy(
+        {k.at + key_head * k.head_stride, k.batch_stride, k.row_stride},
+        {v.at + key_head * v.head_stride, v.batch_stride, v.row_stride},
+        {part.sequence, block_table.address + part.sequence * block_table.strides[0], page_size, pages}, part.extent,
+        key);
 #pragma unroll
     for (int i = 0; i < stages - 1; ++i) {
       if (i < tiles) copy.next(ring + i * Tiling::stage_bytes);

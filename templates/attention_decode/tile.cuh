@@ -31,15 +31,15 @@ struct InOrder {
   __device__ __forceinline__ int of(int row) const { return row; }
 };
 
-/// Rows that lie anywhere: lane `first` + i of each warp has looked up where the i-th does. All lanes ask together.
+/// Rows that lie anywhere: lane `first` + i of each warp has looked up where the i-th does. All lanes of a warp call of() together.
 struct LookedUp {
   int found, first;
 
   __device__ __forceinline__ int of(int row) const { return __shfl_sync(full_warp, found, first + row); }
 };
 
-/// Starts the copies of the 16 rows from `row` on of a tile, which lie at `places`, `stride` elements apart, beyond `from`; zeros for those
-/// outside of begin to end. Columns past `dim`, up to the tile's, are zero. All lanes of a warp have as many copies.
+/// Starts the copies of the 16 rows from `row` on of a tile. Row i lies places.of(i) * stride elements past `from`; those outside of begin to
+/// end are zero, and so are columns past `dim`, up to the tile's. All lanes of a warp start the same number of copies.
 template <typename Tile, int dim, int threads, typename T, typename Places>
 __device__ __forceinline__ void copy_rows(unsigned tile, int row, const T* from, long long stride, const Places& places,
                                           int begin, int end, int thread) {
@@ -48,6 +48,7 @@ __device__ __forceinline__ void copy_rows(unsigned tile, int row, const T* from,
     return;
   }
   constexpr int chunks = Tile::k_steps * 2, all = 16 * chunks, each = 16 / sizeof(T);
+  static_assert(all % 32 == 0 && threads % 32 == 0);
 #pragma unroll 4
   for (int i = 0; i < (all + threads - 1) / threads; ++i) {
     const int at = i * threads + thread, own = at / chunks, chunk = at % chunks;
@@ -99,7 +100,7 @@ struct Operand {
   }
 };
 
-/// Where rows of a tile that is copied later lie, so that no copy waits for the table: lane i has the first of the i-th 16.
+/// Where the rows of the next tile lie, so that no copy waits for the table: lane i has the first of the i-th 16.
 template <CacheLayout layout, int tile_n>
 struct TileRows {
   CacheRow found;
@@ -113,6 +114,8 @@ struct TileRows {
     return {__shfl_sync(full_warp, found.outer, sixteen), __shfl_sync(full_warp, found.row, sixteen)};
   }
   __device__ __forceinline__ InOrder places(int) const { return {}; }
+  __device__ __forceinline__ static void prefetch(const CacheRows<layout>&, int, int) {
+  }  // a line of the table has many tiles
 };
 
 /// Rows that lie anywhere in a sequence: lane i has the i-th of each 32.
@@ -130,6 +133,11 @@ struct TileRows<CacheLayout::indexed, tile_n> {
   }
   __device__ __forceinline__ CacheRow first(int) const { return {sequence, 0}; }
   __device__ __forceinline__ LookedUp places(int sixteen) const { return {found[sixteen / 2], sixteen % 2 * 16}; }
+  /// Brings the indices of a tile to L2: from memory they take longer than a tile does.
+  __device__ __forceinline__ static void prefetch(const CacheRows<CacheLayout::indexed>& rows, int key, int end) {
+    const int own = static_cast<int>(threadIdx.x) % 32 * 8;  // of 32 bytes
+    if (own < tile_n && key + own < end) asm volatile("prefetch.global.L2 [%0];" ::"l"(rows.table + key + own));
+  }
 };
 
 /// Copies tiles of one group's keys and values of a part, in the order of the keys.
@@ -143,6 +151,9 @@ class TileCopy {
   __device__ __forceinline__ TileCopy(const Operand<Cache>& keys, const Operand<Cache>& values,
                                       const CacheRows<Form::layout>& rows, const Extent& extent, int key)
       : keys_(keys), values_(values), rows_(rows), begin_(extent.begin), end_(extent.end), key_(key) {
+    if constexpr (Form::layout == CacheLayout::indexed)
+#pragma unroll
+      for (int i = 1; i <= Tiling::stages; ++i) Rows::prefetch(rows_, key_ + i * Tiling::block_n, end_);
     tile_.find(rows_, key_, begin_, end_);
   }
 
@@ -160,14 +171,17 @@ class TileCopy {
           thread);
     }
     key_ += Tiling::block_n;
+    if constexpr (Form::layout == CacheLayout::indexed)
+      Rows::prefetch(rows_, key_ + Tiling::stages * Tiling::block_n, end_);
     tile_.find(rows_, key_, begin_, end_);
   }
 
  private:
+  using Rows = TileRows<Form::layout, Tiling::tile_n>;
   Operand<Cache> keys_, values_;
   CacheRows<Form::layout> rows_;
   int begin_, end_, key_;
-  TileRows<Form::layout, Tiling::tile_n> tile_;
+  Rows tile_;
 };
 
 /// Adds one tile of keys and values to a warp's 16 rows.

@@ -23,15 +23,13 @@ struct DecodeProblem {
   std::vector<int> lengths;  // of each sequence's keys, as key_lengths says; none is more than longest
   int queries = 1, heads = 1, key_heads = 1;
   int page_size = 16;
-  bool has_overlap =
-      false;  // a page begins at each key; a sequence's keys lie in one run, its pages from the last key on
   int left = 0;
   float scale = 0.5f, cap = 3.0f;
   std::uint32_t first_seed = 1;  // sequence i has the values of seed first_seed + i
 };
 
 /// Contiguous: each sequence has room for `longest` keys; NaN where it has none. Paged: pages lie in reverse among pages of NaN; entries
-/// past a sequence's last page are no pages. Indexed: as contiguous, but a sequence's keys lie in reverse and begin anywhere.
+/// past a sequence's last page are no pages. Indexed: a sequence's keys lie in reverse among more rows, and begin anywhere.
 template <typename Form>
 class Decode {
  public:
@@ -55,7 +53,8 @@ class Decode {
         table(static_cast<std::size_t>(count() * (entries + 1)), 1 << 30) {
     for (int i = 0; i < count(); ++i) {
       for (int page = 0; page * (indexed ? 1 : problem.page_size) < problem.lengths[index(i)]; ++page)
-        table[index(i * (entries + 1) + page)] = indexed ? (i + 2 * longest - page) % longest : page_of(i, page);
+        table[index(i * (entries + 1) + page)] =
+            indexed ? (i % cache_length() + cache_length() - page) % cache_length() : page_of(i, page);
       fill(i);
     }
     for (std::size_t head = 0; Form::has_bytes && head < k_scale.size(); ++head) {
@@ -78,14 +77,15 @@ class Decode {
   const int* sequences = nullptr;  // how many there are, as a launch reads it from device memory
 
   [[nodiscard]] int count() const { return static_cast<int>(problem.lengths.size()); }
-  [[nodiscard]] int pages() const { return problem.has_overlap ? count() * (longest + 3) : 2 * count() * entries + 1; }
-  [[nodiscard]] int rows_of_page() const { return problem.has_overlap ? 1 : problem.page_size; }  // to the next page
+  /// Rows of a sequence.
+  [[nodiscard]] int cache_length() const { return indexed ? longest + 5 : longest; }
+  [[nodiscard]] int pages() const { return indexed ? cache_length() : 2 * count() * entries + 1; }
   /// Of k and v, where key `key` of a sequence lies.
   [[nodiscard]] std::int64_t row(int sequence, int key) const {
-    if (indexed) return std::int64_t{sequence} * longest + table[index(sequence * (entries + 1) + key)];
+    if (indexed) return std::int64_t{sequence} * cache_length() + table[index(sequence * (entries + 1) + key)];
     if (!paged) return std::int64_t{sequence} * longest + key;
     const int page = table[index(sequence * (entries + 1) + key / problem.page_size)];
-    return std::int64_t{page} * rows_of_page() + key % problem.page_size;
+    return std::int64_t{page} * problem.page_size + key % problem.page_size;
   }
 
   /// Both kernels on `blocks` blocks.
@@ -101,7 +101,7 @@ class Decode {
     cuts.assign(blocks, {-1, -1, -1, -1});
     kiln::axis_length keys = length(longest);
     keys.report = &report;
-    const std::int64_t outer = paged ? rows_of_page() : longest;
+    const std::int64_t outer = paged ? problem.page_size : cache_length();
     float* const lse_data = with_lse ? lse.data() : nullptr;
     const auto lse_batch_stride = lse.stride() * problem.heads;
     emulator::launch({.grid = {blocks}, .block = {Tiling::threads}, .shared_bytes = Tiling::bytes, .seed = seed}, [&] {
@@ -157,12 +157,9 @@ class Decode {
     return static_cast<std::size_t>(of);
   }
   [[nodiscard]] std::int64_t cache_rows() const {
-    return paged ? std::int64_t{pages() - 1} * rows_of_page() + problem.page_size : std::int64_t{count()} * longest;
+    return paged ? std::int64_t{pages()} * problem.page_size : std::int64_t{count()} * cache_length();
   }
-  [[nodiscard]] int page_of(int sequence, int page) const {
-    if (!problem.has_overlap) return pages() - 2 - 2 * (sequence * entries + page);
-    return sequence * (longest + 3) + std::max(problem.lengths[index(sequence)] - problem.page_size * (page + 1), 0);
-  }
+  [[nodiscard]] int page_of(int sequence, int page) const { return pages() - 2 - 2 * (sequence * entries + page); }
   [[nodiscard]] int keys_of(int sequence) const { return std::max(problem.lengths[index(sequence)], 0); }
   [[nodiscard]] bool sees(int sequence, int query, int key) const {
     const int diagonal = keys_of(sequence) - problem.queries + query;

@@ -69,11 +69,11 @@ TEST_CASE("a prepared table has distinct pages in no order, and none past a sequ
 
 TEST_CASE(
     "prepared indices are distinct rows of a sequence's cache, no two one after another, and none past its last key") {
-  constexpr int batch = 4, keys = 40, stride = 43;
+  constexpr int batch = 4, keys = 40, rows = 55, stride = 43;
   const std::vector<int> lengths = {0, 1, 39, 40};
   std::vector<int> table(batch * stride, -5);
   emulator::launch({.grid = {1}, .block = {256}, .seed = 1}, [&] {
-    attention_cache_indices({table.data(), {stride}}, lengths.data(), batch, keys, 123);
+    attention_cache_indices({table.data(), {stride}}, lengths.data(), batch, keys, rows, 123);
   });
   for (int i = 0; i < batch; ++i) {
     std::set<int> seen;
@@ -86,7 +86,7 @@ TEST_CASE(
       } else {
         CHECK(seen.insert(table[at]).second);
         CHECK(table[at] >= 0);
-        CHECK(table[at] < keys);
+        CHECK(table[at] < rows);
         if (j > 0) CHECK(table[at] != table[at - 1] + 1);
       }
     }
@@ -120,7 +120,7 @@ TEST_CASE("prepared values grow with the root of a key's place, in the pages of 
 template <typename Form>
 double reference_error(const DecodeProblem& problem, int step = 1) {
   Decode<Form> of(problem);
-  const auto outer = Decode<Form>::paged ? of.problem.page_size : of.longest;
+  const auto outer = Decode<Form>::paged ? of.problem.page_size : of.cache_length();
   Matrix<float> out(of.out.rows(), of.out.columns(), of.out.stride());
   emulator::launch({.grid = {static_cast<unsigned>(of.count() * problem.queries), static_cast<unsigned>(problem.heads)},
                     .block = {256},

@@ -35,17 +35,6 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("pages may overlap") {
-  DecodeProblem problem = {.lengths = {0, 1, 15, 16, 17, 33, 200, 64}, .heads = 4, .key_heads = 2, .has_overlap = true};
-  for (const unsigned blocks : {1u, 3u, 20u}) {
-    CAPTURE(blocks);
-    CHECK(decode_error<FormOfDecode<CacheLayout::paged, Mask::causal, 64>>(problem, blocks) < close);
-    CHECK(decode_error<FormOfDecode<CacheLayout::paged, Mask::none, 64>, 32, 4, 3>(problem, blocks) < close);
-  }
-  problem.page_size = 64;
-  CHECK(decode_error<FormOfDecode<CacheLayout::paged, Mask::causal, 128>>(problem, 7) < close);
-}
-
 TEST_CASE(
     "rows of a cache that indices name are its keys, in tiles of each size, of rows that copies of 16 and of 8 bytes move") {
   DecodeProblem problem = {.lengths = {0, 1, 15, 16, 17, 33, 200, 64}, .queries = 2, .heads = 4, .key_heads = 2};
@@ -58,6 +47,7 @@ TEST_CASE(
   }
   CHECK(decode_error<FormOfDecode<CacheLayout::indexed, Mask::none, 40, 24>>(problem, 3) < close);
   CHECK(decode_error<FormOfDecode<CacheLayout::indexed, Mask::none, 80>, 16, 2, 2, 2>(problem, 3) < close);
+  CHECK(decode_error<FormOfDecode<CacheLayout::indexed, Mask::none, 8, 16>, 32, 2, 3, 4>(problem, 3) < close);
   CHECK(decode_error<OfBytes<CacheLayout::indexed, Mask::causal, 128>, 32, 2, 3>(problem, 7) < close);
   CHECK(decode_error<OfBytes<CacheLayout::indexed, Mask::causal, 72, 40>>(problem, 3) < close);
   problem.left = 20;

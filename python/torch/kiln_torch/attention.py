@@ -163,8 +163,10 @@ def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, wi
 
     q is [batch, queries, heads, head_dim] of 16 queries at most, k and v [batch, keys, key_heads, dim], key_lengths i32 [batch]. With a block_table, i32
     [batch, pages of a sequence], k and v are pools [pages, page_size, key_heads, dim]; `keys` is then the most that a sequence may have.
-    With key_indices, i32 [batch, keys], the j-th key of sequence i is k[i, key_indices[i, j]], and its value v[i, key_indices[i, j]]: keys among padding, or
-    selected ones. Entries past the sequence's length are not read. ValueError where block_table and key_indices are given.
+    With key_indices, i32 [batch, keys], k and v are [batch, rows, key_heads, dim], and key j of sequence i is k[i, key_indices[i, j]], its value likewise:
+    keys among padding, or the few that a sparse attention selects. All key heads share them. key_lengths counts a row's indices; those past it are not
+    read. An index outside of the cache counts as its nearer end. Causality and windows go by the place in key_indices: the last indices are the queries' own
+    tokens. Raises ValueError for indices that do not fit, and if a block_table is given too, or `keys` without one.
     The mask is causal. window, softcap, sinks: as in attention_paged().
 
     k and v may be float8_e4m3fn beside q of another type. They then stand for k_scale * k and v_scale * v: f32 [key_heads], or one number in device
@@ -173,8 +175,10 @@ def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, wi
     left, sinks = _left("attention_decode", window), _sinks("attention_decode", softcap, sinks)
     _without_gradient("attention_decode", q, k, v, sinks, scale if isinstance(scale, Tensor) else None)
     tensors, ending = _over_cache("attention_decode", q, k, v, k_scale, v_scale)
-    if block_table is not None and key_indices is not None:
-        raise ValueError("kiln.torch.attention_decode: both block_table and key_indices are given, expected one of them: pages of a pool, or rows of each cache")
+    if key_indices is not None:
+        _check_indices(key_indices, block_table, q, k)
+    if keys is not None and block_table is None:
+        raise ValueError("kiln.torch.attention_decode: keys is given without a block_table, expected both; without pages the tensors' sizes tell it")
     layout = "paged" if block_table is not None else "contiguous" if key_indices is None else "indexed"
     table = () if layout == "contiguous" else (block_table if key_indices is None else key_indices,)
     most = () if block_table is None else (block_table.shape[1] * k.shape[1] if keys is None else keys,)
@@ -182,6 +186,14 @@ def attention_decode(q: Tensor, k: Tensor, v: Tensor, key_lengths: Tensor, *, wi
     values = _Form(True, None if left is None else (left,), softcap, scale).values()
     run = _op(f"decode_{layout}", "" if left is None else "_window", softcap, sinks, ending)
     return run(*tensors, *given, *values)[0]
+
+
+def _check_indices(indices: Any, table: Tensor | None, q: Tensor, k: Tensor) -> None:
+    if table is not None:
+        raise ValueError("kiln.torch.attention_decode: both block_table and key_indices are given, expected one of them: pages of a pool, or rows of each cache")
+    if not isinstance(indices, Tensor) or indices.dim() != 2 or indices.dtype != torch.int32 or indices.device != k.device or indices.shape[0] != q.shape[0]:
+        found = f"{indices.dtype} {list(indices.shape)} on {indices.device}" if isinstance(indices, Tensor) else f"a {type(indices).__name__}"
+        raise ValueError(f"kiln.torch.attention_decode: key_indices is {found}, expected torch.int32 [{q.shape[0]}, keys] on {k.device}")
 
 
 def _over_cache(function: str, q: Tensor, k: Tensor, v: Tensor, k_scale: Tensor | None, v_scale: Tensor | None) -> tuple[tuple[Tensor, ...], str]:

@@ -75,8 +75,8 @@ def huggingface_attention(module: Any, query: Tensor, key: Tensor, value: Tensor
     """An attention function for transformers' AttentionInterface; kiln.torch.patch() registers it as "kiln".
 
     Packed sequences come by cu_seq_lens_q, as flash_attention_2's do, or by position_ids that restart, for which the host waits at each forward of more
-    than one token. A prompt with padding is packed on the way, for which it waits too. One query of each sequence without padding, as in a step of
-    generation, goes to attention_decode. A static cache needs an attention mask, which tells its length. Dropout is refused,
+    than one token. A prompt with padding is packed on the way, for which it waits too. One query of each sequence, as in a step of generation,
+    goes to attention_decode, which skips padding by key_indices. A static cache needs an attention mask, which tells its length. Dropout is refused,
     and so are layers of types that may have keys beside those of tokens.
     """
     if (attention_mask is None or _are_numbers(attention_mask)) and not torch.compiler.is_compiling():
@@ -132,7 +132,7 @@ def huggingface_mask(*, mask_function: Callable[..., Any] | None = None, use_vma
 def _written(mask: Tensor | None, named: dict[str, Any]) -> Tensor | None:
     """The mask under which attend() goes over a cache without waiting for it: i32 [batch, 2 or 2 + keys, 1, prompt]; else `mask`, which tells padding.
 
-    [:, :2] counts the keys of each sequence. A step that may have padding goes on with [:, 2:], the places of the keys that count, in order. `prompt` is
+    [:, 0] counts the keys of each sequence, and so does [:, 1]. A step that may have padding goes on with [:, 2:], the places of the keys that count, in order. `prompt` is
     the number of keys where the host knows it and nothing is padding, else 1. Masks of four dimensions are handed on by transformers as they are.
     """
     queries, keys, before, first = named["q_length"], named["kv_length"], named.get("q_offset", 0), named.get("kv_offset", 0)
@@ -173,7 +173,7 @@ def _not_of(seen: int, given: Tensor) -> ValueError:
 def _places(are_keys: Tensor) -> Tensor:
     """Where the keys of each sequence lie, for _written(). No value of them is waited for."""
     places, counts = torch.arange(are_keys.shape[1], device=are_keys.device).expand_as(are_keys), are_keys.sum(1, keepdim=True)
-    to = torch.where(are_keys, are_keys.cumsum(1) + 1, 1)  # the others go where a count comes
+    to = torch.where(are_keys, are_keys.cumsum(1) + 1, 1)  # the others go to column 1, which a count then overwrites
     made = torch.zeros(are_keys.shape[0], are_keys.shape[1] + 2, dtype=torch.int64, device=are_keys.device).scatter_(1, to, places)
     made[:, :2] = counts
     return made.to(_WRITTEN)[:, :, None, None]

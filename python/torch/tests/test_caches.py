@@ -184,7 +184,7 @@ def test_a_step_passes_over_padding_between_tokens(cache):
     model = model_of("Llama")
     patched, found = kiln.torch.patch(copy.deepcopy(model)), []
     mask = torch.ones(2, 21, dtype=torch.long)
-    mask[0, 3:7], mask[1, 12], mask[1, 19:20] = 0, 0, 0
+    mask[0, 3:7], mask[1, 12], mask[1, 19] = 0, 0, 0
     for each in (model, patched):
         kept = transformers.StaticCache(config=model.config, max_cache_len=40) if cache == "static" else transformers.DynamicCache(config=model.config)
         with torch.no_grad():

@@ -54,17 +54,17 @@ __global__ __launch_bounds__(256) void attention_cache_table(kiln::view<int, 1> 
           : -1;
 }
 
-/// grid (entries / 256), block (256). Rows of a sequence's keys lie backwards and begin anywhere, so that no two follow each other. Entries past
-/// its last key are -1.
+/// grid (entries / 256), block (256). A sequence's keys lie backwards among its `rows` rows, and begin anywhere. They are distinct if there
+/// are enough rows. Entries past the last key are -1.
 __global__ __launch_bounds__(256) void attention_cache_indices(kiln::view<int, 1> table, const int* key_lengths,
-                                                               long long batch, long long keys,
+                                                               long long batch, long long keys, int rows,
                                                                unsigned long long seed) {
   const long long i = blockIdx.x * 256ll + threadIdx.x;
   if (i >= batch * keys) return;
   const long long sequence = i / keys, key = i % keys;
-  const auto first = static_cast<long long>((seed + 37 * sequence) % static_cast<unsigned long long>(keys));
+  const auto first = static_cast<long long>((seed + 37 * sequence) % static_cast<unsigned>(rows));
   table.address[sequence * table.strides[0] + key] =
-      key < key_lengths[sequence] ? static_cast<int>((first + keys - key) % keys) : -1;
+      key < key_lengths[sequence] ? static_cast<int>((first + key * (rows - 1ll)) % rows) : -1;
 }
 
 /// grid (1), block (256): a key head's scales of 8-bit k and v, from 3 / 4 to 5 / 4.
@@ -85,8 +85,7 @@ __global__ __launch_bounds__(128) void attention_cache_values(kiln::attention::H
   using namespace kiln::attention;
   const int sequence = static_cast<int>(blockIdx.x / keys), key = static_cast<int>(blockIdx.x % keys);
   if (key >= key_lengths[sequence]) return;
-  const int count = layout == CacheLayout::indexed ? static_cast<int>(keys) : pages;
-  const CacheRows<layout> rows = {sequence, block_table.address + sequence * block_table.strides[0], page_size, count};
+  const CacheRows<layout> rows = {sequence, block_table.address + sequence * block_table.strides[0], page_size, pages};
   const CacheRow at = rows.at(key);
   const float size = sqrtf(static_cast<float>(sizeof(T) == 1 ? min(1 + key, 1 << 17) : 1 + key));  // e4m3 ends at 448
   for (long long i = threadIdx.x; i < key_heads * value_dim; i += 128) {

@@ -16,7 +16,7 @@ template <CacheLayout layout>
 struct CacheRows {
   int sequence;
   const int* table;      // of the sequence: its pages in order (paged), or the rows of its keys in order (indexed)
-  int page_size, count;  // `count`: pages of the pool (paged), or rows of a sequence (indexed)
+  int page_size, count;  // `count`: pages of the pool (paged), or rows of a cache (indexed)
 
   /// An entry outside of 0 .. count - 1 counts as the nearer end.
   __device__ __forceinline__ CacheRow at(int key) const {
