@@ -133,11 +133,6 @@ struct TileRows<CacheLayout::indexed, tile_n> {
   }
   __device__ __forceinline__ CacheRow first(int) const { return {sequence, 0}; }
   __device__ __forceinline__ LookedUp places(int sixteen) const { return {found[sixteen / 2], sixteen % 2 * 16}; }
-  /// Brings the indices of a tile to L2: from memory they take longer than a tile does.
-  __device__ __forceinline__ static void prefetch(const CacheRows<CacheLayout::indexed>& rows, int key, int end) {
-    const int own = static_cast<int>(threadIdx.x) % 32 * 8;  // of 32 bytes
-    if (own < tile_n && key + own < end) asm volatile("prefetch.global.L2 [%0];" ::"l"(rows.table + key + own));
-  }
 };
 
 /// Copies tiles of one group's keys and values of a part, in the order of the keys.
@@ -151,9 +146,6 @@ class TileCopy {
   __device__ __forceinline__ TileCopy(const Operand<Cache>& keys, const Operand<Cache>& values,
                                       const CacheRows<Form::layout>& rows, const Extent& extent, int key)
       : keys_(keys), values_(values), rows_(rows), begin_(extent.begin), end_(extent.end), key_(key) {
-    if constexpr (Form::layout == CacheLayout::indexed)
-#pragma unroll
-      for (int i = 1; i <= Tiling::stages; ++i) Rows::prefetch(rows_, key_ + i * Tiling::block_n, end_);
     tile_.find(rows_, key_, begin_, end_);
   }
 
@@ -171,17 +163,14 @@ class TileCopy {
           thread);
     }
     key_ += Tiling::block_n;
-    if constexpr (Form::layout == CacheLayout::indexed)
-      Rows::prefetch(rows_, key_ + Tiling::stages * Tiling::block_n, end_);
     tile_.find(rows_, key_, begin_, end_);
   }
 
  private:
-  using Rows = TileRows<Form::layout, Tiling::tile_n>;
   Operand<Cache> keys_, values_;
   CacheRows<Form::layout> rows_;
   int begin_, end_, key_;
-  Rows tile_;
+  TileRows<Form::layout, Tiling::tile_n> tile_;
 };
 
 /// Adds one tile of keys and values to a warp's 16 rows.
