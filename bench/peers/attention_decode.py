@@ -26,8 +26,6 @@ class Case:
     """A contiguous cache [sequence, key, head, dim], or pages [page, row, head, dim] in an order that is drawn."""
 
     def __init__(self, values, device):
-        if values.get("layout") == "indexed":
-            raise ValueError("no peer here takes the layout indexed")
         self.dtype = TYPES[values.get("dtype", "bf16")]
         self.batch, self.keys, self.queries, self.heads = (values[name] for name in ("batch", "keys", "queries", "heads"))
         self.causal = values.get("mask", "causal") != "none" and self.queries > 1
