@@ -92,3 +92,24 @@ def test_an_op_that_changes_its_argument_is_traced():
     exported = torch.export.export(type("Step", (torch.nn.Module,), {"forward": staticmethod(step)})(), (x, w, y))
     torch.testing.assert_close(exported.module()(x, w, y), 2 * y + x.t() @ w + 1)
     torch._dynamo.reset()
+
+
+def test_keys_of_attention_decode_may_be_any_rows_of_its_cache():
+    q, k, v = torch.randn(3, 2, 4, 16), torch.randn(3, 20, 2, 16), torch.randn(3, 20, 2, 8)
+    lengths, indices = torch.tensor([20, 7, 0], dtype=torch.int32), torch.stack([torch.randperm(20) for _ in range(3)]).int()
+    own = [torch.stack([each[i][indices[i].long()] for i in range(3)]) for each in (k, v)]
+    for named in ({}, {"window": 4}, {"softcap": 2.0}, {"sinks": torch.randn(4), "scale": 0.5}):
+        expected = kt.attention_decode(q, *own, lengths, **named)
+        torch.testing.assert_close(kt.attention_decode(q, k, v, lengths, key_indices=indices, **named), expected)
+    strided = torch.cat([torch.full((3, 2), 99, dtype=torch.int32), indices], 1)[:, 2:]
+    torch.testing.assert_close(kt.attention_decode(q, k, v, lengths, key_indices=strided), kt.attention_decode(q, *own, lengths))
+    few = kt.attention_decode(q, k, v, lengths.clamp(max=3), key_indices=indices[:, :3].contiguous())
+    torch.testing.assert_close(few, kt.attention_decode(q, *(each[:, :3] for each in own), lengths.clamp(max=3)))
+    with pytest.raises(ValueError, match="both block_table and key_indices are given, expected one of them"):
+        kt.attention_decode(q, k, v, lengths, key_indices=indices, block_table=indices)
+    for given, found in ((indices.long(), r"torch.int64 \[3, 20\] on cpu"), (indices[:2], r"torch.int32 \[2, 20\]"), (indices[0], r"torch.int32 \[20\]"),
+                         (indices.to("meta"), r"torch.int32 \[3, 20\] on meta"), ([[0]] * 3, "a list")):
+        with pytest.raises(ValueError, match=rf"attention_decode: key_indices is {found}.*, expected torch.int32 \[3, keys\] on cpu"):
+            kt.attention_decode(q, k, v, lengths, key_indices=given)
+    with pytest.raises(ValueError, match="keys is given without a block_table"):
+        kt.attention_decode(q, k, v, lengths, key_indices=indices, keys=8)
