@@ -114,8 +114,6 @@ struct TileRows {
     return {__shfl_sync(full_warp, found.outer, sixteen), __shfl_sync(full_warp, found.row, sixteen)};
   }
   __device__ __forceinline__ InOrder places(int) const { return {}; }
-  __device__ __forceinline__ static void prefetch(const CacheRows<layout>&, int, int) {
-  }  // a line of the table has many tiles
 };
 
 /// Rows that lie anywhere in a sequence: lane i has the i-th of each 32.
